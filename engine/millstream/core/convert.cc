@@ -1,0 +1,56 @@
+#include "millstream/core/convert.h"
+
+#include <cstring>
+
+namespace millstream {
+namespace {
+
+template <typename From, typename To>
+constexpr bool kNarrows = (std::is_same_v<From, std::int64_t> &&
+                           std::is_same_v<To, std::int32_t>) ||
+                          (std::is_same_v<From, std::uint64_t> &&
+                           std::is_same_v<To, std::uint32_t>);
+
+template <typename From, typename To>
+std::int64_t convert(const std::byte* from, std::byte* to, std::int64_t count) {
+  if constexpr (std::is_same_v<From, To>) {
+    std::memcpy(to, from, static_cast<std::size_t>(count) * sizeof(To));
+    return count;
+  }
+  const auto load = [from](std::int64_t i) {
+    From value;  // rows may stand at any address
+    std::memcpy(&value, from + i * static_cast<std::int64_t>(sizeof(From)),
+                sizeof(From));
+    return value;
+  };
+  const auto store = [to](std::int64_t i, To value) {
+    std::memcpy(to + i * static_cast<std::int64_t>(sizeof(To)), &value, sizeof(To));
+  };
+  bool fits = true;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const From value = load(i);
+    const To result = converted<To>(value);
+    if constexpr (kNarrows<From, To>) fits &= static_cast<From>(result) == value;
+    store(i, result);
+  }
+  if constexpr (kNarrows<From, To>) {
+    if (!fits) {
+      std::int64_t i = 0;
+      while (static_cast<From>(static_cast<To>(load(i))) == load(i)) ++i;
+      return i;
+    }
+  }
+  return count;
+}
+
+}  // namespace
+
+Convert converter(DType from, DType to) {
+  return visit(from, [to](auto source) -> Convert {
+    return visit(to, [](auto target) -> Convert {
+      return &convert<typename decltype(source)::Type, typename decltype(target)::Type>;
+    });
+  });
+}
+
+}  // namespace millstream

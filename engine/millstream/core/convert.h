@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cmath>
+#include <complex>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+#include "millstream/core/dtype.h"
+
+namespace millstream {
+
+/// `value` as a To, as XLA converts: integers wrap, floats saturate and NaN becomes 0
+/// on their way to integers, complex numbers lose their imaginary part.
+template <typename To, typename From>
+To converted(From value) {
+  if constexpr (std::is_same_v<To, From>) {
+    return value;
+  } else if constexpr (is_complex<From> && !is_complex<To>) {
+    return converted<To>(value.real());
+  } else if constexpr (is_complex<From>) {
+    using Part = typename To::value_type;
+    return To(static_cast<Part>(value.real()), static_cast<Part>(value.imag()));
+  } else if constexpr (is_complex<To>) {
+    return To(converted<typename To::value_type>(value));
+  } else if constexpr (is_small_float<From>) {
+    return converted<To>(static_cast<float>(value));
+  } else if constexpr (is_small_float<To>) {
+    return To(static_cast<float>(value));
+  } else if constexpr (std::is_same_v<To, bool>) {
+    return value != From{};
+  } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
+    using Limits = std::numeric_limits<To>;
+    if (std::isnan(value)) return To{0};
+    if (value <= static_cast<From>(Limits::min())) return Limits::min();
+    // The limit itself may round up to a power of two that To cannot hold.
+    if (value >= static_cast<From>(Limits::max())) return Limits::max();
+    return static_cast<To>(value);
+  } else {
+    return static_cast<To>(value);
+  }
+}
+
+/// Converts `count` values. Answers with the number of values before the first 64-bit
+/// integer that its 32-bit namesake cannot hold, or `count`; all are written.
+using Convert = std::int64_t (*)(const std::byte* from, std::byte* to,
+                                 std::int64_t count);
+
+/// The conversion between two types; never null.
+Convert converter(DType from, DType to);
+
+}  // namespace millstream

@@ -1,0 +1,20 @@
+#include "millstream/core/schema.h"
+
+#include "millstream/core/error.h"
+
+namespace millstream {
+
+std::string str(const Field& field) {
+  return text(field.name, ": ", name(field.dtype), field.shape.str());
+}
+
+int field_named(const Schema& schema, std::string_view name, std::string_view who) {
+  std::string known;
+  for (std::size_t i = 0; i < schema.size(); ++i) {
+    if (schema[i].name == name) return static_cast<int>(i);
+    known += (i ? ", '" : "'") + schema[i].name + "'";
+  }
+  throw ArgumentError(text(who, ": there is no field '", name, "', only ", known));
+}
+
+}  // namespace millstream

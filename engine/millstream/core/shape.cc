@@ -1,0 +1,32 @@
+#include "millstream/core/shape.h"
+
+#include "millstream/core/error.h"
+
+namespace millstream {
+
+Shape::Shape(std::span<const std::int64_t> extents) {
+  if (extents.size() > kMaxRank) {
+    throw ArgumentError(
+        text("a value may have ", kMaxRank, " dimensions, not ", extents.size()));
+  }
+  for (const std::int64_t extent : extents) {
+    if (extent < 0) throw ArgumentError(text("an extent cannot be ", extent));
+    if (__builtin_mul_overflow(elements_, extent, &elements_) ||
+        elements_ > (std::int64_t{1} << 58)) {
+      throw ArgumentError("a shape has more elements than memory can have");
+    }
+    extents_[static_cast<std::size_t>(rank_++)] = extent;
+  }
+}
+
+std::string Shape::str() const {
+  std::string out = "(";
+  for (int axis = 0; axis < rank_; ++axis) {
+    out += std::to_string((*this)[axis]);
+    if (axis + 1 < rank_ || rank_ == 1) out += ",";
+    if (axis + 1 < rank_) out += " ";
+  }
+  return out + ")";
+}
+
+}  // namespace millstream

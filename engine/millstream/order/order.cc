@@ -1,0 +1,197 @@
+#include "millstream/order/order.h"
+
+#include <cmath>
+#include <numeric>
+#include <string_view>
+#include <utility>
+
+#include "millstream/core/error.h"
+
+namespace millstream {
+namespace {
+
+std::int64_t checked_length(std::int64_t length, std::string_view what) {
+  if (length <= 0 || length > kMaxSamples) {
+    throw ArgumentError(
+        text(what, " needs between 1 and 2^62 positions, not ", length));
+  }
+  return length;
+}
+
+std::array<std::uint32_t, 4> draw(Seed seed, std::uint32_t epoch, std::int64_t position,
+                                  Purpose purpose) {
+  const auto at = static_cast<std::uint64_t>(position);
+  return philox(
+      {epoch, static_cast<std::uint32_t>(at), static_cast<std::uint32_t>(at >> 32),
+       static_cast<std::uint32_t>(purpose)},
+      {seed.low, seed.high});
+}
+
+/// In [0, n): the high word of a 64-bit fraction times n.
+std::int64_t below(std::int64_t n, std::uint32_t high, std::uint32_t low) {
+  const std::uint64_t fraction = (std::uint64_t{high} << 32) | low;
+  __extension__ using Wide = unsigned __int128;
+  return static_cast<std::int64_t>(
+      (static_cast<Wide>(fraction) * static_cast<std::uint64_t>(n)) >> 64);
+}
+
+}  // namespace
+
+Sequential::Sequential(std::int64_t n) : n_(checked_length(n, "an order")) {}
+
+void Sequential::run(Seed, std::uint32_t, std::int64_t first,
+                     std::span<std::int64_t> out) const {
+  std::iota(out.begin(), out.end(), first);
+}
+
+void Sequential::add_to(Digest& digest) const { digest.add("sequential").add(n_); }
+
+void Shuffle::run(Seed seed, std::uint32_t epoch, std::int64_t first,
+                  std::span<std::int64_t> out) const {
+  Permutation(grid_, seed, epoch, Purpose::kShuffle).run(first, out);
+}
+
+void Shuffle::add_to(Digest& digest) const { digest.add("shuffle").add(grid_.n); }
+
+Replacement::Replacement(std::int64_t n, std::int64_t length)
+    : n_(checked_length(n, "an order with replacement")),
+      length_(checked_length(length, "an order with replacement")) {}
+
+void Replacement::run(Seed seed, std::uint32_t epoch, std::int64_t first,
+                      std::span<std::int64_t> out) const {
+  for (std::int64_t& index : out) {
+    const auto words = draw(seed, epoch, first++, Purpose::kReplacement);
+    index = below(n_, words[0], words[1]);
+  }
+}
+
+void Replacement::add_to(Digest& digest) const {
+  digest.add("replacement").add(n_).add(length_);
+}
+
+Weighted::Weighted(std::span<const double> weights, std::int64_t length)
+    : length_(checked_length(length, "a weighted order")) {
+  if (weights.empty() || weights.size() >= (std::size_t{1} << 31)) {
+    throw ArgumentError(text("a weighted order needs between 1 and 2^31 weights, not ",
+                             weights.size()));
+  }
+  double total = 0;
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    if (!std::isfinite(weights[i]) || weights[i] < 0) {
+      throw ArgumentError(text("weight ", i, " is ", weights[i],
+                               "; weights are finite and not negative"));
+    }
+    total += weights[i];
+  }
+  if (!(total > 0) || !std::isfinite(total)) {
+    throw ArgumentError(
+        text("the weights add up to ", total, "; a positive, finite sum is needed"));
+  }
+
+  const double scale = static_cast<double>(weights.size()) / total;
+  std::vector<double> share(weights.size());
+  std::vector<std::uint32_t> poor;
+  std::vector<std::uint32_t> rich;
+  std::uint32_t heaviest = 0;
+  for (std::uint32_t i = 0; i < weights.size(); ++i) {
+    share[i] = weights[i] * scale;
+    (share[i] < 1 ? poor : rich).push_back(i);
+    if (weights[i] > weights[heaviest]) heaviest = i;
+  }
+  columns_.resize(weights.size());
+  while (!poor.empty() && !rich.empty()) {
+    const std::uint32_t small = poor.back();
+    const std::uint32_t large = rich.back();
+    poor.pop_back();
+    columns_[small] = {static_cast<std::uint32_t>(share[small] * 0x1p32), large};
+    share[large] -= 1 - share[small];
+    if (share[large] < 1) {
+      rich.pop_back();
+      poor.push_back(large);
+    }
+  }
+  for (const std::uint32_t i : rich) columns_[i] = {0, i};
+  // Rounding alone leaves these: each is a whole column, unless its weight is none.
+  for (const std::uint32_t i : poor) columns_[i] = {0, weights[i] > 0 ? i : heaviest};
+}
+
+void Weighted::run(Seed seed, std::uint32_t epoch, std::int64_t first,
+                   std::span<std::int64_t> out) const {
+  for (std::int64_t& index : out) {
+    const auto words = draw(seed, epoch, first++, Purpose::kWeighted);
+    const std::int64_t chosen = below(samples(), words[0], words[1]);
+    const Column& column = columns_[static_cast<std::size_t>(chosen)];
+    index = words[2] < column.threshold ? chosen : column.other;
+  }
+}
+
+void Weighted::add_to(Digest& digest) const {
+  digest.add("weighted").add(length_).add(samples());
+  for (const Column& column : columns_) {
+    digest.add((std::uint64_t{column.threshold} << 32) | column.other);
+  }
+}
+
+Listed::Listed(std::unique_ptr<const Order> inner, std::vector<std::int64_t> list,
+               std::int64_t n)
+    : inner_(std::move(inner)),
+      list_(std::move(list)),
+      n_(checked_length(n, "a list")) {
+  const auto entries = static_cast<std::int64_t>(list_.size());
+  if (entries == 0 || entries % inner_->samples() != 0) {
+    throw ArgumentError(text("a list of ", entries, " entries is not whole epochs of ",
+                             inner_->samples()));
+  }
+  for (std::size_t i = 0; i < list_.size(); ++i) {
+    if (list_[i] < 0 || list_[i] >= n) {
+      throw ArgumentError(text("entry ", i, " of the listed order is ", list_[i],
+                               ", which is not a sample in [0, ", n, ")"));
+    }
+  }
+}
+
+void Listed::run(Seed seed, std::uint32_t epoch, std::int64_t first,
+                 std::span<std::int64_t> out) const {
+  inner_->run(seed, epoch, first, out);
+  const auto period = static_cast<std::size_t>(inner_->samples());
+  const auto* list = list_.data() + epoch % (list_.size() / period) * period;
+  for (std::int64_t& index : out) index = list[index];
+}
+
+void Listed::add_to(Digest& digest) const {
+  digest.add("listed").add(n_).add(static_cast<std::uint64_t>(list_.size()));
+  for (const std::int64_t index : list_) digest.add(index);
+  inner_->add_to(digest);
+}
+
+Parted::Parted(std::unique_ptr<const Order> inner, const Part& part)
+    : inner_(std::move(inner)),
+      part_(part),
+      places_(Grid(part.n), part.seed, 0, Purpose::kSplit) {
+  const bool fits = part.first >= 0 && part.length > 0 && part.gap >= 0 &&
+                    part.gap <= part.n && part.length <= part.n - part.gap &&
+                    part.first <= part.n - part.gap - part.length;
+  if (!fits || inner_->samples() != part.length) {
+    throw ArgumentError(text("a part of ", part.length, " samples from ", part.first,
+                             " on does not fit ", part.n, " samples"));
+  }
+}
+
+void Parted::run(Seed seed, std::uint32_t epoch, std::int64_t first,
+                 std::span<std::int64_t> out) const {
+  inner_->run(seed, epoch, first, out);
+  for (std::int64_t& index : out) {
+    index += part_.first;
+    if (index >= part_.gap_at) index += part_.gap;
+    if (part_.shuffled) index = places_(index);
+  }
+}
+
+void Parted::add_to(Digest& digest) const {
+  digest.add("part").add(part_.n).add(part_.first).add(part_.length);
+  digest.add(part_.gap_at).add(part_.gap).add(std::int64_t{part_.shuffled});
+  digest.add((std::uint64_t{part_.seed.high} << 32) | part_.seed.low);
+  inner_->add_to(digest);
+}
+
+}  // namespace millstream

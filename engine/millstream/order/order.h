@@ -1,0 +1,160 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "millstream/core/digest.h"
+#include "millstream/core/random.h"
+#include "millstream/order/permutation.h"
+
+namespace millstream {
+
+/// Which sample comes when: a pure function of (seed, epoch, position).
+///
+/// Orders are immutable: any number of threads may ask at once.
+class Order {
+ public:
+  virtual ~Order() = default;
+
+  /// Positions in one epoch.
+  virtual std::int64_t length() const noexcept = 0;
+
+  /// The samples that it chooses from: every answer lies in [0, samples()).
+  virtual std::int64_t samples() const noexcept = 0;
+
+  /// out[k] is the sample at position first + k, all of them in [0, length()).
+  virtual void run(Seed seed, std::uint32_t epoch, std::int64_t first,
+                   std::span<std::int64_t> out) const = 0;
+
+  /// Adds all that decides the answers, and nothing else.
+  virtual void add_to(Digest& digest) const = 0;
+};
+
+/// 0, 1, 2, ... in every epoch.
+class Sequential final : public Order {
+ public:
+  explicit Sequential(std::int64_t n);
+
+  std::int64_t length() const noexcept override { return n_; }
+  std::int64_t samples() const noexcept override { return n_; }
+  void run(Seed seed, std::uint32_t epoch, std::int64_t first,
+           std::span<std::int64_t> out) const override;
+  void add_to(Digest& digest) const override;
+
+ private:
+  std::int64_t n_;
+};
+
+/// Every sample once an epoch, in an order of the epoch's own.
+class Shuffle final : public Order {
+ public:
+  explicit Shuffle(std::int64_t n) : grid_(n) {}
+
+  std::int64_t length() const noexcept override { return grid_.n; }
+  std::int64_t samples() const noexcept override { return grid_.n; }
+  void run(Seed seed, std::uint32_t epoch, std::int64_t first,
+           std::span<std::int64_t> out) const override;
+  void add_to(Digest& digest) const override;
+
+ private:
+  Grid grid_;
+};
+
+/// `length` draws an epoch, each of any sample.
+class Replacement final : public Order {
+ public:
+  Replacement(std::int64_t n, std::int64_t length);
+
+  std::int64_t length() const noexcept override { return length_; }
+  std::int64_t samples() const noexcept override { return n_; }
+  void run(Seed seed, std::uint32_t epoch, std::int64_t first,
+           std::span<std::int64_t> out) const override;
+  void add_to(Digest& digest) const override;
+
+ private:
+  std::int64_t n_;
+  std::int64_t length_;
+};
+
+/// `length` draws an epoch, each sample as often as its weight says.
+class Weighted final : public Order {
+ public:
+  /// Throws `ArgumentError` unless all weights are finite, none is negative and one is
+  /// positive.
+  Weighted(std::span<const double> weights, std::int64_t length);
+
+  std::int64_t length() const noexcept override { return length_; }
+  std::int64_t samples() const noexcept override {
+    return static_cast<std::int64_t>(columns_.size());
+  }
+  void run(Seed seed, std::uint32_t epoch, std::int64_t first,
+           std::span<std::int64_t> out) const override;
+  void add_to(Digest& digest) const override;
+
+  /// Walker's table: column c stands for itself where a random word is below
+  /// `threshold`, else for `other`.
+  struct Column {
+    std::uint32_t threshold;
+    std::uint32_t other;
+  };
+  std::span<const Column> columns() const noexcept { return columns_; }
+
+ private:
+  std::vector<Column> columns_;
+  std::int64_t length_;
+};
+
+/// Samples listed by the user, in the order in which `inner` visits the list.
+/// Where there are several lists, epoch e takes list e modulo their number.
+class Listed final : public Order {
+ public:
+  /// `list` holds one or more lists of `inner->samples()`; throws `ArgumentError`
+  /// naming the entry that is not in [0, n).
+  Listed(std::unique_ptr<const Order> inner, std::vector<std::int64_t> list,
+         std::int64_t n);
+
+  std::int64_t length() const noexcept override { return inner_->length(); }
+  std::int64_t samples() const noexcept override { return n_; }
+  void run(Seed seed, std::uint32_t epoch, std::int64_t first,
+           std::span<std::int64_t> out) const override;
+  void add_to(Digest& digest) const override;
+
+ private:
+  std::unique_ptr<const Order> inner_;
+  std::vector<std::int64_t> list_;
+  std::int64_t n_;
+};
+
+/// Which of n samples belong to one part of a split: places [first, first + length)
+/// with `gap` places left out from `gap_at` on. With `shuffled`, places are taken in an
+/// order fixed by `seed`, the same in every epoch; without, in the source's own.
+struct Part {
+  std::int64_t n = 0;
+  std::int64_t first = 0;
+  std::int64_t length = 0;
+  std::int64_t gap_at = 0;
+  std::int64_t gap = 0;
+  bool shuffled = false;
+  Seed seed;
+};
+
+/// One part of a split or of a fold, in the order in which `inner` visits it.
+class Parted final : public Order {
+ public:
+  Parted(std::unique_ptr<const Order> inner, const Part& part);
+
+  std::int64_t length() const noexcept override { return inner_->length(); }
+  std::int64_t samples() const noexcept override { return part_.n; }
+  void run(Seed seed, std::uint32_t epoch, std::int64_t first,
+           std::span<std::int64_t> out) const override;
+  void add_to(Digest& digest) const override;
+
+ private:
+  std::unique_ptr<const Order> inner_;
+  Part part_;
+  Permutation places_;
+};
+
+}  // namespace millstream

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "millstream/core/column.h"
+#include "millstream/core/memory.h"
+#include "millstream/core/schema.h"
+
+namespace millstream {
+
+/// A random-access collection of samples.
+///
+/// Sources are immutable: any number of threads may read at once, and a sample is the
+/// same every time.
+class Source {
+ public:
+  virtual ~Source() = default;
+
+  virtual std::int64_t size() const noexcept = 0;
+  virtual const Schema& schema() const noexcept = 0;
+
+  /// Row k of `columns` becomes sample indices[k], all of them in [0, size()).
+  /// A column with `data` is written there, converted to its dtype; one with only
+  /// `rows` is given pointers to bytes of the schema's dtype, valid until `memory` is
+  /// reset. Reads may be coalesced and reordered.
+  virtual void read(std::span<const std::int64_t> indices, std::span<Column> columns,
+                    Memory& memory) const = 0;
+
+  /// These samples will be read soon.
+  virtual void hint(std::span<const std::int64_t>) const noexcept {}
+
+  /// Whether reading costs no more than a copy, so that reading ahead is not worth it.
+  virtual bool resident() const noexcept { return false; }
+};
+
+}  // namespace millstream

@@ -1,0 +1,94 @@
+#include "millstream/transform/chain.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "millstream/core/convert.h"
+#include "millstream/core/error.h"
+
+namespace millstream {
+namespace {
+
+bool same_bytes(const Column& a, const Column& b) {
+  return a.dtype == b.dtype && a.data != nullptr && a.data == b.data;
+}
+
+void copy(const Column& from, const Column& to, std::int64_t rows) {
+  const Convert convert = converter(from.dtype, to.dtype);
+  const std::int64_t elements = from.shape.elements();
+  for (std::int64_t k = 0; k < rows; ++k) convert(from.row(k), to.row(k), elements);
+}
+
+}  // namespace
+
+Flow passing(const Schema& input) {
+  Flow flow{input, {}};
+  for (std::size_t i = 0; i < input.size(); ++i)
+    flow.from.push_back(static_cast<int>(i));
+  return flow;
+}
+
+Chain::Chain(Schema input, std::vector<std::shared_ptr<const Transform>> transforms,
+             std::uint32_t first_stage)
+    : input_(std::move(input)), first_stage_(first_stage) {
+  for (auto& transform : transforms) {
+    Flow flow = transform->flow(output());
+    const bool makes = std::ranges::count(flow.from, Flow::kMade) > 0;
+    stages_.push_back({std::move(transform), std::move(flow), {}, makes});
+  }
+  // From the end to the front: where does each field end, if it passes unchanged?
+  std::vector<int> ends(output().size());
+  for (std::size_t i = 0; i < ends.size(); ++i) ends[i] = static_cast<int>(i);
+  for (auto stage = stages_.rbegin(); stage != stages_.rend(); ++stage) {
+    const Schema& before =
+        stage + 1 == stages_.rend() ? input_ : (stage + 1)->flow.schema;
+    std::vector<int> earlier(before.size(), -1);
+    for (std::size_t i = 0; i < ends.size(); ++i) {
+      const int from = stage->flow.from[i];
+      if (from >= 0) earlier[static_cast<std::size_t>(from)] = ends[i];
+    }
+    stage->target = std::move(ends);
+    ends = std::move(earlier);
+  }
+  direct_ = std::move(ends);
+}
+
+const Schema& Chain::output() const noexcept {
+  return stages_.empty() ? input_ : stages_.back().flow.schema;
+}
+
+void Chain::run(std::span<const Column> input, std::span<const Column> output,
+                std::int64_t rows, Samples samples, Memory& memory) const {
+  std::span<const Column> current = input;
+  samples.stage = first_stage_;
+  for (const Stage& stage : stages_) {
+    const Schema& schema = stage.flow.schema;
+    const auto next = memory.array<Column>(static_cast<std::int64_t>(schema.size()));
+    for (std::size_t i = 0; i < schema.size(); ++i) {
+      const int from = stage.flow.from[i];
+      const int target = stage.target[i];
+      if (from >= 0) {
+        next[i] = current[static_cast<std::size_t>(from)];
+        next[i].shape = schema[i].shape;
+      } else if (target >= 0 &&
+                 output[static_cast<std::size_t>(target)].dtype == schema[i].dtype) {
+        next[i] = output[static_cast<std::size_t>(target)];
+      } else {
+        const std::int64_t bytes = byte_size(schema[i]);
+        next[i] = {schema[i].dtype, schema[i].shape, memory.allocate(bytes * rows),
+                   bytes, nullptr};
+      }
+    }
+    if (stage.makes) {
+      stage.transform->apply(stage.flow, current, next, rows, samples, memory);
+    }
+    current = next;
+    ++samples.stage;
+  }
+  for (std::size_t i = 0; i < output.size(); ++i) {
+    const bool written = same_bytes(current[i], output[i]);
+    if (!written) copy(current[i], output[i], rows);
+  }
+}
+
+}  // namespace millstream

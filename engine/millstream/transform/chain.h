@@ -1,0 +1,48 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "millstream/transform/transform.h"
+
+namespace millstream {
+
+/// Transforms one after the other. What passes through unchanged is never copied on the
+/// way, and the last stage to make a field writes it where it belongs.
+class Chain {
+ public:
+  /// Throws `ArgumentError` where a stage cannot take what the one before gives.
+  /// `first_stage` is the number under which stages draw their random numbers.
+  Chain(Schema input, std::vector<std::shared_ptr<const Transform>> transforms,
+        std::uint32_t first_stage = 0);
+
+  const Schema& input() const noexcept { return input_; }
+  const Schema& output() const noexcept;
+
+  /// The output fields that are input field i unchanged, or -1: those the source may
+  /// write straight to the batch.
+  int output_of(int input_field) const noexcept {
+    return direct_[static_cast<std::size_t>(input_field)];
+  }
+
+  /// Rows [0, rows) of `input` to rows of `output`. A column of `input` that is already
+  /// where `output` wants it is left alone.
+  void run(std::span<const Column> input, std::span<const Column> output,
+           std::int64_t rows, Samples samples, Memory& memory) const;
+
+ private:
+  struct Stage {
+    std::shared_ptr<const Transform> transform;
+    Flow flow;
+    std::vector<int> target;  // the output field that each made field ends as, or -1
+    bool makes = false;
+  };
+
+  Schema input_;
+  std::vector<Stage> stages_;
+  std::vector<int> direct_;
+  std::uint32_t first_stage_;
+};
+
+}  // namespace millstream

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "millstream/transform/transform.h"
+
+namespace millstream {
+
+/// Joins the axes of a field from `first_axis` on into one. Moves no bytes.
+class Flatten final : public Transform {
+ public:
+  explicit Flatten(std::string field, int first_axis = 0);
+
+  std::string str() const override;
+  Flow flow(const Schema& input) const override;
+  void apply(const Flow&, std::span<const Column>, std::span<const Column>,
+             std::int64_t, const Samples&, Memory&) const override {}
+
+ private:
+  std::string field_;
+  int first_axis_;
+};
+
+/// Gives fields other names. Moves no bytes.
+class Rename final : public Transform {
+ public:
+  explicit Rename(std::map<std::string, std::string> names);
+
+  std::string str() const override { return "rename"; }
+  Flow flow(const Schema& input) const override;
+  void apply(const Flow&, std::span<const Column>, std::span<const Column>,
+             std::int64_t, const Samples&, Memory&) const override {}
+
+ private:
+  std::map<std::string, std::string> names_;
+};
+
+}  // namespace millstream
