@@ -1,0 +1,93 @@
+"""What all data sets share: samples are rows of named arrays, read when first used."""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Arrays = dict[str, NDArray[Any]]
+Sample = dict[str, Any]
+
+
+class ArrayDataset:
+    """A frozen description of a data set whose arrays are read on first use.
+
+    Subclasses are frozen dataclasses that say which files they need and how these are
+    read. Equality, hash, repr and pickle see the description only, never the arrays.
+    """
+
+    def files(self) -> tuple[Path, ...]:
+        """Return the local files of this split, fetched where they are missing."""
+        raise NotImplementedError
+
+    def _read(self) -> Arrays:
+        raise NotImplementedError
+
+    @cached_property
+    def _arrays(self) -> Arrays:
+        arrays = self._read()
+        for array in arrays.values():
+            array.flags.writeable = False
+        return arrays
+
+    def __len__(self) -> int:
+        """Return the number of samples."""
+        return len(next(iter(self._arrays.values())))
+
+    def __getitem__(self, index: int) -> Sample:
+        """Return sample ``index``, counted from the end when negative."""
+        position = checked_index(index, len(self))
+        return {name: array[position] for name, array in self._arrays.items()}
+
+    def __iter__(self) -> Iterator[Sample]:
+        """Yield the samples in order."""
+        return (self[index] for index in range(len(self)))
+
+    def as_array_dict(self) -> Arrays:
+        """Return all samples as read-only NumPy arrays, one for each field."""
+        return dict(self._arrays)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {
+            field.name: getattr(self, field.name)
+            for field in dataclasses.fields(self)  # type: ignore[arg-type]
+        }
+
+
+def checked_index(index: int, count: int) -> int:
+    """Return ``index`` as a position in ``range(count)`` or raise ``IndexError``."""
+    position = operator.index(index)
+    if not -count <= position < count:
+        raise IndexError(f"sample {position} of {count}")
+    return position % count
+
+
+def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
+    """Raise ``ValueError`` unless ``value`` is one of ``choices``."""
+    if value not in choices:
+        listed = ", ".join(map(repr, choices))
+        raise ValueError(f"{name} must be one of {listed}; found {value!r}")
+
+
+def cache_folder(cache_dir: str | Path | None, default: str) -> Path:
+    """Return ``cache_dir``, or the folder ``default`` in the user's cache."""
+    if cache_dir is not None:
+        return Path(cache_dir).expanduser()
+    return Path.home() / ".cache" / default
+
+
+def first_existing(folder: Path, names: tuple[str, ...]) -> Path | None:
+    """Return the first of ``names`` that ``folder`` holds."""
+    return next((folder / name for name in names if (folder / name).exists()), None)
+
+
+def as_labels(values: NDArray[Any]) -> NDArray[np.int32]:
+    """Return labels in the type in which all data sets hand them out."""
+    return values.astype(np.int32)

@@ -1,0 +1,338 @@
+"""Fetches files into a cache: checked, resumed, one process at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from millstream._errors import DownloadError
+from millstream._progress import ProgressBar
+
+_CHUNK = 1 << 16
+_ATTEMPTS = 8
+_ROUNDS = 2
+_PAUSE = 1.0
+_TRANSIENT_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
+_NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL})
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """A file that mirrors offer, and how to know it when it has come.
+
+    ``folder`` tells files of one name apart on a mirror of one's own, which holds
+    ``folder/name``.
+    """
+
+    name: str
+    urls: tuple[str, ...]
+    folder: str = ""
+    size: int | None = None
+    sha256: str | None = None
+    md5: str | None = None
+
+    @property
+    def has_sum(self) -> bool:
+        """Whether a file can be told from a damaged one."""
+        return self.sha256 is not None or self.md5 is not None
+
+    def problem_with(self, path: Path) -> str | None:
+        """Return what is wrong with the file at ``path``, or ``None``."""
+        found = path.stat().st_size
+        if self.size is not None and found != self.size:
+            return f"expected {self.size} bytes, found {found}"
+        for kind, expected in (("sha256", self.sha256), ("md5", self.md5)):
+            if expected is not None:
+                digest = _digest(path, kind)
+                if digest != expected.lower():
+                    return f"expected {kind} {expected}, found {digest}"
+        return None
+
+    def addresses(self, mirrors: Sequence[str] | None = None) -> tuple[str, ...]:
+        """Return the URLs to try in turn.
+
+        ``mirrors``, or else the base URLs in the environment variable
+        MILLSTREAM_MIRROR (separated by blanks), take the place of the public ones.
+        """
+        if mirrors is None:
+            mirrors = os.environ.get("MILLSTREAM_MIRROR", "").split()
+        if not mirrors:
+            return self.urls
+        path = f"{self.folder}/{self.name}" if self.folder else self.name
+        return tuple(f"{base.rstrip('/')}/{path}" for base in mirrors)
+
+
+def fetch(
+    file: RemoteFile,
+    target: Path,
+    *,
+    mirrors: Sequence[str] | None = None,
+    timeout: float = 30.0,
+    progress: bool | None = None,
+) -> Path:
+    """Return ``target`` once it holds ``file``, fetching it where need be.
+
+    A file that is there already and passes its checks is left alone; one that does not
+    is replaced. Mirrors are tried in turn. What has come of a file with a checksum is
+    kept in ``target`` + ``.part`` and the next call, in this process or another, asks
+    for the rest. The name ``target`` only ever holds a checked file. Other processes
+    wait and then find it. ``timeout`` is the longest silence in seconds; a proxy is
+    taken from the environment.
+
+    Raises ``DownloadError`` with the steps to do it by hand when no mirror delivers.
+    """
+    target = Path(target)
+    if _is_good(file, target):
+        return target
+    urls = file.addresses(mirrors)
+    with _explained_permission(file, target, urls):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with (
+            ProgressBar(target.name, file.size, shown=progress) as bar,
+            _locked(target, bar) as part,
+        ):
+            if _is_good(file, target):
+                return target
+            _fetch_from_any(urls, file, part, target, timeout=timeout, bar=bar)
+            os.replace(part, target)
+    return target
+
+
+class _MirrorError(Exception):
+    def __init__(self, reason: str, *, transient: bool = False) -> None:
+        super().__init__(reason)
+        self.transient = transient
+
+
+def _fetch_from_any(
+    urls: Sequence[str],
+    file: RemoteFile,
+    part: Path,
+    target: Path,
+    *,
+    timeout: float,
+    bar: ProgressBar,
+) -> None:
+    reasons: dict[str, str] = {}
+    waiting = list(urls)
+    for round_number in range(_ROUNDS):
+        if round_number and waiting:
+            time.sleep(_PAUSE)
+        again = []
+        for url in waiting:
+            try:
+                _fetch_from(url, file, part, timeout=timeout, bar=bar)
+            except _MirrorError as error:
+                reasons[url] = str(error)
+                bar.say(f"{url}: {error}")
+                if error.transient:
+                    again.append(url)
+            else:
+                return
+        waiting = again
+    raise DownloadError(_by_hand(file, target, urls, reasons))
+
+
+def _fetch_from(
+    url: str, file: RemoteFile, part: Path, *, timeout: float, bar: ProgressBar
+) -> None:
+    for _ in range(_ATTEMPTS):
+        start = _resume_point(file, part)
+        if start and _is_good(file, part):
+            return
+        broken: _MirrorError | None = None
+        try:
+            _request(url, file, part, start, timeout=timeout, bar=bar)
+        except _MirrorError as error:
+            broken = error
+        if not part.exists():
+            raise broken or _MirrorError("sent nothing")
+        problem = file.problem_with(part)
+        if problem is None and (broken is None or file.has_sum):
+            return
+        grown = part.stat().st_size > start
+        wanting = file.size is not None and part.stat().st_size < file.size
+        if broken is not None and not (broken.transient and grown):
+            raise broken
+        if broken is None and not (wanting and grown and file.has_sum):
+            part.unlink()
+            if start == 0:
+                raise _MirrorError(problem or "sent nothing")
+    raise _MirrorError(f"broke off {_ATTEMPTS} times", transient=True)
+
+
+def _resume_point(file: RemoteFile, part: Path) -> int:
+    if not part.exists():
+        return 0
+    found = part.stat().st_size
+    is_whole = found == file.size and file.problem_with(part) is None
+    may_grow = file.size is None or found < file.size
+    if file.has_sum and (is_whole or may_grow):
+        return found
+    part.unlink()
+    return 0
+
+
+def _request(
+    url: str,
+    file: RemoteFile,
+    part: Path,
+    start: int,
+    *,
+    timeout: float,
+    bar: ProgressBar,
+) -> None:
+    import http.client
+    import urllib.error
+    import urllib.request
+
+    headers = {"User-Agent": "millstream", "Accept-Encoding": "identity"}
+    if start:
+        headers["Range"] = f"bytes={start}-"
+    request = urllib.request.Request(url, headers=headers)
+    try:
+        with urllib.request.urlopen(request, timeout=timeout) as response:
+            _receive(response, file, part, start, bar=bar)
+    except urllib.error.HTTPError as error:
+        error.close()
+        if error.code == http.client.REQUESTED_RANGE_NOT_SATISFIABLE:
+            part.unlink()
+            raise _MirrorError(
+                f"has nothing after byte {start}", transient=True
+            ) from error
+        raise _MirrorError(
+            f"HTTP {error.code} {error.reason}",
+            transient=error.code in _TRANSIENT_STATUS,
+        ) from error
+    except urllib.error.URLError as error:
+        raise _MirrorError(str(error.reason), transient=_is_silence(error)) from error
+    except TimeoutError as error:
+        raise _MirrorError(f"silent for {timeout:g} s", transient=True) from error
+    except (http.client.HTTPException, ConnectionError) as error:
+        reason = f"connection broke: {error or type(error).__name__}"
+        raise _MirrorError(reason, transient=True) from error
+
+
+def _receive(
+    response: Any, file: RemoteFile, part: Path, start: int, *, bar: ProgressBar
+) -> None:
+    begin = _first_byte(response) if start else 0
+    if begin not in (0, start):
+        raise _MirrorError(f"asked for bytes from {start}, was sent them from {begin}")
+    announced = _length(response)
+    total = None if announced is None else begin + announced
+    if None not in (total, file.size) and total != file.size:
+        raise _MirrorError(f"expected {file.size} bytes, it announces {total}")
+    done = begin
+    with part.open("r+b" if begin else "wb") as output:
+        output.seek(begin)
+        output.truncate()
+        bar.update(done, total)
+        while chunk := response.read1(_CHUNK):
+            done += len(chunk)
+            if file.size is not None and done > file.size:
+                raise _MirrorError(f"expected {file.size} bytes, it sends more")
+            output.write(chunk)
+            bar.update(done, total)
+        output.flush()
+        os.fsync(output.fileno())
+    if total is not None and done < total:
+        raise _MirrorError(f"broke off after {done} of {total} bytes", transient=True)
+
+
+def _first_byte(response: Any) -> int:
+    if response.status != 206:
+        return 0
+    unit, _, span = (response.headers.get("Content-Range") or "").partition(" ")
+    first = span.partition("-")[0]
+    return int(first) if unit == "bytes" and first.isdecimal() else -1
+
+
+def _length(response: Any) -> int | None:
+    length = response.headers.get("Content-Length") or ""
+    return int(length) if length.isdecimal() else None
+
+
+def _is_silence(error: Exception) -> bool:
+    return isinstance(getattr(error, "reason", None), (TimeoutError, ConnectionError))
+
+
+def _is_good(file: RemoteFile, path: Path) -> bool:
+    return path.is_file() and file.problem_with(path) is None
+
+
+def _digest(path: Path, kind: str) -> str:
+    import hashlib
+
+    with path.open("rb") as stream:
+        digest = hashlib.file_digest(
+            stream, lambda: hashlib.new(kind, usedforsecurity=False)
+        )
+    return digest.hexdigest()
+
+
+@contextlib.contextmanager
+def _locked(target: Path, bar: ProgressBar) -> Iterator[Path]:
+    import fcntl
+
+    part = target.with_name(f"{target.name}.part")
+    with target.with_name(f".{target.name}.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            bar.say(f"{target.name}: waiting for another process that fetches it")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise
+            part = target.with_name(f"{target.name}.{os.getpid()}.part")
+        yield part
+
+
+@contextlib.contextmanager
+def _explained_permission(
+    file: RemoteFile, target: Path, urls: Sequence[str]
+) -> Iterator[None]:
+    try:
+        yield
+    except DownloadError:
+        raise
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR):
+            raise
+        raise type(error)(
+            error.errno,
+            f"cannot write {error.filename or target.parent} to fetch {target.name}: "
+            f"{error.strerror}. Pass cache_dir= with a folder that can be written.\n"
+            f"{_steps(file, target, urls)}",
+        ) from error
+
+
+def _by_hand(
+    file: RemoteFile, target: Path, urls: Sequence[str], reasons: dict[str, str]
+) -> str:
+    tried = "\n".join(f"  {url}: {reason}" for url, reason in reasons.items())
+    return f"could not fetch {target.name}:\n{tried}\n{_steps(file, target, urls)}"
+
+
+def _steps(file: RemoteFile, target: Path, urls: Sequence[str]) -> str:
+    listed = dict.fromkeys((*urls, *file.urls))
+    lines = ["To do it by hand, fetch one of", *(f"  {url}" for url in listed)]
+    checks = [
+        f"{kind} {value}"
+        for kind, value in (
+            ("size", file.size),
+            ("sha256", file.sha256),
+            ("md5", file.md5),
+        )
+        if value is not None
+    ]
+    if checks:
+        lines += ["check it", *(f"  {check}" for check in checks)]
+    return "\n".join([*lines, "and save it as", f"  {target}"])
