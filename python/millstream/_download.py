@@ -19,6 +19,9 @@ _ATTEMPTS = 8
 _ROUNDS = 2
 _PAUSE = 1.0
 _TRANSIENT_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
+_UNWRITABLE = frozenset(
+    {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST}
+)
 _NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL})
 
 
@@ -197,7 +200,8 @@ def _request(
         headers["Range"] = f"bytes={start}-"
     request = urllib.request.Request(url, headers=headers)
     try:
-        with urllib.request.urlopen(request, timeout=timeout) as response:
+        opener = urllib.request.build_opener()
+        with opener.open(request, timeout=timeout) as response:
             _receive(response, file, part, start, bar=bar)
     except urllib.error.HTTPError as error:
         error.close()
@@ -304,7 +308,7 @@ def _explained_permission(
     except DownloadError:
         raise
     except OSError as error:
-        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR):
+        if error.errno not in _UNWRITABLE:
             raise
         raise type(error)(
             error.errno,

@@ -1,0 +1,170 @@
+"""An HTTP server on loopback that behaves as badly as the tests ask it to."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+Behaviour = Callable[["_Handler"], None]
+
+
+@dataclass
+class FileServer:
+    """Answers each path as ``routes`` says and remembers what it was asked for."""
+
+    url: str = ""
+    routes: dict[str, Behaviour] = field(default_factory=dict)
+    requests: list[tuple[str, str | None]] = field(default_factory=list)
+    closing: threading.Event = field(default_factory=threading.Event)
+
+    def offer(self, path: str, behaviour: Behaviour) -> str:
+        """Return the URL at which ``behaviour`` answers from now on."""
+        self.routes[path] = behaviour
+        return self.url + path
+
+    def ranges(self, path: str) -> list[str | None]:
+        """Return the Range header of each request for ``path``."""
+        return [asked for requested, asked in self.requests if requested == path]
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.0"
+    files: FileServer
+
+    def do_GET(self) -> None:
+        self.files.requests.append((self.path, self.headers.get("Range")))
+        behaviour = self.files.routes.get(self.path, status(404))
+        with contextlib.suppress(ConnectionError):
+            behaviour(self)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+    def start(self) -> int:
+        """Return the first byte that is asked for."""
+        asked = self.headers.get("Range")
+        return int(asked.removeprefix("bytes=").partition("-")[0]) if asked else 0
+
+    def head(self, code: int, **headers: object) -> None:
+        self.send_response(code)
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), str(value))
+        self.end_headers()
+
+
+@contextlib.contextmanager
+def serving() -> Iterator[FileServer]:
+    """Yield a server that runs until the block ends."""
+    files = FileServer()
+    handler = type("Handler", (_Handler,), {"files": files})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server.daemon_threads = True
+    files.url = f"http://127.0.0.1:{server.server_address[1]}"
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+    thread.start()
+    try:
+        yield files
+    finally:
+        files.closing.set()
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def whole(content: bytes) -> Behaviour:
+    """Serve ``content``, or the part that a Range asks for."""
+    return cut_off(content, after=len(content))
+
+
+def cut_off(content: bytes, *, after: int) -> Behaviour:
+    """Announce all that is asked for, send ``after`` bytes of it and hang up."""
+
+    def answer(handler: _Handler) -> None:
+        start = handler.start()
+        if start >= len(content) and start:
+            return handler.head(416, Content_Length=0)
+        length = len(content) - start
+        if start:
+            span = f"bytes {start}-{len(content) - 1}/{len(content)}"
+            handler.head(206, Content_Length=length, Content_Range=span)
+        else:
+            handler.head(200, Content_Length=length)
+        handler.wfile.write(content[start : start + after])
+        return None
+
+    return answer
+
+
+def without_ranges(content: bytes, *, after: int | None = None) -> Behaviour:
+    """Serve ``content`` from its first byte whatever is asked for."""
+
+    def answer(handler: _Handler) -> None:
+        handler.head(200, Content_Length=len(content))
+        handler.wfile.write(content[:after])
+
+    return answer
+
+
+def announcing(content: bytes, *, length: int | None) -> Behaviour:
+    """Serve ``content`` under a Content-Length that is not its own, or none."""
+
+    def answer(handler: _Handler) -> None:
+        if length is None:
+            handler.head(200)
+        else:
+            handler.head(200, Content_Length=length)
+        handler.wfile.write(content)
+
+    return answer
+
+
+def from_elsewhere(content: bytes, *, shift: int) -> Behaviour:
+    """Answer a Range with bytes from another place."""
+
+    def answer(handler: _Handler) -> None:
+        start = max(handler.start() + shift, 0)
+        span = f"bytes {start}-{len(content) - 1}/{len(content)}"
+        handler.head(206, Content_Length=len(content) - start, Content_Range=span)
+        handler.wfile.write(content[start:])
+
+    return answer
+
+
+def stalling(content: bytes, *, after: int) -> Behaviour:
+    """Send ``after`` bytes and then nothing until the server closes."""
+
+    def answer(handler: _Handler) -> None:
+        start = handler.start()
+        handler.head(
+            206 if start else 200,
+            Content_Length=len(content) - start,
+            Content_Range=f"bytes {start}-{len(content) - 1}/{len(content)}",
+        )
+        handler.wfile.write(content[start : start + after])
+        handler.wfile.flush()
+        handler.files.closing.wait(20)
+
+    return answer
+
+
+def redirect(location: str) -> Behaviour:
+    """Send whoever asks to ``location``."""
+    return lambda handler: handler.head(302, Location=location, Content_Length=0)
+
+
+def status(code: int) -> Behaviour:
+    """Answer with an error and no content."""
+    return lambda handler: handler.head(code, Content_Length=0)
+
+
+def in_turn(*behaviours: Behaviour) -> Behaviour:
+    """Behave as each of ``behaviours`` for one request and as the last ever after."""
+    left = list(behaviours)
+
+    def answer(handler: _Handler) -> None:
+        (left.pop(0) if len(left) > 1 else left[0])(handler)
+
+    return answer

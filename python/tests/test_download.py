@@ -1,0 +1,462 @@
+"""Downloads against a server that cuts off, lies, stalls and redirects."""
+
+import contextlib
+import hashlib
+import io
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import file_server
+import pytest
+from file_server import FileServer
+
+from millstream import _download
+from millstream._download import RemoteFile, fetch
+from millstream._errors import DownloadError
+from millstream._progress import ProgressBar, amount_text
+
+CONTENT = random.Random(5).randbytes(300_000)
+NOWHERE = "http://127.0.0.1:9/nothing"
+
+
+@pytest.fixture(autouse=True)
+def _no_surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.lower().endswith("_proxy") or name.startswith("MILLSTREAM_"):
+            monkeypatch.delenv(name)
+    monkeypatch.setattr(_download, "_PAUSE", 0.01)
+
+
+@pytest.fixture
+def server() -> Iterator[FileServer]:
+    with file_server.serving() as files:
+        yield files
+
+
+def described(*urls: str, content: bytes = CONTENT) -> RemoteFile:
+    return RemoteFile(
+        "data.bin",
+        urls,
+        folder="things",
+        size=len(content),
+        sha256=hashlib.sha256(content).hexdigest(),
+        md5=hashlib.md5(content).hexdigest(),
+    )
+
+
+def test_a_file_is_fetched_once(server: FileServer, tmp_path: Path) -> None:
+    url = server.offer("/a", file_server.whole(CONTENT))
+    target = tmp_path / "new" / "folder" / "data.bin"
+    assert fetch(described(url), target) == target
+    assert target.read_bytes() == CONTENT
+    assert fetch(described(url), target).read_bytes() == CONTENT
+    assert server.ranges("/a") == [None]
+    assert sorted(p.name for p in target.parent.iterdir()) == [
+        ".data.bin.lock",
+        "data.bin",
+    ]
+
+
+def test_the_rest_is_asked_for_after_a_break(
+    server: FileServer, tmp_path: Path
+) -> None:
+    url = server.offer("/a", file_server.cut_off(CONTENT, after=120_000))
+    assert fetch(described(url), tmp_path / "a").read_bytes() == CONTENT
+    assert server.ranges("/a") == [None, "bytes=120000-", "bytes=240000-"]
+
+
+def test_a_break_is_resumed_by_the_next_call_and_another_mirror(
+    server: FileServer, tmp_path: Path
+) -> None:
+    broken = file_server.in_turn(
+        file_server.cut_off(CONTENT, after=1000), file_server.status(404)
+    )
+    target = tmp_path / "a"
+    with pytest.raises(DownloadError, match="404"):
+        fetch(described(server.offer("/a", broken)), target)
+    assert not target.exists()
+    assert (tmp_path / "a.part").stat().st_size == 1000
+    fetch(described(server.offer("/b", file_server.whole(CONTENT))), target)
+    assert target.read_bytes() == CONTENT
+    assert server.ranges("/b") == ["bytes=1000-"]
+    assert not (tmp_path / "a.part").exists()
+
+
+def test_a_server_that_ignores_ranges_starts_anew(
+    server: FileServer, tmp_path: Path
+) -> None:
+    (tmp_path / "a.part").write_bytes(CONTENT[:5000])
+    url = server.offer("/a", file_server.without_ranges(CONTENT))
+    assert fetch(described(url), tmp_path / "a").read_bytes() == CONTENT
+    assert server.ranges("/a") == ["bytes=5000-"]
+
+
+def test_a_server_that_never_gets_further_is_given_up(
+    server: FileServer, tmp_path: Path
+) -> None:
+    url = server.offer("/a", file_server.without_ranges(CONTENT, after=5000))
+    with pytest.raises(DownloadError, match="broke off after 5000 of 300000"):
+        fetch(described(url), tmp_path / "a")
+    assert len(server.requests) <= 4
+
+
+def test_a_part_of_another_file_is_thrown_away(
+    server: FileServer, tmp_path: Path
+) -> None:
+    (tmp_path / "a.part").write_bytes(b"x" * 5000)
+    url = server.offer("/a", file_server.whole(CONTENT))
+    assert fetch(described(url), tmp_path / "a").read_bytes() == CONTENT
+    assert server.ranges("/a") == ["bytes=5000-", None]
+
+
+@pytest.mark.parametrize("left", [CONTENT, CONTENT + b"more", b"x" * len(CONTENT)])
+def test_a_full_part_is_checked_before_it_is_used(
+    server: FileServer, tmp_path: Path, left: bytes
+) -> None:
+    (tmp_path / "a.part").write_bytes(left)
+    url = server.offer("/a", file_server.whole(CONTENT))
+    assert fetch(described(url), tmp_path / "a").read_bytes() == CONTENT
+    assert server.ranges("/a") == ([] if left == CONTENT else [None])
+
+
+def test_bytes_from_another_place_are_refused(
+    server: FileServer, tmp_path: Path
+) -> None:
+    (tmp_path / "a.part").write_bytes(CONTENT[:5000])
+    bad = server.offer("/bad", file_server.from_elsewhere(CONTENT, shift=7))
+    with pytest.raises(DownloadError, match="bytes from 5000, was sent them from 5007"):
+        fetch(described(bad), tmp_path / "a")
+
+
+@pytest.mark.parametrize("length", [299_999, 300_001, 5])
+def test_a_wrong_length_is_refused_before_the_bytes_come(
+    server: FileServer, tmp_path: Path, length: int
+) -> None:
+    lying = server.offer("/a", file_server.announcing(CONTENT, length=length))
+    good = server.offer("/b", file_server.whole(CONTENT))
+    assert fetch(described(lying, good), tmp_path / "a").read_bytes() == CONTENT
+    with pytest.raises(DownloadError, match=f"300000 bytes, it announces {length}"):
+        fetch(described(lying), tmp_path / "other")
+
+
+def test_a_longer_announcement_than_the_body_of_a_known_sum(
+    server: FileServer, tmp_path: Path
+) -> None:
+    url = server.offer("/a", file_server.announcing(CONTENT, length=300_100))
+    file = RemoteFile("a", (url,), sha256=hashlib.sha256(CONTENT).hexdigest())
+    assert fetch(file, tmp_path / "a").read_bytes() == CONTENT
+
+
+def test_no_length_at_all(server: FileServer, tmp_path: Path) -> None:
+    url = server.offer("/a", file_server.announcing(CONTENT, length=None))
+    assert fetch(described(url), tmp_path / "a").read_bytes() == CONTENT
+    more = server.offer("/more", file_server.announcing(CONTENT + b"!", length=None))
+    with pytest.raises(DownloadError, match="expected 300000 bytes, it sends more"):
+        fetch(described(more), tmp_path / "b")
+
+
+def test_a_wrong_checksum_is_refused_and_the_next_mirror_asked(
+    server: FileServer, tmp_path: Path
+) -> None:
+    other = bytes(len(CONTENT))
+    bad = server.offer("/bad", file_server.whole(other))
+    good = server.offer("/good", file_server.whole(CONTENT))
+    assert fetch(described(bad, good), tmp_path / "a").read_bytes() == CONTENT
+    with pytest.raises(DownloadError) as caught:
+        fetch(described(bad), tmp_path / "b")
+    assert hashlib.sha256(CONTENT).hexdigest() in str(caught.value)
+    assert hashlib.sha256(other).hexdigest() in str(caught.value)
+    assert not (tmp_path / "b").exists()
+    assert not (tmp_path / "b.part").exists()
+
+
+def test_md5_alone_is_a_check(server: FileServer, tmp_path: Path) -> None:
+    url = server.offer("/a", file_server.whole(b"other"))
+    file = RemoteFile("a", (url,), md5=hashlib.md5(CONTENT).hexdigest())
+    with pytest.raises(DownloadError, match="expected md5"):
+        fetch(file, tmp_path / "a")
+
+
+def test_a_file_without_a_sum_is_never_pieced_together(
+    server: FileServer, tmp_path: Path
+) -> None:
+    (tmp_path / "a.part").write_bytes(b"old")
+    url = server.offer("/a", file_server.whole(CONTENT))
+    assert fetch(RemoteFile("a", (url,)), tmp_path / "a").read_bytes() == CONTENT
+    assert server.ranges("/a") == [None]
+    cut = server.offer("/cut", file_server.cut_off(CONTENT, after=1000))
+    with pytest.raises(DownloadError, match="broke off"):
+        fetch(RemoteFile("b", (cut,)), tmp_path / "b")
+    assert set(server.ranges("/cut")) == {None}
+
+
+def test_redirects_are_followed(server: FileServer, tmp_path: Path) -> None:
+    good = server.offer("/good", file_server.whole(CONTENT))
+    url = server.offer("/a", file_server.redirect("/b"))
+    server.offer("/b", file_server.redirect(good))
+    assert fetch(described(url), tmp_path / "a").read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("where", [NOWHERE, "/loop", "/missing", "file:///etc/passwd"])
+def test_redirects_to_nowhere_fail_over(
+    server: FileServer, tmp_path: Path, where: str
+) -> None:
+    good = server.offer("/good", file_server.whole(CONTENT))
+    bad = server.offer("/loop", file_server.redirect(where))
+    assert fetch(described(bad, good), tmp_path / "a").read_bytes() == CONTENT
+    with pytest.raises(DownloadError):
+        fetch(described(bad), tmp_path / "b")
+
+
+def test_a_stall_times_out_and_is_resumed(server: FileServer, tmp_path: Path) -> None:
+    url = server.offer(
+        "/a",
+        file_server.in_turn(
+            file_server.stalling(CONTENT, after=1000), file_server.whole(CONTENT)
+        ),
+    )
+    began = time.monotonic()
+    fetch(described(url), tmp_path / "a", timeout=0.3)
+    assert time.monotonic() - began < 10
+    assert server.ranges("/a") == [None, "bytes=1000-"]
+    assert (tmp_path / "a").read_bytes() == CONTENT
+
+
+def test_a_silent_mirror_is_left_for_another(
+    server: FileServer, tmp_path: Path
+) -> None:
+    silent = server.offer("/silent", file_server.stalling(CONTENT, after=0))
+    good = server.offer("/good", file_server.whole(CONTENT))
+    fetch(described(silent, good), tmp_path / "a", timeout=0.2)
+    assert server.ranges("/silent") == [None]
+    with pytest.raises(DownloadError, match=r"silent for 0\.2 s"):
+        fetch(described(silent), tmp_path / "b", timeout=0.2)
+
+
+@pytest.mark.parametrize("code", [403, 404, 410, 500, 503])
+def test_errors_of_a_mirror_lead_to_the_next(
+    server: FileServer, tmp_path: Path, code: int
+) -> None:
+    bad = server.offer("/bad", file_server.status(code))
+    good = server.offer("/good", file_server.whole(CONTENT))
+    fetch(described(NOWHERE, bad, good), tmp_path / "a")
+    assert (tmp_path / "a").read_bytes() == CONTENT
+    assert len(server.ranges("/bad")) == 1
+
+
+def test_a_passing_fault_is_tried_again(server: FileServer, tmp_path: Path) -> None:
+    url = server.offer(
+        "/a",
+        file_server.in_turn(file_server.status(503), file_server.whole(CONTENT)),
+    )
+    fetch(described(url), tmp_path / "a")
+    gone = server.offer("/gone", file_server.status(404))
+    with pytest.raises(DownloadError):
+        fetch(described(gone), tmp_path / "b")
+    assert len(server.ranges("/gone")) == 1
+
+
+def test_offline_says_what_to_do_by_hand(tmp_path: Path) -> None:
+    file = described(NOWHERE, "http://127.0.0.1:9/other")
+    with pytest.raises(DownloadError) as caught:
+        fetch(file, tmp_path / "data.bin")
+    text = str(caught.value)
+    for part in (*file.urls, str(file.sha256), "300000", str(tmp_path / "data.bin")):
+        assert part in text
+    assert "Connection refused" in text
+    assert isinstance(caught.value, OSError)
+
+
+@pytest.mark.parametrize("found", [b"", CONTENT[:-1], bytes(len(CONTENT))])
+def test_a_damaged_file_in_the_cache_is_replaced(
+    server: FileServer, tmp_path: Path, found: bytes
+) -> None:
+    target = tmp_path / "a"
+    target.write_bytes(found)
+    fetch(described(server.offer("/a", file_server.whole(CONTENT))), target)
+    assert target.read_bytes() == CONTENT
+
+
+def test_a_damaged_file_stays_until_a_good_one_has_come(tmp_path: Path) -> None:
+    target = tmp_path / "a"
+    target.write_bytes(b"damaged")
+    with pytest.raises(DownloadError):
+        fetch(described(NOWHERE), target)
+    assert target.read_bytes() == b"damaged"
+
+
+def test_mirrors_take_the_place_of_the_public_ones(
+    server: FileServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.offer("/m/things/data.bin", file_server.whole(CONTENT))
+    file = described(NOWHERE)
+    fetch(file, tmp_path / "a", mirrors=[f"{server.url}/m/"])
+    monkeypatch.setenv("MILLSTREAM_MIRROR", f"{server.url}/none {server.url}/m")
+    fetch(file, tmp_path / "b")
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes() == CONTENT
+    monkeypatch.setenv("MILLSTREAM_MIRROR", f"{server.url}/none")
+    with pytest.raises(DownloadError, match="404"):
+        fetch(file, tmp_path / "c")
+
+
+def test_a_folder_can_be_a_mirror(tmp_path: Path) -> None:
+    (tmp_path / "things").mkdir()
+    (tmp_path / "things" / "data.bin").write_bytes(CONTENT)
+    fetch(described(NOWHERE), tmp_path / "a", mirrors=[tmp_path.as_uri()])
+    assert (tmp_path / "a").read_bytes() == CONTENT
+    with pytest.raises(DownloadError, match="No such file"):
+        fetch(described(NOWHERE), tmp_path / "b", mirrors=[f"{tmp_path.as_uri()}/no"])
+
+
+def test_a_proxy_is_taken_from_the_environment(
+    server: FileServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = "http://nowhere.invalid/data.bin"
+    server.offer(url, file_server.whole(CONTENT))
+    monkeypatch.setenv("http_proxy", server.url)
+    fetch(described(url), tmp_path / "a")
+    assert server.requests == [(url, None)]
+
+
+_CHILD = """
+import sys
+from pathlib import Path
+from millstream._download import RemoteFile, fetch
+url, target, size, sha256 = sys.argv[1:]
+fetch(RemoteFile("a", (url,), size=int(size), sha256=sha256), Path(target))
+"""
+
+
+def _child(url: str, target: Path) -> subprocess.Popen[str]:
+    digest = hashlib.sha256(CONTENT).hexdigest()
+    arguments = [url, str(target), str(len(CONTENT)), digest]
+    search = os.pathsep.join(path for path in sys.path if path)
+    return subprocess.Popen(
+        [sys.executable, "-c", _CHILD, *arguments],
+        env={**os.environ, "PYTHONPATH": search},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_processes_wait_for_each_other(server: FileServer, tmp_path: Path) -> None:
+    started = threading.Event()
+
+    def slow(handler: file_server._Handler) -> None:
+        started.set()
+        time.sleep(0.5)
+        file_server.whole(CONTENT)(handler)
+
+    url = server.offer("/a", slow)
+    children = [_child(url, tmp_path / "a") for _ in range(3)]
+    assert started.wait(30)
+    fetch(described(url), tmp_path / "a")
+    for child in children:
+        assert child.communicate(timeout=30)[1] == ""
+        assert child.returncode == 0
+    assert server.ranges("/a") == [None]
+    assert (tmp_path / "a").read_bytes() == CONTENT
+
+
+def test_a_killed_process_is_continued(server: FileServer, tmp_path: Path) -> None:
+    url = server.offer(
+        "/a",
+        file_server.in_turn(
+            file_server.stalling(CONTENT, after=200_000), file_server.whole(CONTENT)
+        ),
+    )
+    part = tmp_path / "a.part"
+    with _child(url, tmp_path / "a") as child:
+        deadline = time.monotonic() + 30
+        while not (part.exists() and part.stat().st_size >= 131_072):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        child.kill()
+    kept = part.stat().st_size
+    fetch(described(url), tmp_path / "a")
+    assert server.ranges("/a") == [None, f"bytes={kept}-"]
+    assert (tmp_path / "a").read_bytes() == CONTENT
+
+
+@contextlib.contextmanager
+def _without_privileges() -> Iterator[None]:
+    if os.geteuid() != 0:
+        yield
+        return
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+def test_a_folder_that_cannot_be_written_is_named() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o555)
+        target = Path(folder) / "sub" / "data.bin"
+        with _without_privileges(), pytest.raises(PermissionError) as caught:
+            fetch(described(NOWHERE), target)
+    text = str(caught.value)
+    for part in (f"cannot write {target.parent}", "cache_dir=", NOWHERE, str(target)):
+        assert part in text
+
+
+def test_a_file_where_the_folder_should_be_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match="cannot write"):
+        fetch(described(NOWHERE), tmp_path / "file" / "data.bin")
+
+
+def test_a_good_file_needs_no_writable_folder(tmp_path: Path) -> None:
+    target = tmp_path / "a"
+    target.write_bytes(CONTENT)
+    fetch(described(NOWHERE), target)
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_progress_is_shown_when_asked_for_only(
+    server: FileServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = server.offer("/a", file_server.whole(CONTENT))
+    fetch(described(url), tmp_path / "a")
+    assert capsys.readouterr() == ("", "")
+    fetch(described(NOWHERE, url), tmp_path / "b", progress=True)
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "Connection refused" in shown.err
+    assert "b [########################] 100% 300.0 kB of 300.0 kB" in shown.err
+    assert shown.err.endswith("\n")
+
+
+def test_progress_without_a_total() -> None:
+    stream = io.StringIO()
+    with ProgressBar("a", shown=True, stream=stream) as bar:
+        bar.update(0)
+        bar.update(1500)
+    assert "a 1.5 kB" in stream.getvalue()
+
+
+def test_progress_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = io.StringIO()
+    assert not ProgressBar("a", stream=stream).shown
+    monkeypatch.setenv("MILLSTREAM_PROGRESS", "1")
+    assert ProgressBar("a", stream=stream).shown
+    monkeypatch.setenv("MILLSTREAM_PROGRESS", "0")
+    assert not ProgressBar("a", stream=stream).shown
+
+
+def test_amounts_read_well() -> None:
+    assert [amount_text(n) for n in (0, 999, 1000, 26_421_880, 5e15)] == [
+        "0 B",
+        "999 B",
+        "1.0 kB",
+        "26.4 MB",
+        "5000.0 TB",
+    ]
