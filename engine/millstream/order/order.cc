@@ -132,7 +132,7 @@ void Weighted::add_to(Digest& digest) const {
   }
 }
 
-Listed::Listed(std::unique_ptr<const Order> inner, std::vector<std::int64_t> list,
+Listed::Listed(std::shared_ptr<const Order> inner, std::vector<std::int64_t> list,
                std::int64_t n)
     : inner_(std::move(inner)),
       list_(std::move(list)),
@@ -164,7 +164,7 @@ void Listed::add_to(Digest& digest) const {
   inner_->add_to(digest);
 }
 
-Parted::Parted(std::unique_ptr<const Order> inner, const Part& part)
+Parted::Parted(std::shared_ptr<const Order> inner, const Part& part)
     : inner_(std::move(inner)),
       part_(part),
       places_(Grid(part.n), part.seed, 0, Purpose::kSplit) {

@@ -112,7 +112,7 @@ class Listed final : public Order {
  public:
   /// `list` holds one or more lists of `inner->samples()`; throws `ArgumentError`
   /// naming the entry that is not in [0, n).
-  Listed(std::unique_ptr<const Order> inner, std::vector<std::int64_t> list,
+  Listed(std::shared_ptr<const Order> inner, std::vector<std::int64_t> list,
          std::int64_t n);
 
   std::int64_t length() const noexcept override { return inner_->length(); }
@@ -122,7 +122,7 @@ class Listed final : public Order {
   void add_to(Digest& digest) const override;
 
  private:
-  std::unique_ptr<const Order> inner_;
+  std::shared_ptr<const Order> inner_;
   std::vector<std::int64_t> list_;
   std::int64_t n_;
 };
@@ -143,7 +143,7 @@ struct Part {
 /// One part of a split or of a fold, in the order in which `inner` visits it.
 class Parted final : public Order {
  public:
-  Parted(std::unique_ptr<const Order> inner, const Part& part);
+  Parted(std::shared_ptr<const Order> inner, const Part& part);
 
   std::int64_t length() const noexcept override { return inner_->length(); }
   std::int64_t samples() const noexcept override { return part_.n; }
@@ -152,7 +152,7 @@ class Parted final : public Order {
   void add_to(Digest& digest) const override;
 
  private:
-  std::unique_ptr<const Order> inner_;
+  std::shared_ptr<const Order> inner_;
   Part part_;
   Permutation places_;
 };

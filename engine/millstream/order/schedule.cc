@@ -14,7 +14,7 @@ Remainder remainder_named(std::string_view name) {
   throw ArgumentError(text("a remainder is 'pad', 'drop' or 'wrap', not '", name, "'"));
 }
 
-Schedule::Schedule(std::unique_ptr<const Order> order, std::int64_t batch_size,
+Schedule::Schedule(std::shared_ptr<const Order> order, std::int64_t batch_size,
                    Remainder remainder)
     : order_(std::move(order)), batch_size_(batch_size), remainder_(remainder) {
   if (batch_size < 1 || batch_size > (std::int64_t{1} << 31)) {
@@ -45,31 +45,48 @@ std::int64_t Schedule::valid_rows(const Position& position) const noexcept {
   return std::clamp<std::int64_t>(left, 0, batch_size_);
 }
 
+Schedule::Place Schedule::place(const Position& position,
+                                std::int64_t row) const noexcept {
+  if (remainder_ != Remainder::kWrap) {
+    return {position.epoch, position.step * batch_size_ + row};
+  }
+  __extension__ using Wide = unsigned __int128;
+  const auto length = static_cast<std::uint64_t>(order_->length());
+  const Wide steps =
+      static_cast<Wide>(position.epoch) * static_cast<std::uint64_t>(steps_) +
+      static_cast<std::uint64_t>(position.step);
+  const Wide at =
+      steps * static_cast<std::uint64_t>(batch_size_) + static_cast<std::uint64_t>(row);
+  return {static_cast<std::uint32_t>(at / length),
+          static_cast<std::int64_t>(at % length)};
+}
+
 void Schedule::run(const Position& position, std::int64_t first_row,
                    std::span<std::int64_t> out) const {
   const std::int64_t length = order_->length();
-  __extension__ using Wide = unsigned __int128;
-  Wide epoch = position.epoch;
-  std::int64_t at = position.step * batch_size_ + first_row;
-  if (remainder_ == Remainder::kWrap) {
-    const Wide place = (epoch * static_cast<std::uint64_t>(steps_) +
-                        static_cast<std::uint64_t>(position.step)) *
-                           static_cast<std::uint64_t>(batch_size_) +
-                       static_cast<std::uint64_t>(first_row);
-    epoch = place / static_cast<std::uint64_t>(length);
-    at = static_cast<std::int64_t>(place % static_cast<std::uint64_t>(length));
-  }
-  while (!out.empty() && at < length) {
-    const auto count =
-        std::min<std::int64_t>(length - at, static_cast<std::int64_t>(out.size()));
-    order_->run(position.seed, static_cast<std::uint32_t>(epoch), at,
-                out.first(static_cast<std::size_t>(count)));
-    out = out.subspan(static_cast<std::size_t>(count));
+  Place from = place(position, first_row);
+  while (!out.empty() && from.position < length) {
+    const auto count = static_cast<std::size_t>(
+        std::min(length - from.position, static_cast<std::int64_t>(out.size())));
+    order_->run(position.seed, from.epoch, from.position, out.first(count));
+    out = out.subspan(count);
     if (remainder_ != Remainder::kWrap) break;
-    at = 0;
-    ++epoch;
+    from = {from.epoch + 1, 0};
   }
   std::ranges::fill(out, -1);
+}
+
+void Schedule::epochs(const Position& position, std::int64_t first_row,
+                      std::span<std::uint32_t> out) const {
+  if (out.empty()) return;
+  Place at = place(position, first_row);
+  for (std::uint32_t& epoch : out) {
+    if (remainder_ == Remainder::kWrap && at.position == order_->length()) {
+      at = {at.epoch + 1, 0};
+    }
+    epoch = at.epoch;
+    ++at.position;
+  }
 }
 
 void Schedule::add_to(Digest& digest) const {

@@ -30,7 +30,7 @@ class Schedule {
  public:
   /// Throws `ArgumentError` for a batch size below 1, or where dropping the remainder
   /// leaves no batch.
-  Schedule(std::unique_ptr<const Order> order, std::int64_t batch_size,
+  Schedule(std::shared_ptr<const Order> order, std::int64_t batch_size,
            Remainder remainder);
 
   std::int64_t steps() const noexcept { return steps_; }
@@ -48,10 +48,21 @@ class Schedule {
   void run(const Position& position, std::int64_t first_row,
            std::span<std::int64_t> out) const;
 
+  /// out[k] is the epoch that the sample in row first_row + k belongs to: where the
+  /// remainder wraps, a batch may hold samples of several.
+  void epochs(const Position& position, std::int64_t first_row,
+              std::span<std::uint32_t> out) const;
+
   void add_to(Digest& digest) const;
 
  private:
-  std::unique_ptr<const Order> order_;
+  struct Place {
+    std::uint32_t epoch;
+    std::int64_t position;  // within the epoch; at or past its end in padding
+  };
+  Place place(const Position& position, std::int64_t row) const noexcept;
+
+  std::shared_ptr<const Order> order_;
   std::int64_t batch_size_;
   std::int64_t steps_;
   Remainder remainder_;

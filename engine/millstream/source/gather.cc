@@ -9,12 +9,6 @@
 namespace millstream {
 namespace {
 
-/// Rows this many places ahead are asked for while one is copied: random rows miss the
-/// caches, and the hardware cannot guess them.
-constexpr std::size_t kAhead = 4;
-constexpr std::int64_t kLine = 64;
-constexpr std::int64_t kPrefetched = 1024;  // bytes a row; the rest streams
-
 template <typename Word>
 void gather_words(const Column& from, std::span<const std::int64_t> indices,
                   std::byte* to, std::int64_t stride) {
@@ -31,13 +25,10 @@ void gather_words(const Column& from, std::span<const std::int64_t> indices,
 void gather_rows(const Column& from, std::span<const std::int64_t> indices,
                  std::byte* to, std::int64_t stride) {
   const std::int64_t bytes = from.row_bytes();
-  const std::int64_t touched = bytes < kPrefetched ? bytes : kPrefetched;
+  constexpr auto kAhead = static_cast<std::size_t>(kPrefetchRows);
   for (std::size_t k = 0; k < indices.size(); ++k) {
     if (k + kAhead < indices.size()) {
-      const std::byte* later = from.data + indices[k + kAhead] * from.stride;
-      for (std::int64_t at = 0; at < touched; at += kLine) {
-        __builtin_prefetch(later + at);
-      }
+      prefetch(from.data + indices[k + kAhead] * from.stride, bytes);
     }
     std::memcpy(to, from.data + indices[k] * from.stride,
                 static_cast<std::size_t>(bytes));

@@ -13,10 +13,16 @@ bool same_bytes(const Column& a, const Column& b) {
   return a.dtype == b.dtype && a.data != nullptr && a.data == b.data;
 }
 
-void copy(const Column& from, const Column& to, std::int64_t rows) {
+void copy(const Field& field, const Column& from, const Column& to,
+          const Samples& samples, std::int64_t rows) {
   const Convert convert = converter(from.dtype, to.dtype);
   const std::int64_t elements = from.shape.elements();
-  for (std::int64_t k = 0; k < rows; ++k) convert(from.row(k), to.row(k), elements);
+  for (std::int64_t k = 0; k < rows; ++k) {
+    if (convert(from.row(k), to.row(k), elements) == elements) continue;
+    throw DataError(text(field.name, ": sample ",
+                         samples.indices[static_cast<std::size_t>(k)], " holds a ",
+                         name(from.dtype), " that ", name(to.dtype), " cannot hold"));
+  }
 }
 
 }  // namespace
@@ -53,6 +59,10 @@ Chain::Chain(Schema input, std::vector<std::shared_ptr<const Transform>> transfo
   direct_ = std::move(ends);
 }
 
+bool Chain::makes() const noexcept {
+  return std::ranges::any_of(stages_, [](const Stage& stage) { return stage.makes; });
+}
+
 const Schema& Chain::output() const noexcept {
   return stages_.empty() ? input_ : stages_.back().flow.schema;
 }
@@ -87,7 +97,7 @@ void Chain::run(std::span<const Column> input, std::span<const Column> output,
   }
   for (std::size_t i = 0; i < output.size(); ++i) {
     const bool written = same_bytes(current[i], output[i]);
-    if (!written) copy(current[i], output[i], rows);
+    if (!written) copy(this->output()[i], current[i], output[i], samples, rows);
   }
 }
 

@@ -20,8 +20,11 @@ class Chain {
   const Schema& input() const noexcept { return input_; }
   const Schema& output() const noexcept;
 
-  /// The output fields that are input field i unchanged, or -1: those the source may
-  /// write straight to the batch.
+  /// Whether any stage makes bytes, rather than passing them on.
+  bool makes() const noexcept;
+
+  /// The output field that is input field i unchanged, or -1: the source may write such
+  /// a field straight to the batch.
   int output_of(int input_field) const noexcept {
     return direct_[static_cast<std::size_t>(input_field)];
   }

@@ -23,10 +23,11 @@ template <typename T>
 }
 
 template <typename From, typename To, bool kShifts>
-[[gnu::always_inline]] inline void scale_row(const std::byte* from, std::byte* to,
+[[gnu::always_inline]] inline void scale_row(const std::byte* __restrict from,
+                                             std::byte* __restrict to,
                                              std::int64_t count, To scale, To offset) {
   for (std::int64_t i = 0; i < count; ++i) {
-    From value;
+    From value;  // rows stand at any address
     std::memcpy(&value, from + i * static_cast<std::int64_t>(sizeof(From)),
                 sizeof(From));
     const To result = scaled<To>(converted<To>(value), scale, offset, kShifts);
@@ -40,6 +41,9 @@ template <typename From, typename To>
                                               bool shifts) {
   const std::int64_t count = from.shape.elements();
   for (std::int64_t k = 0; k < rows; ++k) {
+    if (from.rows != nullptr && k + kPrefetchRows < rows) {
+      prefetch(from.row(k + kPrefetchRows), from.row_bytes());
+    }
     if (shifts) {
       scale_row<From, To, true>(from.row(k), to.row(k), count, scale, offset);
     } else {

@@ -1,0 +1,75 @@
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "millstream/core/error.h"
+#include "module.h"
+
+namespace millstream::python {
+namespace {
+
+/// References that were let go of without the GIL.
+struct Graveyard {
+  std::mutex mutex;
+  std::vector<PyObject*> objects;
+};
+
+Graveyard& graveyard() {
+  static Graveyard& only = *new Graveyard;
+  return only;
+}
+
+int bury(void*) {
+  std::vector<PyObject*> objects;
+  {
+    const std::lock_guard lock(graveyard().mutex);
+    objects.swap(graveyard().objects);
+  }
+  for (PyObject* object : objects) Py_DECREF(object);
+  return 0;
+}
+
+void let_go(PyObject* object) {
+  if (!Py_IsInitialized()) return;
+  if (PyGILState_Check()) {
+    Py_DECREF(object);
+    return;
+  }
+  {
+    const std::lock_guard lock(graveyard().mutex);
+    graveyard().objects.push_back(object);
+  }
+  Py_AddPendingCall(bury, nullptr);  // where the queue is full, a later call buries it
+}
+
+}  // namespace
+
+std::shared_ptr<const void> kept(nb::handle object) {
+  Py_INCREF(object.ptr());
+  return {object.ptr(), [](const void* pointer) {
+            let_go(const_cast<PyObject*>(static_cast<const PyObject*>(pointer)));
+          }};
+}
+
+void bind_core(nb::module_&) {
+  // ArgumentError is a ValueError; DataError is millstream's own; IoError an OSError.
+  nb::register_exception_translator([](const std::exception_ptr& pointer, void*) {
+    try {
+      std::rethrow_exception(pointer);
+    } catch (const ArgumentError& error) {
+      PyErr_SetString(PyExc_ValueError, error.what());
+    } catch (const DataError& error) {
+      const nb::object type =
+          nb::module_::import_("millstream._errors").attr("DataError");
+      PyErr_SetString(type.ptr(), error.what());
+    } catch (const IoError& error) {
+      const nb::object exception = nb::steal(PyObject_CallFunction(
+          PyExc_OSError, "iss", error.code(), error.what(), error.path().c_str()));
+      PyErr_SetObject(PyExc_OSError, exception.ptr());
+    } catch (const Cancelled& error) {
+      PyErr_SetString(PyExc_KeyboardInterrupt, error.what());
+    }
+  });
+}
+
+}  // namespace millstream::python

@@ -1,0 +1,20 @@
+#include "millstream/ffi/handlers.h"
+#include "module.h"
+
+namespace millstream::python {
+
+void bind_ffi(nb::module_& module) {
+  module.def(
+      "handlers",
+      [] {
+        nb::dict handlers;
+        handlers["millstream_batch"] =
+            nb::capsule(reinterpret_cast<void*>(batch_in_jit));
+        handlers["millstream_host_batch"] =
+            nb::capsule(reinterpret_cast<void*>(batch_on_host));
+        return handlers;
+      },
+      "XLA's handlers by their names.");
+}
+
+}  // namespace millstream::python

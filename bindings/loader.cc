@@ -1,0 +1,193 @@
+#include "loader.h"
+
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include <memory>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "millstream/core/error.h"
+#include "millstream/loader/state.h"
+#include "module.h"
+
+using namespace nanobind::literals;
+
+namespace millstream::python {
+namespace {
+
+using PlanHandle = Handle<Plan>;
+using Bytes = nb::ndarray<nb::numpy, std::uint8_t, nb::ndim<1>>;
+using StateWords =
+    nb::ndarray<const std::uint32_t, nb::shape<8>, nb::c_contig, nb::device::cpu>;
+
+Transforms shared(const std::vector<Handle<Transform>>& handles) {
+  Transforms transforms;
+  for (const auto& handle : handles) transforms.push_back(handle.shared);
+  return transforms;
+}
+
+PlanHandle plan(const Handle<Source>& source, const Handle<Order>& order,
+                std::int64_t batch_size, const std::string& remainder,
+                const std::vector<Handle<Transform>>& before,
+                const std::vector<Handle<Transform>>& after) {
+  Schedule schedule(order.shared, batch_size, remainder_named(remainder));
+  return {std::make_shared<Plan>(source.shared, std::move(schedule), shared(before),
+                                 shared(after))};
+}
+
+Position position(const Plan& plan, const StateWords& state) {
+  return decoded(plan, std::span<const std::uint32_t, kStateWords>(state.data(), 8));
+}
+
+/// Name, dtype and shape of each field of one row.
+nb::list schema(const PlanHandle& handle) {
+  nb::list fields;
+  for (const Field& field : handle.shared->schema()) {
+    nb::list shape;
+    for (const std::int64_t extent : field.shape.extents()) shape.append(extent);
+    fields.append(
+        nb::make_tuple(field.name, std::string(name(field.dtype)), nb::tuple(shape)));
+  }
+  return fields;
+}
+
+nb::object indices(const PlanHandle& handle, const StateWords& state) {
+  const Plan& plan = *handle.shared;
+  const auto rows = static_cast<std::size_t>(plan.batch_size());
+  auto* data = new std::int64_t[rows];
+  const nb::capsule owner(data, [](void* pointer) noexcept {
+    delete[] static_cast<std::int64_t*>(pointer);
+  });
+  plan.schedule().run(position(plan, state), 0, std::span(data, rows));
+  return nb::cast(
+      nb::ndarray<nb::numpy, std::int64_t, nb::ndim<1>>(data, {rows}, owner));
+}
+
+std::unique_ptr<ListedLoader> loader(const PlanHandle& plan,
+                                     const std::vector<std::string>& dtypes,
+                                     int threads, int prefetch) {
+  std::vector<DType> types;
+  for (const std::string& dtype : dtypes) types.push_back(dtype_named(dtype));
+  return std::make_unique<ListedLoader>(
+      std::make_shared<Loader>(plan.shared, types, Knobs{threads, prefetch}));
+}
+
+/// The bytes of each field, then of the mask: arrays that share one owner, the batch.
+nb::list arrays(std::shared_ptr<const Batch> batch, std::int64_t rows) {
+  auto* owner = new std::shared_ptr<const Batch>(std::move(batch));
+  const nb::capsule capsule(owner, [](void* pointer) noexcept {
+    delete static_cast<std::shared_ptr<const Batch>*>(pointer);
+  });
+  nb::list result;
+  for (const Column& column : (*owner)->columns()) {
+    const auto bytes = static_cast<std::size_t>(column.stride * rows);
+    result.append(nb::cast(
+        Bytes(reinterpret_cast<std::uint8_t*>(column.data), {bytes}, capsule)));
+  }
+  result.append(nb::cast(Bytes(reinterpret_cast<std::uint8_t*>((*owner)->mask()),
+                               {static_cast<std::size_t>(rows)}, capsule)));
+  return result;
+}
+
+nb::list take(ListedLoader& loader, const StateWords& state) {
+  Loader& running = *loader.shared;
+  const Position at = position(running.plan(), state);
+  while (true) {
+    std::shared_ptr<const Batch> batch;
+    {
+      const nb::gil_scoped_release released;
+      batch = running.take(at, std::chrono::milliseconds(50));
+    }
+    if (batch != nullptr) return arrays(std::move(batch), running.plan().batch_size());
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+  }
+}
+
+/// The specification: one thread, no cache.
+nb::list batch(ListedLoader& loader, const StateWords& state) {
+  const Plan& plan = loader.shared->plan();
+  const Position at = position(plan, state);
+  auto slots = std::make_shared<Slots>(loader.shared->layout(), 0);
+  auto made = slots->take();
+  {
+    const nb::gil_scoped_release released;
+    plan.batch(at, made->columns(), made->mask());
+  }
+  return arrays(std::move(made), plan.batch_size());
+}
+
+nb::object last_error(ListedLoader& loader) {
+  const std::exception_ptr error = loader.shared->last_error();
+  if (!error) return nb::none();
+  // Thrown through nanobind once, so that its translators choose the Python type.
+  const nb::object raiser =
+      nb::cpp_function([error] { std::rethrow_exception(error); });
+  try {
+    raiser();
+  } catch (nb::python_error& raised) {
+    return nb::borrow(raised.value());
+  }
+  return nb::none();
+}
+
+nb::object next_state(const PlanHandle& handle, const StateWords& state) {
+  const Plan& plan = *handle.shared;
+  const State after = encoded(plan, plan.schedule().next(position(plan, state)));
+  return nb::cast(nb::make_tuple(after[3], after[4], after[5]));
+}
+
+}  // namespace
+
+void bind_loader(nb::module_& module) {
+  nb::class_<PlanHandle>(module, "Plan", "A pipeline, assembled and validated.")
+      .def_prop_ro("schema", schema, "(name, dtype, shape) of each field of a row.")
+      .def_prop_ro("steps",
+                   [](const PlanHandle& p) { return p.shared->schedule().steps(); })
+      .def_prop_ro("batch_size",
+                   [](const PlanHandle& p) { return p.shared->batch_size(); })
+      .def_prop_ro("digest", [](const PlanHandle& p) { return p.shared->digest(); })
+      .def_prop_ro("check_word",
+                   [](const PlanHandle& p) { return check_word(*p.shared); })
+      .def("indices", indices, "state"_a, "The samples of that batch; -1 in padding.")
+      .def("next_state", next_state, "state"_a,
+           "(epoch, low step, high step) of the batch after that one.")
+      .def(
+          "valid_rows",
+          [](const PlanHandle& p, const StateWords& state) {
+            return p.shared->schedule().valid_rows(position(*p.shared, state));
+          },
+          "state"_a, "How many rows of that batch hold samples.");
+
+  module.def("plan", plan, "source"_a, "order"_a, "batch_size"_a, "remainder"_a,
+             "before"_a, "after"_a, "Assembles and validates a pipeline.");
+
+  nb::class_<ListedLoader>(module, "Loader", "A plan at work.")
+      .def_prop_ro("serial", [](const ListedLoader& l) { return l.listing.serial(); })
+      .def_prop_ro("threads", [](const ListedLoader& l) { return l.shared->threads(); })
+      .def_prop_ro("prefetch",
+                   [](const ListedLoader& l) { return l.shared->prefetch(); })
+      .def_prop_ro("batch_bytes",
+                   [](const ListedLoader& l) { return l.shared->layout().bytes(); })
+      .def_prop_ro(
+          "live", [](const ListedLoader& l) { return l.shared->live(); },
+          "Batches given by `take` that someone still holds.")
+      .def_prop_ro("last_error", last_error, "What last failed inside of jit, or None.")
+      .def(
+          "forget_error", [](ListedLoader& l) { l.shared->remember(nullptr); },
+          "Sets `last_error` to None.")
+      .def("take", take, "state"_a,
+           "The bytes of each field and of the mask, made ahead where possible.")
+      .def("batch", batch, "state"_a, "The same from one thread, with no cache.");
+
+  module.def("loader", loader, "plan"_a, "dtypes"_a, "threads"_a, "prefetch"_a,
+             "Puts a plan to work; `dtypes` are those of its batches.");
+}
+
+}  // namespace millstream::python

@@ -1,0 +1,15 @@
+#include "module.h"
+
+NB_MODULE(_engine, module) {
+  namespace python = millstream::python;
+  module.doc() = "Millstream's engine.";
+  // JAX holds on to batches and programs until the very end of the process.
+  nanobind::set_leak_warnings(false);
+  python::bind_core(module);
+  python::bind_order(module);
+  python::bind_source(module);
+  python::bind_transform(module);
+  python::bind_loader(module);
+  python::bind_ffi(module);
+  python::bind_signals(module);
+}

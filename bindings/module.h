@@ -1,0 +1,30 @@
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <memory>
+
+namespace millstream::python {
+
+namespace nb = nanobind;
+
+/// Keeps `object` alive for the engine. May be let go of on any thread, with the GIL or
+/// without: the reference is then dropped when Python next has time for it.
+std::shared_ptr<const void> kept(nb::handle object);
+
+/// What Python holds of something that the engine shares. The engine's own pointer is
+/// inside, so that letting go of it on an engine thread never needs the GIL.
+template <typename T>
+struct Handle {
+  std::shared_ptr<const T> shared;
+};
+
+void bind_core(nb::module_& module);
+void bind_ffi(nb::module_& module);
+void bind_loader(nb::module_& module);
+void bind_order(nb::module_& module);
+void bind_signals(nb::module_& module);
+void bind_source(nb::module_& module);
+void bind_transform(nb::module_& module);
+
+}  // namespace millstream::python

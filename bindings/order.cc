@@ -1,0 +1,90 @@
+#include "millstream/order/order.h"
+
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "module.h"
+
+using namespace nanobind::literals;
+
+namespace millstream::python {
+namespace {
+
+using OrderHandle = Handle<Order>;
+using Words = std::pair<std::uint32_t, std::uint32_t>;  // high, low, as in a JAX key
+template <typename T>
+using Vector = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+OrderHandle weighted(const Vector<double>& weights, std::int64_t length) {
+  return {
+      std::make_shared<Weighted>(std::span(weights.data(), weights.size()), length)};
+}
+
+OrderHandle listed(const OrderHandle& inner, const Vector<std::int64_t>& list,
+                   std::int64_t n) {
+  std::vector<std::int64_t> copy(list.data(), list.data() + list.size());
+  return {std::make_shared<Listed>(inner.shared, std::move(copy), n)};
+}
+
+OrderHandle parted(const OrderHandle& inner, std::int64_t n, std::int64_t first,
+                   std::int64_t length, std::pair<std::int64_t, std::int64_t> gap,
+                   std::optional<Words> seed) {
+  const Seed words = seed ? Seed{seed->second, seed->first} : Seed{};
+  const Part part{n, first, length, gap.first, gap.second, seed.has_value(), words};
+  return {std::make_shared<Parted>(inner.shared, part)};
+}
+
+/// Walker's table of a weighted order, for the traced path: thresholds and others.
+nb::tuple weighted_table(const OrderHandle& order) {
+  const auto& columns = dynamic_cast<const Weighted&>(*order.shared).columns();
+  auto* words = new std::uint32_t[columns.size() * 2];
+  const nb::capsule owner(words, [](void* pointer) noexcept {
+    delete[] static_cast<std::uint32_t*>(pointer);
+  });
+  for (std::size_t i = 0; i < columns.size(); ++i) {
+    words[i] = columns[i].threshold;
+    words[columns.size() + i] = columns[i].other;
+  }
+  using Table = nb::ndarray<nb::numpy, std::uint32_t, nb::ndim<1>>;
+  return nb::make_tuple(Table(words, {columns.size()}, owner),
+                        Table(words + columns.size(), {columns.size()}, owner));
+}
+
+}  // namespace
+
+void bind_order(nb::module_& module) {
+  nb::class_<OrderHandle>(module, "Order", "Which sample comes when.")
+      .def_prop_ro("length", [](const OrderHandle& o) { return o.shared->length(); })
+      .def_prop_ro("samples", [](const OrderHandle& o) { return o.shared->samples(); });
+
+  module.def(
+      "sequential",
+      [](std::int64_t n) { return OrderHandle{std::make_shared<Sequential>(n)}; },
+      "n"_a, "0, 1, 2, ... in every epoch.");
+  module.def(
+      "shuffle",
+      [](std::int64_t n) { return OrderHandle{std::make_shared<Shuffle>(n)}; }, "n"_a,
+      "Every sample once an epoch, in an order of the epoch's own.");
+  module.def(
+      "replacement",
+      [](std::int64_t n, std::int64_t length) {
+        return OrderHandle{std::make_shared<Replacement>(n, length)};
+      },
+      "n"_a, "length"_a, "`length` draws an epoch, each of any sample.");
+  module.def("weighted", weighted, "weights"_a, "length"_a,
+             "`length` draws an epoch, each sample as often as its weight says.");
+  module.def("weighted_table", weighted_table, "order"_a,
+             "The thresholds and the alternatives of a weighted order's columns.");
+  module.def("listed", listed, "inner"_a, "list"_a, "n"_a,
+             "Listed samples, in the order in which `inner` visits the list.");
+  module.def("parted", parted, "inner"_a, "n"_a, "first"_a, "length"_a, "gap"_a,
+             "seed"_a.none(), "One part of a split or a fold.");
+}
+
+}  // namespace millstream::python

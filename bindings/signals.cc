@@ -1,0 +1,68 @@
+#include <signal.h>
+
+#include <atomic>
+#include <memory>
+
+#include "loader.h"
+#include "module.h"
+
+using namespace nanobind::literals;
+
+namespace millstream::python {
+namespace {
+
+// What a signal handler may see: the loader to cancel, and whom to call next.
+std::atomic<Loader*> interrupted_loader{nullptr};
+struct sigaction previous_action;
+
+void on_interrupt(int number, siginfo_t* info, void* context) {
+  if (Loader* loader = interrupted_loader.load()) loader->cancel();
+  if ((previous_action.sa_flags & SA_SIGINFO) != 0) {
+    previous_action.sa_sigaction(number, info, context);
+  } else if (previous_action.sa_handler != SIG_DFL &&
+             previous_action.sa_handler != SIG_IGN) {
+    previous_action.sa_handler(number);
+  }
+}
+
+/// While it is entered, Ctrl-C also cancels the loader: a program that runs inside of
+/// XLA ends at its next batch, and Python then raises KeyboardInterrupt.
+class Interruptible {
+ public:
+  explicit Interruptible(const ListedLoader& loader) : loader_(loader.shared) {}
+
+  void enter() {
+    Loader* none = nullptr;
+    entered_ = interrupted_loader.compare_exchange_strong(none, loader_.get());
+    if (!entered_) return;
+    struct sigaction action {};
+    action.sa_sigaction = on_interrupt;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, &previous_action);
+  }
+
+  void exit() {
+    if (!entered_) return;
+    sigaction(SIGINT, &previous_action, nullptr);
+    interrupted_loader.store(nullptr);
+    loader_->resume();
+    entered_ = false;
+  }
+
+ private:
+  std::shared_ptr<Loader> loader_;
+  bool entered_ = false;
+};
+
+}  // namespace
+
+void bind_signals(nb::module_& module) {
+  nb::class_<Interruptible>(module, "Interruptible",
+                            "While entered, Ctrl-C ends the loader's next batch.")
+      .def(nb::init<const ListedLoader&>(), "loader"_a)
+      .def("enter", &Interruptible::enter)
+      .def("exit", &Interruptible::exit);
+}
+
+}  // namespace millstream::python

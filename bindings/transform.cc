@@ -1,0 +1,48 @@
+#include "millstream/transform/transform.h"
+
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/string.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "millstream/transform/normalize.h"
+#include "millstream/transform/reshape.h"
+#include "module.h"
+
+using namespace nanobind::literals;
+
+namespace millstream::python {
+
+using TransformHandle = Handle<Transform>;
+
+void bind_transform(nb::module_& module) {
+  nb::class_<TransformHandle>(module, "Transform",
+                              "A pure function from a sample to a sample.")
+      .def("__str__", [](const TransformHandle& t) { return t.shared->str(); });
+
+  module.def(
+      "normalize",
+      [](std::string field, const std::string& dtype, double scale, double offset) {
+        return TransformHandle{std::make_shared<Normalize>(
+            std::move(field), dtype_named(dtype), scale, offset)};
+      },
+      "field"_a, "dtype"_a, "scale"_a = 1.0, "offset"_a = 0.0,
+      "A field as another dtype, times `scale`, plus `offset`.");
+  module.def(
+      "flatten",
+      [](std::string field, int first_axis) {
+        return TransformHandle{std::make_shared<Flatten>(std::move(field), first_axis)};
+      },
+      "field"_a, "first_axis"_a = 0, "Joins the axes of a field into one.");
+  module.def(
+      "rename",
+      [](std::map<std::string, std::string> names) {
+        return TransformHandle{std::make_shared<Rename>(std::move(names))};
+      },
+      "names"_a, "Gives fields other names.");
+}
+
+}  // namespace millstream::python

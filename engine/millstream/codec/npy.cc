@@ -1,0 +1,227 @@
+#include "millstream/codec/npy.h"
+
+#include <array>
+#include <charconv>
+#include <cstring>
+#include <optional>
+#include <vector>
+
+namespace millstream {
+namespace {
+
+constexpr std::string_view kMagic = "\x93NUMPY";
+
+struct NpyType {
+  std::string_view code;  // without the byte order
+  DType dtype;
+};
+constexpr std::array<NpyType, 14> kTypes = {{{"b1", DType::kBool},
+                                             {"i1", DType::kInt8},
+                                             {"i2", DType::kInt16},
+                                             {"i4", DType::kInt32},
+                                             {"i8", DType::kInt64},
+                                             {"u1", DType::kUint8},
+                                             {"u2", DType::kUint16},
+                                             {"u4", DType::kUint32},
+                                             {"u8", DType::kUint64},
+                                             {"f2", DType::kFloat16},
+                                             {"f4", DType::kFloat32},
+                                             {"f8", DType::kFloat64},
+                                             {"c8", DType::kComplex64},
+                                             {"c16", DType::kComplex128}}};
+
+/// Reads the Python literal that an .npy header is: a dict of three known keys.
+class HeaderParser {
+ public:
+  HeaderParser(const ByteReader& reader, std::string_view header, std::int64_t at)
+      : reader_(reader), header_(header), at_(at) {}
+
+  ArrayLayout parse() {
+    ArrayLayout layout;
+    std::optional<DType> dtype;
+    std::optional<bool> fortran;
+    std::optional<std::int64_t> shape_at;
+    expect('{');
+    while (!accept('}')) {
+      const std::int64_t key_at = here();
+      const std::string_view key = quoted("a key");
+      expect(':');
+      if (key == "descr" && !dtype) {
+        dtype = descr();
+      } else if (key == "fortran_order" && !fortran) {
+        fortran = boolean();
+      } else if (key == "shape" && !shape_at) {
+        skip_spaces();
+        shape_at = here();
+        layout.shape = shape();
+      } else {
+        reader_.fail(key_at, "descr, fortran_order and shape, once each", quote(key));
+      }
+      if (!accept(',')) {
+        expect('}');
+        break;
+      }
+    }
+    skip_spaces();
+    if (next_ != header_.size()) reader_.fail(here(), "the end of the header", found());
+    if (!dtype || !fortran || !shape_at) {
+      reader_.fail(at_, "descr, fortran_order and shape", "a header without them");
+    }
+    if (layout.shape.rank() == 0) {
+      reader_.fail(*shape_at, "at least one dimension, that of the samples", "()");
+    }
+    if (*fortran && layout.shape.rank() > 1) {
+      reader_.fail(at_, "fortran_order False, samples that lie in one piece",
+                   "fortran_order True: save numpy.ascontiguousarray(x) instead");
+    }
+    layout.dtype = *dtype;
+    return layout;
+  }
+
+ private:
+  std::int64_t here() const { return at_ + static_cast<std::int64_t>(next_); }
+  static std::string quote(std::string_view value) { return text("'", value, "'"); }
+  std::string found() const {
+    return next_ < header_.size() ? quote(header_.substr(next_, 24))
+                                  : "the end of the header";
+  }
+
+  void skip_spaces() {
+    while (next_ < header_.size() &&
+           (header_[next_] == ' ' || header_[next_] == '\n')) {
+      ++next_;
+    }
+  }
+  bool accept(char wanted) {
+    skip_spaces();
+    if (next_ == header_.size() || header_[next_] != wanted) return false;
+    ++next_;
+    return true;
+  }
+  void expect(char wanted) {
+    if (!accept(wanted)) reader_.fail(here(), text("'", wanted, "'"), found());
+  }
+  bool word(std::string_view wanted) {
+    skip_spaces();
+    if (!header_.substr(next_).starts_with(wanted)) return false;
+    next_ += wanted.size();
+    return true;
+  }
+
+  std::string_view quoted(std::string_view what) {
+    skip_spaces();
+    const char mark = next_ < header_.size() ? header_[next_] : '\0';
+    const std::size_t end = mark == '\'' || mark == '"' ? header_.find(mark, next_ + 1)
+                                                        : std::string_view::npos;
+    if (end == std::string_view::npos) {
+      reader_.fail(here(), text(what, " in quotes"), found());
+    }
+    const std::string_view value = header_.substr(next_ + 1, end - next_ - 1);
+    next_ = end + 1;
+    return value;
+  }
+
+  bool boolean() {
+    if (word("True")) return true;
+    if (word("False")) return false;
+    reader_.fail(here(), "True or False", found());
+  }
+
+  DType descr() {
+    skip_spaces();
+    const std::int64_t at = here();
+    if (next_ < header_.size() && header_[next_] == '[') {
+      reader_.fail(at, "one dtype of numbers", text("a record dtype ", found()));
+    }
+    const std::string_view value = quoted("a dtype");
+    const char order = value.empty() ? '\0' : value.front();
+    for (const NpyType& type : kTypes) {
+      if (value.empty() || value.substr(1) != type.code) continue;
+      const bool single = byte_size(type.dtype) == 1;
+      if (order == '<' || (single && (order == '|' || order == '>'))) return type.dtype;
+      if (order == '>') {
+        reader_.fail(at, text("little-endian values, '<", type.code, "'"),
+                     text(quote(value), ": save x.astype('<", type.code, "') instead"));
+      }
+    }
+    reader_.fail(at, "a dtype of numbers such as '<f4' or '|u1'",
+                 value == "|O" ? "'|O': objects cannot be read without running code"
+                               : quote(value));
+  }
+
+  Shape shape() {
+    const std::int64_t at = here();
+    std::vector<std::int64_t> extents;
+    expect('(');
+    while (!accept(')')) {
+      skip_spaces();
+      std::int64_t extent = 0;
+      const char* begin = header_.data() + next_;
+      const auto [end, code] =
+          std::from_chars(begin, header_.data() + header_.size(), extent);
+      if (code != std::errc{} || extent < 0) reader_.fail(here(), "an extent", found());
+      next_ += static_cast<std::size_t>(end - begin);
+      accept('L');  // as Python 2 wrote its long integers
+      extents.push_back(extent);
+      if (!accept(',')) {
+        expect(')');
+        break;
+      }
+    }
+    return stored_shape(reader_, at, extents);
+  }
+
+  const ByteReader& reader_;
+  std::string_view header_;
+  std::int64_t at_;  // of the header in its file
+  std::size_t next_ = 0;
+};
+
+}  // namespace
+
+ArrayLayout parse_npy(ByteReader& reader, std::int64_t size) {
+  const std::int64_t start = reader.offset();
+  const std::string_view magic = reader.text(6, "the .npy magic");
+  if (magic != kMagic) {
+    reader.fail(start, "the .npy magic '\\x93NUMPY'", "something else");
+  }
+  const auto major = reader.little<std::uint8_t>("the .npy version");
+  const auto minor = reader.little<std::uint8_t>("the .npy version");
+  if (major < 1 || major > 3 || minor != 0) {
+    reader.fail(start + 6, ".npy version 1.0, 2.0 or 3.0",
+                text(int{major}, ".", int{minor}));
+  }
+  const std::int64_t length_at = reader.offset();
+  const std::int64_t length =
+      major == 1 ? std::int64_t{reader.little<std::uint16_t>("a length")}
+                 : std::int64_t{reader.little<std::uint32_t>("a length")};
+  if (length > kNpyHeader) {
+    reader.fail(length_at, text("a header of at most ", kNpyHeader, " bytes"), length);
+  }
+  const std::int64_t at = reader.offset();
+  ArrayLayout layout =
+      HeaderParser(reader, reader.text(length, "the header"), at).parse();
+  layout.offset = reader.offset() - start;
+  check_extent(reader, layout, size);
+  return layout;
+}
+
+std::string npy_header(DType dtype, const Shape& shape) {
+  std::string code;
+  for (const NpyType& type : kTypes) {
+    if (type.dtype != dtype) continue;
+    code = text(byte_size(dtype) == 1 ? '|' : '<', type.code);
+  }
+  if (code.empty()) throw ArgumentError(text(".npy does not hold ", name(dtype)));
+  std::string dict = text("{'descr': '", code,
+                          "', 'fortran_order': False, 'shape': ", shape.str(), ", }");
+  const std::size_t prefix = kMagic.size() + 4;
+  dict.append(63 - (prefix + dict.size()) % 64, ' ');
+  dict += '\n';
+  std::string header(kMagic);
+  header += {'\x01', '\x00', static_cast<char>(dict.size() & 0xFF),
+             static_cast<char>(dict.size() >> 8)};
+  return header + dict;
+}
+
+}  // namespace millstream

@@ -1,0 +1,19 @@
+#pragma once
+
+#include "xla/ffi/api/c_api.h"
+
+namespace millstream {
+
+/// The batch that a state names, inside of jit.
+///
+/// Operand: states, uint32[..., 8]. Results: the fields of the batch, the mask, and the
+/// states after it. Attributes: "plan", the number under which the loader is listed,
+/// and "digest", its plan's.
+XLA_FFI_Error* batch_in_jit(XLA_FFI_CallFrame* frame);
+
+/// The batch that a state names, for a Python loop: the same, but the loader's number
+/// is an operand, uint32[2] (low, high), so that loaders of one shape share a program,
+/// and there is no mask.
+XLA_FFI_Error* batch_on_host(XLA_FFI_CallFrame* frame);
+
+}  // namespace millstream

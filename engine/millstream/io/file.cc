@@ -1,0 +1,80 @@
+#include "millstream/io/file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+namespace millstream {
+
+IoError io_error(int code, const std::filesystem::path& path, std::string_view what) {
+  return {code, path,
+          text(path.string(), ": ", what, ": ", std::generic_category().message(code))};
+}
+
+File::File(std::filesystem::path path) : path_(std::move(path)) {
+  do {
+    // Not to be held up by a pipe that nobody writes to.
+    descriptor_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  } while (descriptor_ < 0 && errno == EINTR);
+  if (descriptor_ < 0) throw io_error(errno, path_, "cannot be opened");
+  struct stat status {};
+  int code = ::fstat(descriptor_, &status) == 0 ? 0 : errno;
+  if (code == 0 && S_ISDIR(status.st_mode)) code = EISDIR;
+  if (code == 0 && !S_ISREG(status.st_mode)) code = EINVAL;
+  if (code != 0) {
+    ::close(std::exchange(descriptor_, -1));
+    throw io_error(code, path_, "expected a file");
+  }
+  size_ = status.st_size;
+  changed_ =
+      std::int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec;
+}
+
+File::~File() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+File::File(File&& other) noexcept
+    : path_(std::move(other.path_)),
+      descriptor_(std::exchange(other.descriptor_, -1)),
+      size_(other.size_),
+      changed_(other.changed_) {}
+
+File& File::operator=(File&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(descriptor_, other.descriptor_);
+  std::swap(size_, other.size_);
+  std::swap(changed_, other.changed_);
+  return *this;
+}
+
+void File::read(std::int64_t offset, std::span<std::byte> to) const {
+  while (!to.empty()) {
+    const ssize_t got = ::pread(descriptor_, to.data(), to.size(), offset);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) throw io_error(errno, path_, text("cannot be read at ", offset));
+    if (got == 0) {
+      throw IoError(EIO, path_,
+                    text(path_.string(), ": offset ", offset, ": expected ", to.size(),
+                         " more bytes, found the end: the file had ", size_,
+                         " bytes when it was opened"));
+    }
+    to = to.subspan(static_cast<std::size_t>(got));
+    offset += got;
+  }
+}
+
+std::vector<std::byte> File::bytes(std::int64_t offset, std::int64_t count) const {
+  const std::int64_t there =
+      std::clamp<std::int64_t>(size_ - offset, 0, std::max<std::int64_t>(count, 0));
+  std::vector<std::byte> bytes(static_cast<std::size_t>(there));
+  read(offset, bytes);
+  return bytes;
+}
+
+}  // namespace millstream

@@ -1,0 +1,78 @@
+#include "millstream/io/file_writer.h"
+
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "millstream/io/file.h"
+
+namespace millstream {
+namespace {
+
+constexpr std::size_t kBuffer = std::size_t{1} << 18;
+
+}  // namespace
+
+FileWriter::FileWriter(std::filesystem::path path) : path_(std::move(path)) {
+  std::error_code code;
+  if (path_.has_parent_path()) {
+    std::filesystem::create_directories(path_.parent_path(), code);
+    if (code) throw io_error(code.value(), path_.parent_path(), "cannot be made");
+  }
+  if (std::filesystem::is_directory(path_, code)) {
+    throw io_error(EISDIR, path_, "expected a file");
+  }
+  std::string name = path_.string() + ".part-XXXXXX";
+  descriptor_ = ::mkostemp(name.data(), O_CLOEXEC);
+  if (descriptor_ < 0) throw io_error(errno, path_, "cannot be written");
+  ::fchmod(descriptor_, 0644);  // the temporary is private, the file is not
+  beside_ = name;
+  buffer_.reserve(kBuffer);
+}
+
+FileWriter::~FileWriter() {
+  if (descriptor_ < 0) return;
+  ::close(descriptor_);
+  ::unlink(beside_.c_str());
+}
+
+void FileWriter::write(std::span<const std::byte> bytes) {
+  size_ += static_cast<std::int64_t>(bytes.size());
+  while (!bytes.empty()) {
+    const auto part = bytes.first(std::min(bytes.size(), kBuffer - buffer_.size()));
+    buffer_.insert(buffer_.end(), part.begin(), part.end());
+    bytes = bytes.subspan(part.size());
+    if (buffer_.size() == kBuffer) flush();
+  }
+}
+
+void FileWriter::write(std::string_view characters) {
+  write(std::as_bytes(std::span(characters)));
+}
+
+void FileWriter::flush() {
+  std::span<const std::byte> bytes = buffer_;
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(descriptor_, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) throw io_error(errno, path_, "cannot be written");
+    bytes = bytes.subspan(static_cast<std::size_t>(written));
+  }
+  buffer_.clear();
+}
+
+void FileWriter::commit() {
+  flush();
+  if (::fdatasync(descriptor_) != 0) throw io_error(errno, path_, "cannot be written");
+  if (::rename(beside_.c_str(), path_.c_str()) != 0) {
+    throw io_error(errno, path_, "cannot be renamed into place");
+  }
+  ::close(std::exchange(descriptor_, -1));
+}
+
+}  // namespace millstream

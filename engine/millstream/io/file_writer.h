@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace millstream {
+
+/// Writes a file beside its name and renames it when it is whole, so that nobody ever
+/// sees half of it; what was there before is replaced at once. Unless `commit` is
+/// reached nothing stays behind. Belongs to one thread.
+class FileWriter {
+ public:
+  /// Folders on the way are made. Throws `IoError`, as do all functions here.
+  explicit FileWriter(std::filesystem::path path);
+  ~FileWriter();
+  FileWriter(const FileWriter&) = delete;
+  FileWriter& operator=(const FileWriter&) = delete;
+
+  void write(std::span<const std::byte> bytes);
+  void write(std::string_view characters);
+  /// Bytes written so far.
+  std::int64_t size() const noexcept { return size_; }
+
+  /// On the disk under its name when this returns.
+  void commit();
+
+ private:
+  void flush();
+
+  std::filesystem::path path_;
+  std::filesystem::path beside_;
+  int descriptor_ = -1;
+  std::int64_t size_ = 0;
+  std::vector<std::byte> buffer_;
+};
+
+}  // namespace millstream

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <type_traits>
+
+namespace millstream {
+
+/// The bytes of one mapped file.
+struct MappedRange {
+  const std::byte* begin = nullptr;
+  const std::byte* end = nullptr;
+
+  bool holds(const std::byte* address) const noexcept {
+    return begin <= address && address < end;
+  }
+};
+
+/// Takes the place of the process's SIGBUS handler, the first time that it is called.
+/// Faults that are not of a guarded copy go to the handler that was there before.
+void install_guard();
+
+/// See `guarded`.
+const std::byte* run_guarded(std::span<const MappedRange> ranges, void (*copy)(void*),
+                             void* context);
+
+/// Runs `copy`, which reads mapped files. Returns null, or the address in `ranges`
+/// whose bytes could not be had: the file shrank, or its disk failed; then `copy` was
+/// left in the middle, so it may hold nothing that needs destroying. Makes no system
+/// calls. Any number of threads may copy at once; `install_guard` has been called.
+template <typename Copy>
+const std::byte* guarded(std::span<const MappedRange> ranges, Copy&& copy) {
+  using Callable = std::remove_reference_t<Copy>;
+  return run_guarded(
+      ranges, [](void* context) { (*static_cast<Callable*>(context))(); }, &copy);
+}
+
+}  // namespace millstream

@@ -1,0 +1,91 @@
+#include "millstream/io/mapped_file.h"
+
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+namespace millstream {
+namespace {
+
+const std::int64_t kPage = ::sysconf(_SC_PAGESIZE);
+
+std::int64_t tick() noexcept {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+}  // namespace
+
+MappedFile::MappedFile(File file, Descriptor descriptor)
+    : path_(file.path()), file_(std::move(file)) {
+  install_guard();
+  if (file_->size() > 0) {
+    const auto size = static_cast<std::size_t>(file_->size());
+    void* data = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file_->descriptor(), 0);
+    if (data == MAP_FAILED) throw io_error(errno, path_, "cannot be mapped");
+    range_.begin = static_cast<const std::byte*>(data);
+    range_.end = range_.begin + size;
+  }
+  if (descriptor == Descriptor::kClosed) file_.reset();
+}
+
+MappedFile::~MappedFile() {
+  if (range_.begin == nullptr) return;
+  ::munmap(const_cast<std::byte*>(range_.begin), static_cast<std::size_t>(size()));
+}
+
+void MappedFile::read(std::int64_t offset, std::span<std::byte> to) const {
+  file_->read(offset, to);
+}
+
+void MappedFile::will_need(std::int64_t offset, std::int64_t bytes) const noexcept {
+  const std::int64_t begin = offset / kPage * kPage;
+  const std::int64_t end = std::min(offset + bytes, size());
+  if (begin >= end) return;
+  ::madvise(const_cast<std::byte*>(range_.begin) + begin,
+            static_cast<std::size_t>(end - begin), MADV_WILLNEED);
+}
+
+bool MappedFile::cached(std::int64_t offset) const noexcept {
+  if (!file_) {
+    unsigned char page = 1;
+    ::mincore(const_cast<std::byte*>(range_.begin) + offset / kPage * kPage, 1, &page);
+    return (page & 1) != 0;
+  }
+  std::byte byte{};
+  const iovec to = {&byte, 1};
+  return ::preadv2(file_->descriptor(), &to, 1, offset, RWF_NOWAIT) >= 0 ||
+         errno != EAGAIN;
+}
+
+std::int64_t MappedFile::size_now() const noexcept {
+  struct stat status {};
+  const bool known = file_ ? ::fstat(file_->descriptor(), &status) == 0
+                           : ::stat(path_.c_str(), &status) == 0;
+  return known ? status.st_size : -1;
+}
+
+void MappedFile::check_size() const {
+  const std::int64_t now = tick();
+  if (checked_.load(std::memory_order_relaxed) == now) return;
+  const std::int64_t there = size_now();
+  if (there >= 0 && there < size()) throw lost(range_.begin + there);
+  checked_.store(now, std::memory_order_relaxed);
+}
+
+IoError MappedFile::lost(const std::byte* address) const {
+  const std::int64_t there = size_now();
+  return {EIO, path_,
+          text(path_.string(), ": offset ", address - range_.begin,
+               " can no longer be read: the file had ", size(),
+               " bytes when it was opened and has ", there, " now")};
+}
+
+}  // namespace millstream

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+
+#include "millstream/io/file.h"
+#include "millstream/io/guard.h"
+
+namespace millstream {
+
+/// A whole file mapped for reading. Its bytes may be touched only inside `guarded`
+/// copies, since the file may shrink. Any number of threads may read at once.
+class MappedFile {
+ public:
+  enum class Descriptor { kKept, kClosed };
+
+  /// Throws `IoError`. Where many files are mapped their descriptors may be `kClosed`;
+  /// then `read` is not for use.
+  explicit MappedFile(File file, Descriptor descriptor = Descriptor::kKept);
+  ~MappedFile();
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+
+  const std::filesystem::path& path() const noexcept { return path_; }
+  std::int64_t size() const noexcept { return range_.end - range_.begin; }
+  const MappedRange& range() const noexcept { return range_; }
+  const std::byte* data() const noexcept { return range_.begin; }
+  bool has_descriptor() const noexcept { return file_.has_value(); }
+
+  /// Fills `to` from `offset` by a positioned read. Throws `IoError`.
+  void read(std::int64_t offset, std::span<std::byte> to) const;
+
+  /// Asks the system to read these bytes ahead.
+  void will_need(std::int64_t offset, std::int64_t bytes) const noexcept;
+
+  /// Whether the byte at `offset` could be read without waiting for the disk; true
+  /// where the system cannot say.
+  bool cached(std::int64_t offset) const noexcept;
+
+  /// Throws `IoError` if the file is smaller than it was: the part of its last page
+  /// that was cut off reads as zeros without a fault. Looks once a clock tick.
+  void check_size() const;
+
+  /// The `IoError` for a guarded copy that faulted at `address`.
+  IoError lost(const std::byte* address) const;
+
+ private:
+  /// What its size is now, or -1 where that cannot be said.
+  std::int64_t size_now() const noexcept;
+
+  std::filesystem::path path_;
+  MappedRange range_;
+  std::optional<File> file_;
+  mutable std::atomic<std::int64_t> checked_{0};
+};
+
+}  // namespace millstream

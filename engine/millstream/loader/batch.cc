@@ -1,0 +1,72 @@
+#include "millstream/loader/batch.h"
+
+#include <utility>
+
+#include "millstream/parallel/process.h"
+
+namespace millstream {
+namespace {
+
+std::int64_t aligned(std::int64_t offset) {
+  const auto alignment = static_cast<std::int64_t>(kAlignment);
+  return (offset + alignment - 1) / alignment * alignment;
+}
+
+}  // namespace
+
+Layout::Layout(Schema schema, std::int64_t rows)
+    : schema_(std::move(schema)), rows_(rows) {
+  for (const Field& field : schema_) {
+    offsets_.push_back(bytes_);
+    bytes_ = aligned(bytes_ + byte_size(field) * rows);
+  }
+  mask_offset_ = bytes_;
+  bytes_ = aligned(bytes_ + rows);
+}
+
+Batch::Batch(const Layout& layout, Block block) : block_(std::move(block)) {
+  const Schema& schema = layout.schema();
+  for (std::size_t i = 0; i < schema.size(); ++i) {
+    columns_.push_back({schema[i].dtype, schema[i].shape,
+                        block_.data() + layout.offset(i), byte_size(schema[i]),
+                        nullptr});
+  }
+  mask_ = reinterpret_cast<bool*>(block_.data() + layout.mask_offset());
+}
+
+Slots::Slots(Layout layout, std::size_t kept)
+    : layout_(std::move(layout)), kept_(kept), generation_(fork_generation()) {
+  free_.reserve(kept);  // giving back must not allocate
+}
+
+std::shared_ptr<Batch> Slots::take() {
+  Block block;
+  if (generation_ == fork_generation()) {
+    const std::lock_guard lock(mutex_);
+    ++live_;
+    if (!free_.empty()) {
+      block = std::move(free_.back());
+      free_.pop_back();
+    }
+  }
+  if (block.data() == nullptr) block = Block(layout_.bytes());
+  auto batch = std::make_unique<Batch>(layout_, std::move(block));
+  return {batch.release(), [slots = shared_from_this()](Batch* done) {
+            slots->give_back(std::move(done->block_));
+            delete done;
+          }};
+}
+
+std::int64_t Slots::live() const {
+  const std::lock_guard lock(mutex_);
+  return live_;
+}
+
+void Slots::give_back(Block block) noexcept {
+  if (generation_ != fork_generation()) return;
+  const std::lock_guard lock(mutex_);
+  --live_;
+  if (free_.size() < kept_) free_.push_back(std::move(block));
+}
+
+}  // namespace millstream

@@ -1,0 +1,111 @@
+#include "millstream/loader/loader.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "millstream/core/error.h"
+#include "millstream/parallel/process.h"
+#include "millstream/parallel/thread_pool.h"
+
+namespace millstream {
+namespace {
+
+/// A batch is shared out to several threads in parts of about this many bytes.
+constexpr std::int64_t kPartBytes = std::int64_t{1} << 19;
+
+Schema with_dtypes(Schema schema, std::span<const DType> dtypes) {
+  if (dtypes.size() != schema.size()) {
+    throw ArgumentError(text("a loader of ", schema.size(), " fields was given ",
+                             dtypes.size(), " dtypes"));
+  }
+  for (std::size_t i = 0; i < schema.size(); ++i) schema[i].dtype = dtypes[i];
+  return schema;
+}
+
+int chosen_prefetch(int asked) {
+  constexpr int kDefault = 2;
+  return asked >= 0 ? asked : kDefault;
+}
+
+void copy(const Batch& batch, std::span<const Column> output, bool* mask,
+          std::int64_t rows) {
+  for (std::size_t i = 0; i < output.size(); ++i) {
+    const Column& from = batch.columns()[i];
+    std::memcpy(output[i].data, from.data,
+                static_cast<std::size_t>(from.stride * rows));
+  }
+  if (mask != nullptr) std::memcpy(mask, batch.mask(), static_cast<std::size_t>(rows));
+}
+
+}  // namespace
+
+Loader::Loader(std::shared_ptr<const Plan> plan, std::span<const DType> dtypes,
+               Knobs knobs)
+    : plan_(std::move(plan)),
+      slots_(std::make_shared<Slots>(
+          Layout(with_dtypes(plan_->schema(), dtypes), plan_->batch_size()),
+          static_cast<std::size_t>(chosen_prefetch(knobs.prefetch) + 4))),
+      threads_(knobs.threads > 0 ? knobs.threads : cpu_budget()),
+      prefetch_(chosen_prefetch(knobs.prefetch)),
+      reads_ahead_(prefetch_ > 0 && !plan_->source().resident()) {
+  if (knobs.threads < 0) {
+    throw ArgumentError(text("threads must be at least 1, not ", knobs.threads));
+  }
+  if (prefetch_ > 0) prefetcher_.emplace(plan_, slots_, threads_, prefetch_);
+}
+
+void Loader::make(const Position& position, std::span<const Column> output,
+                  bool* mask) const {
+  std::int64_t row_bytes = 1;
+  for (const Column& column : output) row_bytes += column.row_bytes();
+  const std::int64_t rows = plan_->batch_size();
+  if (threads_ == 1 || rows * row_bytes < 2 * kPartBytes) {
+    plan_->batch(position, output, mask);
+    return;
+  }
+  ThreadPool& pool = shared_pool();
+  pool.grow(threads_ - 1);
+  const std::int64_t grain = std::max<std::int64_t>(1, kPartBytes / row_bytes);
+  pool.for_ranges(rows, grain, threads_ - 1, [&](std::int64_t begin, std::int64_t end) {
+    plan_->rows(position, begin, end - begin, output, mask, thread_memory());
+  });
+}
+
+void Loader::fill(const Position& position, std::span<const Column> output,
+                  bool* mask) {
+  if (cancelled_.load(std::memory_order_relaxed)) throw Cancelled("interrupted");
+  const bool cached = reads_ahead_ && std::ranges::equal(output, layout().schema(), {},
+                                                         &Column::dtype, &Field::dtype);
+  if (!cached) {
+    make(position, output, mask);
+    return;
+  }
+  constexpr auto kLong = std::chrono::hours(24);
+  const auto batch = prefetcher_->get(position, true, kLong);
+  if (batch == nullptr) throw Error("a batch was not made within a day");
+  copy(*batch, output, mask, plan_->batch_size());
+}
+
+std::shared_ptr<const Batch> Loader::take(const Position& position,
+                                          std::chrono::milliseconds patience) {
+  if (prefetcher_) {
+    shared_pool().grow(threads_);
+    return prefetcher_->get(position, false, patience);
+  }
+  auto batch = slots_->take();
+  make(position, batch->columns(), batch->mask());
+  return batch;
+}
+
+void Loader::remember(std::exception_ptr error) {
+  const std::lock_guard lock(mutex_);
+  last_error_ = std::move(error);
+}
+
+std::exception_ptr Loader::last_error() const {
+  const std::lock_guard lock(mutex_);
+  return last_error_;
+}
+
+}  // namespace millstream

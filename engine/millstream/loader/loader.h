@@ -1,0 +1,73 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "millstream/loader/batch.h"
+#include "millstream/loader/plan.h"
+#include "millstream/loader/prefetcher.h"
+
+namespace millstream {
+
+/// How a loader works; never what comes out of it.
+struct Knobs {
+  int threads = 0;    // at most; 0 for all that the process may use
+  int prefetch = -1;  // batches made ahead; -1 for what suits the source
+};
+
+/// A plan at work: makes batches ahead, hands them out, and remembers what went wrong.
+/// Any number of threads may ask at once.
+class Loader {
+ public:
+  /// `dtypes` are those of the batches that `take` gives, one a field of the plan.
+  Loader(std::shared_ptr<const Plan> plan, std::span<const DType> dtypes, Knobs knobs);
+
+  const Plan& plan() const noexcept { return *plan_; }
+  const Layout& layout() const noexcept { return slots_->layout(); }
+  int threads() const noexcept { return threads_; }
+  int prefetch() const noexcept { return prefetch_; }
+
+  /// Whether batches are read ahead for `fill` too: not where reading is but a copy.
+  bool reads_ahead() const noexcept { return reads_ahead_; }
+
+  /// Writes the batch at `position` to memory of the caller's; `mask` may be null.
+  void fill(const Position& position, std::span<const Column> output, bool* mask);
+
+  /// The batch at `position` in memory of its own, or null if it is not done within
+  /// `patience`.
+  std::shared_ptr<const Batch> take(const Position& position,
+                                    std::chrono::milliseconds patience);
+
+  /// Batches given by `take` that someone still holds.
+  std::int64_t live() const { return slots_->live(); }
+
+  /// Makes every `fill` throw `Cancelled` until `resume`. Safe in a signal handler.
+  void cancel() noexcept { cancelled_.store(true, std::memory_order_relaxed); }
+  void resume() noexcept { cancelled_.store(false, std::memory_order_relaxed); }
+
+  /// What the last `fill` that failed inside of jit threw.
+  void remember(std::exception_ptr error);
+  std::exception_ptr last_error() const;
+
+ private:
+  void make(const Position& position, std::span<const Column> output, bool* mask) const;
+
+  const std::shared_ptr<const Plan> plan_;
+  const std::shared_ptr<Slots> slots_;
+  const int threads_;
+  const int prefetch_;
+  const bool reads_ahead_;
+  std::atomic<bool> cancelled_{false};
+  mutable std::mutex mutex_;
+  std::exception_ptr last_error_;
+  std::optional<Prefetcher> prefetcher_;  // last: its threads use the members above
+};
+
+}  // namespace millstream

@@ -1,0 +1,124 @@
+#include "millstream/loader/plan.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "millstream/core/error.h"
+
+namespace millstream {
+namespace {
+
+Transforms joined(Transforms first, const Transforms& second) {
+  first.insert(first.end(), second.begin(), second.end());
+  return first;
+}
+
+/// The same columns from row `first` on.
+std::span<Column> from_row(std::span<const Column> columns, std::int64_t first,
+                           Memory& memory) {
+  const auto later = memory.array<Column>(static_cast<std::int64_t>(columns.size()));
+  std::ranges::copy(columns, later.begin());
+  for (Column& column : later) column.data += first * column.stride;
+  return later;
+}
+
+}  // namespace
+
+Plan::Plan(std::shared_ptr<const Source> source, Schedule schedule, Transforms before,
+           Transforms after)
+    : source_(std::move(source)),
+      schedule_(std::move(schedule)),
+      chain_(source_->schema(), joined(before, after)),
+      tail_(Chain(source_->schema(), before).output(), after,
+            static_cast<std::uint32_t>(before.size())) {
+  if (schedule_.order().samples() != source_->size()) {
+    throw ArgumentError(text("the order is one of ", schedule_.order().samples(),
+                             " samples, but the source has ", source_->size()));
+  }
+  Digest digest;
+  digest.add(source_->size());
+  for (const Field& field : source_->schema()) {
+    digest.add(field.name).add(static_cast<std::int64_t>(field.dtype));
+    digest.add(static_cast<std::int64_t>(field.shape.rank()));
+    for (const std::int64_t extent : field.shape.extents()) digest.add(extent);
+  }
+  schedule_.add_to(digest);
+  digest_ = digest.value();
+}
+
+void Plan::batch(const Position& position, std::span<const Column> output,
+                 bool* mask) const {
+  rows(position, 0, batch_size(), output, mask, thread_memory());
+}
+
+void Plan::rows(const Position& position, std::int64_t first, std::int64_t count,
+                std::span<const Column> output, bool* mask, Memory& memory) const {
+  const auto indices = memory.array<std::int64_t>(count);
+  schedule_.run(position, first, indices);
+  const std::int64_t valid =
+      std::clamp<std::int64_t>(schedule_.valid_rows(position) - first, 0, count);
+  const auto here = from_row(output, first, memory);
+  if (valid > 0) {
+    valid_rows(position, first, indices.first(static_cast<std::size_t>(valid)), here,
+               memory);
+  }
+  if (valid < count) {
+    padding(position, count - valid, from_row(here, valid, memory), memory);
+  }
+  if (mask == nullptr) return;
+  for (std::int64_t k = 0; k < count; ++k) mask[first + k] = k < valid;
+}
+
+void Plan::valid_rows(const Position& position, std::int64_t first,
+                      std::span<const std::int64_t> indices,
+                      std::span<const Column> output, Memory& memory) const {
+  const Schema& schema = source_->schema();
+  const auto count = static_cast<std::int64_t>(indices.size());
+  const auto columns = memory.array<Column>(static_cast<std::int64_t>(schema.size()));
+  for (std::size_t i = 0; i < columns.size(); ++i) {
+    const int target = chain_.output_of(static_cast<int>(i));
+    columns[i] = {schema[i].dtype, schema[i].shape, nullptr, 0, nullptr};
+    if (target >= 0) {
+      const Column& given = output[static_cast<std::size_t>(target)];
+      // The source converts as it copies, unless a stage is to see the field as it is.
+      if (given.dtype == schema[i].dtype || !chain_.makes()) {
+        columns[i].dtype = given.dtype;
+        columns[i].data = given.data;
+        columns[i].stride = given.stride;
+        continue;
+      }
+    }
+    columns[i].rows = memory.array<std::byte*>(count).data();
+  }
+  source_->read(indices, columns, memory);
+  const auto epochs = memory.array<std::uint32_t>(chain_.makes() ? count : 0);
+  schedule_.epochs(position, first, epochs);
+  chain_.run(columns, output, count, {position.seed, indices, epochs, 0}, memory);
+}
+
+void Plan::padding(const Position& position, std::int64_t count,
+                   std::span<const Column> output, Memory& memory) const {
+  const Schema& schema = tail_.input();
+  const auto columns = memory.array<Column>(static_cast<std::int64_t>(schema.size()));
+  for (std::size_t i = 0; i < columns.size(); ++i) {
+    const std::int64_t bytes = byte_size(schema[i]);
+    std::byte* zeros = memory.allocate(bytes);
+    std::memset(zeros, 0, static_cast<std::size_t>(bytes));
+    columns[i] = {schema[i].dtype, schema[i].shape, zeros, 0, nullptr};
+  }
+  const auto indices = memory.array<std::int64_t>(count);
+  std::ranges::fill(indices, -1);
+  const auto epochs = memory.array<std::uint32_t>(count);
+  std::ranges::fill(epochs, position.epoch);
+  tail_.run(columns, output, count, {position.seed, indices, epochs, 0}, memory);
+}
+
+void Plan::hint(const Position& position) const {
+  Memory memory;
+  const auto indices = memory.array<std::int64_t>(schedule_.valid_rows(position));
+  schedule_.run(position, 0, indices);
+  source_->hint(indices);
+}
+
+}  // namespace millstream

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "millstream/core/column.h"
+#include "millstream/core/memory.h"
+#include "millstream/order/schedule.h"
+#include "millstream/source/source.h"
+#include "millstream/transform/chain.h"
+
+namespace millstream {
+
+using Transforms = std::vector<std::shared_ptr<const Transform>>;
+
+/// The whole line, assembled and validated: a batch is a pure function of a plan and a
+/// position. Plans are immutable: any number of threads may make batches at once.
+class Plan {
+ public:
+  /// `before` see samples; `after` see the rows of batches, padding included.
+  Plan(std::shared_ptr<const Source> source, Schedule schedule, Transforms before,
+       Transforms after);
+
+  /// The fields of one row of a batch.
+  const Schema& schema() const noexcept { return chain_.output(); }
+  const Schedule& schedule() const noexcept { return schedule_; }
+  const Source& source() const noexcept { return *source_; }
+  std::int64_t batch_size() const noexcept { return schedule_.batch_size(); }
+
+  /// What a state must fit to be resumed: the source's shape and the order, and no
+  /// paths, times, pointers or thread counts.
+  std::uint64_t digest() const noexcept { return digest_; }
+
+  /// Makes the batch at `position`, the specification of everything that is faster.
+  /// Columns are `batch_size()` rows; `mask` too, or null.
+  void batch(const Position& position, std::span<const Column> output,
+             bool* mask) const;
+
+  /// Rows [first, first + count) of that batch, written to the same rows of `output`.
+  void rows(const Position& position, std::int64_t first, std::int64_t count,
+            std::span<const Column> output, bool* mask, Memory& memory) const;
+
+  /// Tells the source that the batch at `position` will be made soon.
+  void hint(const Position& position) const;
+
+ private:
+  void valid_rows(const Position& position, std::int64_t first,
+                  std::span<const std::int64_t> indices, std::span<const Column> output,
+                  Memory& memory) const;
+  void padding(const Position& position, std::int64_t count,
+               std::span<const Column> output, Memory& memory) const;
+
+  std::shared_ptr<const Source> source_;
+  Schedule schedule_;
+  Chain chain_;
+  Chain tail_;  // the stages after batching alone: what padding goes through
+  std::uint64_t digest_;
+};
+
+}  // namespace millstream

@@ -1,0 +1,168 @@
+#include "millstream/loader/prefetcher.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "millstream/core/digest.h"
+#include "millstream/parallel/process.h"
+#include "millstream/parallel/thread_pool.h"
+
+namespace millstream {
+namespace {
+
+/// Seeds that are told apart; the one unused for longest makes room for another.
+constexpr std::size_t kStreams = 64;
+
+}  // namespace
+
+std::size_t Prefetcher::Hash::operator()(const Position& position) const noexcept {
+  return Digest()
+      .add((std::uint64_t{position.seed.high} << 32) | position.seed.low)
+      .add(std::uint64_t{position.epoch})
+      .add(position.step)
+      .value();
+}
+
+Prefetcher::Prefetcher(std::shared_ptr<const Plan> plan, std::shared_ptr<Slots> slots,
+                       int threads, int ahead)
+    : plan_(std::move(plan)),
+      slots_(std::move(slots)),
+      threads_(threads),
+      ahead_(ahead),
+      generation_(fork_generation()) {}
+
+Prefetcher::~Prefetcher() {
+  if (generation_ != fork_generation()) return;
+  Lock lock(mutex_);
+  stopping_ = true;
+  queue_.clear();
+  done_.wait(lock, [this] { return running_ == 0; });
+}
+
+std::shared_ptr<const Batch> Prefetcher::get(const Position& position, bool keep,
+                                             std::chrono::milliseconds patience) {
+  if (generation_ != fork_generation()) {  // the threads stayed in the parent
+    Entry alone{position, Stage::kMaking, 0, nullptr, nullptr};
+    make(alone);
+    if (alone.error) std::rethrow_exception(alone.error);
+    return alone.batch;
+  }
+
+  Lock lock(mutex_);
+  auto& found = entries_[position];
+  if (!found)
+    found = std::make_shared<Entry>(Entry{position, Stage::kQueued, 0, {}, {}});
+  const std::shared_ptr<Entry> entry = found;
+  entry->used = ++clock_;
+  look_ahead(position);
+  if (entry->stage == Stage::kQueued) {
+    entry->stage = Stage::kMaking;
+    lock.unlock();
+    make(*entry);
+    lock.lock();
+    entry->stage = Stage::kDone;
+    done_.notify_all();
+  } else if (!done_.wait_for(lock, patience,
+                             [&] { return entry->stage == Stage::kDone; })) {
+    return nullptr;
+  }
+  if (entry->error || !keep) {
+    const auto mine = entries_.find(position);
+    if (mine != entries_.end() && mine->second == entry) entries_.erase(mine);
+  }
+  evict();
+  if (entry->error) std::rethrow_exception(entry->error);
+  return entry->batch;
+}
+
+void Prefetcher::make(Entry& entry) noexcept {
+  try {
+    auto batch = slots_->take();
+    plan_->batch(entry.position, batch->columns(), batch->mask());
+    entry.batch = std::move(batch);
+  } catch (...) {
+    entry.error = std::current_exception();
+  }
+}
+
+void Prefetcher::run() {
+  Lock lock(mutex_);
+  while (!queue_.empty() && queue_.front()->stage != Stage::kQueued) queue_.pop_front();
+  if (!queue_.empty()) {
+    const std::shared_ptr<Entry> entry = std::move(queue_.front());
+    queue_.pop_front();
+    entry->stage = Stage::kMaking;
+    lock.unlock();
+    make(*entry);
+    lock.lock();
+    entry->stage = Stage::kDone;
+    if (!queue_.empty()) {  // behind what other loaders wait for
+      shared_pool().submit([this] { run(); });
+      done_.notify_all();
+      return;
+    }
+  }
+  --running_;
+  done_.notify_all();
+}
+
+Position Prefetcher::previous(const Position& position) const noexcept {
+  Position before = position;
+  if (--before.step < 0) {
+    before.step = plan_->schedule().steps() - 1;
+    --before.epoch;
+  }
+  return before;
+}
+
+void Prefetcher::look_ahead(const Position& position) {
+  auto stream = std::ranges::find_if(streams_, [&](const Stream& candidate) {
+    return candidate.last.seed == position.seed;
+  });
+  bool backwards = false;
+  if (stream != streams_.end()) {
+    if (stream->last == position && stream->used != 0) {
+      stream->used = clock_;
+      return;  // asked again, after a wait that was cut short
+    }
+    backwards = previous(stream->last) == position;
+  } else {
+    if (streams_.size() == kStreams) {
+      streams_.erase(std::ranges::min_element(streams_, {}, &Stream::used));
+    }
+    stream = streams_.insert(streams_.end(), Stream{});
+  }
+  *stream = {position, clock_};
+
+  Position at = position;
+  for (int i = 0; i < ahead_; ++i) {
+    if (backwards && at.step == 0 && at.epoch == 0) break;
+    at = backwards ? previous(at) : plan_->schedule().next(at);
+    auto& entry = entries_[at];
+    if (entry) continue;
+    entry = std::make_shared<Entry>(Entry{at, Stage::kQueued, ++clock_, {}, {}});
+    queue_.push_back(entry);
+    if (running_ < threads_) {
+      ++running_;
+      shared_pool().submit([this] { run(); });
+    }
+  }
+}
+
+void Prefetcher::evict() {
+  const std::size_t capacity =
+      streams_.size() * static_cast<std::size_t>(ahead_ + 1) + 1;
+  while (entries_.size() > capacity) {
+    auto oldest = entries_.end();
+    for (auto entry = entries_.begin(); entry != entries_.end(); ++entry) {
+      if (entry->second->stage != Stage::kDone) continue;
+      if (oldest == entries_.end() || entry->second->used < oldest->second->used) {
+        oldest = entry;
+      }
+    }
+    if (oldest == entries_.end()) return;
+    entries_.erase(oldest);
+  }
+}
+
+}  // namespace millstream

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "millstream/loader/batch.h"
+#include "millstream/loader/plan.h"
+
+namespace millstream {
+
+/// A cache in front of `Plan::batch`: batches made on the shared pool ahead of those
+/// who ask, kept by (seed, epoch, step). Serves several streams, forwards and
+/// backwards; a batch that nobody has begun is made by the one who asks for it. What
+/// comes out never depends on what is in it.
+class Prefetcher {
+ public:
+  /// Keeps `ahead` batches a stream in the making, on at most `threads` threads.
+  Prefetcher(std::shared_ptr<const Plan> plan, std::shared_ptr<Slots> slots,
+             int threads, int ahead);
+
+  /// Stops what has not begun and waits for what has.
+  ~Prefetcher();
+  Prefetcher(const Prefetcher&) = delete;
+  Prefetcher& operator=(const Prefetcher&) = delete;
+
+  /// The batch at `position`; null if another thread is at it and not done within
+  /// `patience`. Rethrows what making it threw. With `keep` it stays for others.
+  std::shared_ptr<const Batch> get(const Position& position, bool keep,
+                                   std::chrono::milliseconds patience);
+
+ private:
+  enum class Stage : std::uint8_t { kQueued, kMaking, kDone };
+  struct Entry {
+    Position position;
+    Stage stage = Stage::kQueued;
+    std::uint64_t used = 0;  // when, by `clock_`
+    std::shared_ptr<const Batch> batch;
+    std::exception_ptr error;
+  };
+  struct Hash {
+    std::size_t operator()(const Position& position) const noexcept;
+  };
+  /// Who asks for one batch after the other with one seed.
+  struct Stream {
+    Position last;
+    std::uint64_t used = 0;
+  };
+
+  using Lock = std::unique_lock<std::mutex>;
+
+  void make(Entry& entry) noexcept;
+  void run();
+  void look_ahead(const Position& position);
+  void evict();
+  Position previous(const Position& position) const noexcept;
+
+  const std::shared_ptr<const Plan> plan_;
+  const std::shared_ptr<Slots> slots_;
+  const int threads_;
+  const int ahead_;
+  const std::uint64_t generation_;
+
+  std::mutex mutex_;
+  std::condition_variable done_;
+  std::unordered_map<Position, std::shared_ptr<Entry>, Hash> entries_;
+  std::deque<std::shared_ptr<Entry>> queue_;
+  std::vector<Stream> streams_;
+  std::uint64_t clock_ = 0;
+  int running_ = 0;
+  bool stopping_ = false;
+};
+
+}  // namespace millstream

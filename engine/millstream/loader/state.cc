@@ -1,0 +1,35 @@
+#include "millstream/loader/state.h"
+
+#include "millstream/core/error.h"
+
+namespace millstream {
+
+State encoded(const Plan& plan, const Position& position) noexcept {
+  const auto step = static_cast<std::uint64_t>(position.step);
+  return {check_word(plan),
+          position.seed.high,
+          position.seed.low,
+          position.epoch,
+          static_cast<std::uint32_t>(step),
+          static_cast<std::uint32_t>(step >> 32),
+          0,
+          0};
+}
+
+Position decoded(const Plan& plan, std::span<const std::uint32_t, kStateWords> state) {
+  if (state[0] != check_word(plan)) {
+    throw ArgumentError(text(
+        "this state belongs to another pipeline: its check word is ", state[0],
+        ", this pipeline's is ", check_word(plan),
+        " (the number of samples, their dtypes and shapes, the order, the batch size "
+        "and the remainder must be those that the state was made with)"));
+  }
+  const std::uint64_t step = (std::uint64_t{state[5]} << 32) | state[4];
+  if (step >= static_cast<std::uint64_t>(plan.schedule().steps())) {
+    throw ArgumentError(text("the state names step ", step, ", but an epoch has only ",
+                             plan.schedule().steps()));
+  }
+  return {{state[2], state[1]}, state[3], static_cast<std::int64_t>(step)};
+}
+
+}  // namespace millstream

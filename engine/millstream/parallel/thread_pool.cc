@@ -1,0 +1,120 @@
+#include "millstream/parallel/thread_pool.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <string>
+#include <utility>
+
+#include "millstream/parallel/process.h"
+
+namespace millstream {
+
+ThreadPool::ThreadPool(int threads) : generation_(fork_generation()) { grow(threads); }
+
+ThreadPool::~ThreadPool() {
+  if (generation_ != fork_generation()) {
+    for (std::jthread& thread : threads_) thread.detach();  // they stayed in the parent
+    return;
+  }
+  for (std::jthread& thread : threads_) thread.request_stop();
+}
+
+int ThreadPool::threads() const {
+  const std::lock_guard lock(mutex_);
+  return static_cast<int>(threads_.size());
+}
+
+void ThreadPool::grow(int threads) {
+  if (generation_ != fork_generation()) return;
+  const std::lock_guard lock(mutex_);
+  while (static_cast<int>(threads_.size()) < threads) {
+    threads_.emplace_back([this](const std::stop_token& stop) { work(stop); });
+    const std::string name = "millstream-" + std::to_string(threads_.size());
+    pthread_setname_np(threads_.back().native_handle(), name.substr(0, 15).c_str());
+  }
+}
+
+void ThreadPool::submit(std::function<void()> task) {
+  if (generation_ != fork_generation()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    tasks_.push_back(std::move(task));
+  }
+  wake_.notify_one();
+}
+
+void ThreadPool::work(const std::stop_token& stop) {
+  while (true) {
+    std::function<void()> task;
+    {
+      std::unique_lock lock(mutex_);
+      if (!wake_.wait(lock, stop, [this] { return !tasks_.empty(); })) return;
+      task = std::move(tasks_.front());
+      tasks_.pop_front();
+    }
+    task();
+  }
+}
+
+void ThreadPool::for_ranges(
+    std::int64_t count, std::int64_t grain, int helpers,
+    const std::function<void(std::int64_t, std::int64_t)>& body) {
+  const std::int64_t ranges = (count + grain - 1) / grain;
+  helpers = static_cast<int>(std::min<std::int64_t>(helpers, ranges - 1));
+  if (helpers <= 0 || generation_ != fork_generation()) {
+    if (count > 0) body(0, count);
+    return;
+  }
+
+  // Shared with helpers that may come to run only after the caller has returned: they
+  // then find no range left and touch nothing of the caller's.
+  struct Work {
+    std::atomic<std::int64_t> next{0};
+    std::mutex mutex;
+    std::condition_variable done;
+    std::int64_t finished = 0;
+    std::exception_ptr error;
+  };
+  const auto work = std::make_shared<Work>();
+  const auto run = [work, ranges, grain, count, &body] {
+    while (true) {
+      const std::int64_t i = work->next.fetch_add(1);
+      if (i >= ranges) return;
+      std::exception_ptr error;
+      try {
+        body(i * grain, std::min(count, (i + 1) * grain));
+      } catch (...) {
+        error = std::current_exception();
+      }
+      const std::lock_guard lock(work->mutex);
+      if (error && !work->error) work->error = error;
+      if (++work->finished == ranges) work->done.notify_all();
+    }
+  };
+  for (int i = 0; i < helpers; ++i) submit(run);
+  run();
+  std::unique_lock lock(work->mutex);
+  work->done.wait(lock, [&] { return work->finished == ranges; });
+  if (work->error) std::rethrow_exception(work->error);
+}
+
+ThreadPool& shared_pool() {
+  static std::atomic<ThreadPool*> pool{nullptr};
+  static std::atomic<std::uint64_t> made_in{~std::uint64_t{0}};
+  const std::uint64_t now = fork_generation();
+  if (ThreadPool* ready = pool.load(); ready != nullptr && made_in.load() == now) {
+    return *ready;
+  }
+  static std::mutex making;
+  const std::lock_guard lock(making);
+  if (pool.load() == nullptr || made_in.load() != now) {
+    pool.store(new ThreadPool(cpu_budget()));
+    made_in.store(now);
+  }
+  return *pool.load();
+}
+
+}  // namespace millstream

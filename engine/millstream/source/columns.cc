@@ -1,0 +1,37 @@
+#include "millstream/source/columns.h"
+
+#include <utility>
+
+#include "millstream/core/error.h"
+
+namespace millstream {
+
+ColumnsSource::ColumnsSource(std::vector<MappedColumn> columns)
+    : columns_(std::move(columns)) {
+  if (columns_.empty()) throw ArgumentError("a source needs at least one column");
+  const MappedColumn& first = columns_.front();
+  for (const MappedColumn& column : columns_) {
+    if (column.size() != first.size()) {
+      throw DataError(text("all columns must have as many rows: '", first.field().name,
+                           "' has ", first.size(), ", '", column.field().name,
+                           "' has ", column.size()));
+    }
+    if (column.size() < 1) {
+      throw DataError(text("'", column.field().name, "' is empty: it has 0 rows"));
+    }
+    schema_.push_back(column.field());
+  }
+}
+
+void ColumnsSource::read(std::span<const std::int64_t> indices,
+                         std::span<Column> columns, Memory& memory) const {
+  for (std::size_t i = 0; i < columns_.size(); ++i) {
+    columns_[i].read(indices, columns[i], memory);
+  }
+}
+
+void ColumnsSource::hint(std::span<const std::int64_t> indices) const noexcept {
+  for (const MappedColumn& column : columns_) column.hint(indices);
+}
+
+}  // namespace millstream

@@ -1,0 +1,222 @@
+#include "millstream/source/mapped_column.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "millstream/core/convert.h"
+#include "millstream/core/error.h"
+#include "millstream/source/gather.h"
+#include "millstream/source/rearrange.h"
+
+namespace millstream {
+namespace {
+
+/// Rows of at least this many bytes are read by pread, smaller ones copied from the map.
+constexpr std::int64_t kPositioned = std::int64_t{1} << 15;
+/// Ranges closer than this are asked for as one.
+constexpr std::int64_t kGap = std::int64_t{1} << 14;
+constexpr std::size_t kProbes = 4;
+constexpr std::size_t kAhead = 4;
+
+void copy_rows(std::span<const std::byte* const> rows, std::int64_t bytes,
+               std::byte* to, std::int64_t stride) {
+  const auto count = static_cast<std::size_t>(bytes);
+  for (std::size_t k = 0; k < rows.size(); ++k) {
+    if (k + kAhead < rows.size()) __builtin_prefetch(rows[k + kAhead]);
+    std::memcpy(to, rows[k], count);
+    to += stride;
+  }
+}
+
+}  // namespace
+
+MappedColumn::MappedColumn(Field field, std::vector<MappedPart> parts, Stored stored)
+    : field_(std::move(field)),
+      row_bytes_(byte_size(field_)),
+      stored_(stored),
+      positioned_(row_bytes_ >= kPositioned),
+      parts_(std::move(parts)) {
+  for (const MappedPart& part : parts_) {
+    const std::int64_t size = part.file->size();
+    std::int64_t end = 0;  // of the last row
+    const bool overflows =
+        part.rows < 0 || part.offset < 0 || part.stride < 0 ||
+        __builtin_mul_overflow(std::max<std::int64_t>(part.rows - 1, 0), part.stride,
+                               &end) ||
+        __builtin_add_overflow(end, part.offset, &end) ||
+        __builtin_add_overflow(end, part.rows > 0 ? row_bytes_ : 0, &end);
+    if (overflows || end > size) {
+      throw DataError(text(part.file->path().string(), ": offset ", part.offset,
+                           ": expected ", part.rows, " rows of ", str(field_), ", ",
+                           part.stride, " bytes apart, found ", size,
+                           " bytes in the file"));
+    }
+    first_.push_back(first_.back() + part.rows);
+    ranges_.push_back(part.file->range());
+    positioned_ = positioned_ && part.file->has_descriptor();
+  }
+}
+
+std::size_t MappedColumn::part_of(std::int64_t index) const noexcept {
+  const auto after = std::upper_bound(first_.begin() + 1, first_.end(), index);
+  return static_cast<std::size_t>(after - first_.begin()) - 1;
+}
+
+void MappedColumn::read(std::span<const std::int64_t> indices, Column& to,
+                        Memory& memory) const {
+  const auto count = static_cast<std::int64_t>(indices.size());
+  const auto scratch = [&] {
+    return Column{field_.dtype, field_.shape, memory.allocate(count * row_bytes_),
+                  row_bytes_, nullptr};
+  };
+  const bool views = to.data == nullptr;
+  const bool converts = !views && to.dtype != field_.dtype;
+  const Column values = views || converts ? scratch() : to;
+  if (stored_ == Stored::kPlanar) {
+    const Column planes = scratch();
+    fetch(indices, planes.data, planes.stride, memory);
+    for (std::int64_t k = 0; k < count; ++k) {
+      interleave(planes.row(k), values.row(k), field_.shape);
+    }
+  } else {
+    fetch(indices, values.data, values.stride, memory);
+    if (stored_ == Stored::kBigEndian) {
+      for (std::int64_t k = 0; k < count; ++k) {
+        swap_bytes(values.row(k), field_.dtype, field_.shape.elements());
+      }
+    }
+  }
+  if (views) {
+    for (std::int64_t k = 0; k < count; ++k) to.rows[k] = values.row(k);
+  }
+  if (!converts) return;
+  const Convert convert = converter(field_.dtype, to.dtype);
+  for (std::int64_t k = 0; k < count; ++k) {
+    const std::int64_t elements = field_.shape.elements();
+    const std::int64_t fitting = convert(values.row(k), to.row(k), elements);
+    if (fitting == elements) continue;
+    const std::int64_t index = indices[static_cast<std::size_t>(k)];
+    const std::size_t part = part_of(index);
+    throw DataError(text(parts_[part].file->path().string(), ": ", field_.name,
+                         ": sample ", index - first_[part], " holds a ",
+                         name(field_.dtype), " at element ", fitting, " that ",
+                         name(to.dtype), " cannot hold"));
+  }
+}
+
+void MappedColumn::fetch(std::span<const std::int64_t> indices, std::byte* to,
+                         std::int64_t stride, Memory& memory) const {
+  if (row_bytes_ == 0 || indices.empty()) return;
+  if (positioned_) {
+    read_positioned(indices, to, stride, memory);
+  } else {
+    copy_mapped(indices, to, stride, memory);
+  }
+}
+
+void MappedColumn::copy_mapped(std::span<const std::int64_t> indices, std::byte* to,
+                               std::int64_t stride, Memory& memory) const {
+  const std::byte* fault = nullptr;
+  if (parts_.size() == 1) {
+    const MappedPart& part = parts_.front();
+    const Column from = {field_.dtype, field_.shape,
+                         const_cast<std::byte*>(part.file->data()) + part.offset,
+                         part.stride, nullptr};
+    Column dense = {field_.dtype, field_.shape, to, stride, nullptr};
+    fault = guarded(ranges_, [&] { gather(from, indices, dense, field_.name); });
+    if (fault == nullptr) return part.file->check_size();
+  } else {
+    const auto rows =
+        memory.array<const std::byte*>(static_cast<std::int64_t>(indices.size()));
+    for (std::size_t k = 0; k < indices.size(); ++k) {
+      const std::size_t i = part_of(indices[k]);
+      const MappedPart& part = parts_[i];
+      part.file->check_size();
+      rows[k] =
+          part.file->data() + part.offset + (indices[k] - first_[i]) * part.stride;
+    }
+    fault = guarded(ranges_, [&] { copy_rows(rows, row_bytes_, to, stride); });
+    if (fault == nullptr) return;
+  }
+  for (const MappedPart& part : parts_) {
+    if (part.file->range().holds(fault)) throw part.file->lost(fault);
+  }
+}
+
+void MappedColumn::read_positioned(std::span<const std::int64_t> indices, std::byte* to,
+                                   std::int64_t stride, Memory& memory) const {
+  // In the order of the file, which disks prefer; neighbours that stay neighbours are
+  // one read.
+  const auto count = indices.size();
+  const auto order = memory.array<std::size_t>(static_cast<std::int64_t>(count));
+  for (std::size_t k = 0; k < count; ++k) order[k] = k;
+  const auto before = [&](std::size_t a, std::size_t b) {
+    return indices[a] < indices[b];
+  };
+  if (!std::is_sorted(order.begin(), order.end(), before)) {
+    std::sort(order.begin(), order.end(), before);
+  }
+  for (std::size_t k = 0; k < count;) {
+    const std::size_t row = order[k];
+    const std::int64_t index = indices[row];
+    const std::size_t i = part_of(index);
+    const MappedPart& part = parts_[i];
+    const bool dense = part.stride == row_bytes_ && stride == row_bytes_;
+    std::size_t run = 1;
+    while (dense && k + run < count && order[k + run] == row + run &&
+           indices[row + run] == index + static_cast<std::int64_t>(run) &&
+           indices[row + run] < first_[i + 1]) {
+      ++run;
+    }
+    part.file->read(part.offset + (index - first_[i]) * part.stride,
+                    {to + static_cast<std::int64_t>(row) * stride,
+                     run * static_cast<std::size_t>(row_bytes_)});
+    k += run;
+  }
+}
+
+void MappedColumn::hint(std::span<const std::int64_t> indices) const noexcept {
+  if (row_bytes_ == 0 || indices.empty()) return;
+  const auto offset_of = [this](std::size_t i, std::int64_t index) {
+    return parts_[i].offset + (index - first_[i]) * parts_[i].stride;
+  };
+  bool cached = true;
+  const std::size_t step = std::max<std::size_t>(indices.size() / kProbes, 1);
+  for (std::size_t k = 0; k < indices.size() && cached; k += step) {
+    const std::size_t i = part_of(indices[k]);
+    cached = parts_[i].file->cached(offset_of(i, indices[k]));
+  }
+  if (cached) return;
+  try {
+    std::vector<std::int64_t> sorted(indices.begin(), indices.end());
+    std::sort(sorted.begin(), sorted.end());
+    for (std::size_t k = 0; k < sorted.size();) {
+      const std::size_t i = part_of(sorted[k]);
+      const std::int64_t begin = offset_of(i, sorted[k]);
+      std::int64_t end = begin + row_bytes_;
+      for (++k; k < sorted.size() && sorted[k] < first_[i + 1]; ++k) {
+        const std::int64_t next = offset_of(i, sorted[k]);
+        if (next > end + kGap) break;
+        end = next + row_bytes_;
+      }
+      parts_[i].file->will_need(begin, end - begin);
+    }
+  } catch (const std::bad_alloc&) {
+    // It was only a hint.
+  }
+}
+
+MappedPart mapped_part(std::shared_ptr<const MappedFile> file,
+                       const ArrayLayout& layout, std::int64_t begin) {
+  const std::int64_t row =
+      row_field({}, layout).shape.elements() * byte_size(layout.dtype);
+  return {std::move(file), begin + layout.offset, row, layout.shape[0]};
+}
+
+Field row_field(std::string name, const ArrayLayout& layout) {
+  return {std::move(name), layout.dtype, Shape(layout.shape.extents().subspan(1))};
+}
+
+}  // namespace millstream

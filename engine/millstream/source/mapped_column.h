@@ -1,0 +1,74 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "millstream/codec/layout.h"
+#include "millstream/core/column.h"
+#include "millstream/core/memory.h"
+#include "millstream/core/schema.h"
+#include "millstream/io/mapped_file.h"
+
+namespace millstream {
+
+/// Rows of one fixed size that stand `stride` bytes apart in a mapped file.
+struct MappedPart {
+  std::shared_ptr<const MappedFile> file;
+  std::int64_t offset = 0;  // of row 0
+  std::int64_t stride = 0;
+  std::int64_t rows = 0;
+};
+
+/// How the bytes of a stored row become those of its field.
+enum class Stored : std::uint8_t {
+  kPlain,
+  kBigEndian,
+  kPlanar,  // [channels, height, width] of bytes, for a field [height, width, channels]
+};
+
+/// A field whose rows lie in one or more mapped files, one part after the other. Opening
+/// it reads nothing. Immutable; any number of threads may read at once.
+class MappedColumn {
+ public:
+  /// Throws `DataError` where a part does not fit into its file.
+  MappedColumn(Field field, std::vector<MappedPart> parts,
+               Stored stored = Stored::kPlain);
+
+  std::int64_t size() const noexcept { return first_.back(); }
+  const Field& field() const noexcept { return field_; }
+
+  /// Row k of `to` becomes row indices[k], as `Source::read` has it. Throws `IoError`
+  /// naming the file where one cannot be read to the end that it had.
+  void read(std::span<const std::int64_t> indices, Column& to, Memory& memory) const;
+
+  /// Asks for these rows ahead, unless a few of them are found in the page cache.
+  void hint(std::span<const std::int64_t> indices) const noexcept;
+
+ private:
+  std::size_t part_of(std::int64_t index) const noexcept;
+  /// Copies the stored rows to `to` and every `stride` bytes from there.
+  void fetch(std::span<const std::int64_t> indices, std::byte* to, std::int64_t stride,
+             Memory& memory) const;
+  void copy_mapped(std::span<const std::int64_t> indices, std::byte* to,
+                   std::int64_t stride, Memory& memory) const;
+  void read_positioned(std::span<const std::int64_t> indices, std::byte* to,
+                       std::int64_t stride, Memory& memory) const;
+
+  Field field_;
+  std::int64_t row_bytes_;
+  Stored stored_;
+  bool positioned_;  // rows are large enough for a system call each
+  std::vector<MappedPart> parts_;
+  std::vector<std::int64_t> first_ = {0};  // row of each part, and their number
+  std::vector<MappedRange> ranges_;        // of each part's file
+};
+
+/// The part and the field that an array takes of its file; `begin` is where its header
+/// begins.
+MappedPart mapped_part(std::shared_ptr<const MappedFile> file,
+                       const ArrayLayout& layout, std::int64_t begin = 0);
+Field row_field(std::string name, const ArrayLayout& layout);
+
+}  // namespace millstream

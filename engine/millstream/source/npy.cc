@@ -1,0 +1,129 @@
+#include "millstream/source/npy.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "millstream/codec/npy.h"
+#include "millstream/codec/zip.h"
+#include "millstream/core/error.h"
+#include "millstream/source/unpack.h"
+
+namespace millstream {
+namespace {
+
+/// Beyond so many files of a field their descriptors are not kept: processes may have
+/// no more than a thousand.
+constexpr std::size_t kKept = 128;
+
+ArrayLayout npy_layout(const File& file, std::int64_t begin, std::int64_t size,
+                       const std::string& name) {
+  const auto header = file.bytes(begin, std::min(size, kNpyHeader + 12));
+  ByteReader reader(header, name, begin);
+  return parse_npy(reader, size);
+}
+
+MappedColumn npy_column(const FieldFiles& field) {
+  if (field.paths.empty()) {
+    throw ArgumentError(text("'", field.name, "' needs at least one file"));
+  }
+  const auto descriptor = field.paths.size() > kKept ? MappedFile::Descriptor::kClosed
+                                                     : MappedFile::Descriptor::kKept;
+  std::vector<MappedPart> parts;
+  Field row;
+  for (const auto& path : field.paths) {
+    File file(path);
+    const ArrayLayout layout = npy_layout(file, 0, file.size(), path.string());
+    Field here = row_field(field.name, layout);
+    if (parts.empty()) row = here;
+    if (here != row) {
+      throw DataError(text(path.string(), ": expected ", str(row), " as in ",
+                           field.paths.front().string(), ", found ", str(here)));
+    }
+    parts.push_back(
+        mapped_part(std::make_shared<const MappedFile>(std::move(file), descriptor), layout));
+  }
+  return {std::move(row), std::move(parts)};
+}
+
+std::vector<MappedColumn> npy_columns(const std::vector<FieldFiles>& fields) {
+  std::vector<MappedColumn> columns;
+  for (const FieldFiles& field : fields) columns.push_back(npy_column(field));
+  return columns;
+}
+
+MappedColumn npz_column(const std::shared_ptr<const MappedFile>& mapped,
+                        const File& file, const ZipMember& member,
+                        const std::string& field, const std::filesystem::path& cache) {
+  const std::string name = text(file.path().string(), "[", field, "]");
+  const auto header = file.bytes(member.header, kZipMemberHeader);
+  ByteReader reader(header, name, member.header);
+  const std::int64_t data = zip_member_data(reader, member, file.size());
+  if (member.deflated) {
+    return npy_column({field, {unpacked_member(file, member, data, cache)}});
+  }
+  const ArrayLayout layout = npy_layout(file, data, member.size, name);
+  return {row_field(field, layout), {mapped_part(mapped, layout, data)}};
+}
+
+std::vector<MappedColumn> npz_columns(const std::filesystem::path& path,
+                                      const std::vector<std::string>& names,
+                                      const std::filesystem::path& cache) {
+  const File file(path);
+  const std::int64_t tail = std::max<std::int64_t>(file.size() - kZipEnd, 0);
+  const ZipDirectory directory =
+      find_zip_directory(file.bytes(tail, kZipEnd), path.string(), file.size());
+  const auto bytes = file.bytes(directory.offset, directory.size);
+  ByteReader reader(bytes, path.string(), directory.offset);
+  const auto members = parse_zip_directory(reader, directory);
+
+  const auto mapped = std::make_shared<const MappedFile>(File(path));
+  std::vector<MappedColumn> columns;
+  std::string known;
+  const auto take = [&](const std::string& wanted) {
+    const std::size_t before = columns.size();
+    for (const ZipMember& member : members) {
+      if (!member.name.ends_with(".npy")) continue;
+      const std::string field = member.name.substr(0, member.name.size() - 4);
+      if (!wanted.empty() && field != wanted) continue;
+      columns.push_back(npz_column(mapped, file, member, field, cache));
+      if (!wanted.empty()) return;
+    }
+    if (columns.size() > before) return;
+    for (const ZipMember& member : members) known += " '" + member.name + "'";
+    throw ArgumentError(text(path.string(), ": there is no array '", wanted,
+                             "', only the members", known));
+  };
+  if (names.empty()) take("");
+  for (const std::string& wanted : names) take(wanted);
+  return columns;
+}
+
+}  // namespace
+
+std::vector<std::filesystem::path> shards_of(const std::filesystem::path& path,
+                                             const std::string& extension) {
+  std::error_code code;
+  if (!std::filesystem::is_directory(path, code)) return {path};
+  std::vector<std::filesystem::path> paths;
+  for (const auto& entry : std::filesystem::directory_iterator(path, code)) {
+    if (entry.path().extension() == extension) paths.push_back(entry.path());
+  }
+  if (code) throw io_error(code.value(), path, "cannot be listed");
+  if (paths.empty()) {
+    throw DataError(text(path.string(), ": expected ", extension,
+                         " files in this folder, found none"));
+  }
+  std::ranges::sort(paths);
+  return paths;
+}
+
+NpySource::NpySource(const std::vector<FieldFiles>& fields)
+    : ColumnsSource(npy_columns(fields)) {}
+
+NpzSource::NpzSource(const std::filesystem::path& path,
+                     const std::vector<std::string>& names,
+                     const std::filesystem::path& cache)
+    : ColumnsSource(npz_columns(path, names, cache)) {}
+
+}  // namespace millstream

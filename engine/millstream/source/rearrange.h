@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "millstream/core/dtype.h"
+#include "millstream/core/shape.h"
+
+namespace millstream {
+
+/// Reverses the bytes of each of `count` values, and of both parts of complex ones.
+void swap_bytes(std::byte* values, DType dtype, std::int64_t count);
+
+/// Writes the bytes of an image stored plane by plane as pixels; `shape` is [height,
+/// width, channels].
+void interleave(const std::byte* planes, std::byte* pixels, const Shape& shape);
+
+}  // namespace millstream

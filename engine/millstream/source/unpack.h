@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "millstream/codec/zip.h"
+#include "millstream/io/file.h"
+
+namespace millstream {
+
+/// `path` itself, or where it is gzipped a file in `cache` that holds what it holds,
+/// made by the first who asks: unpacked beside and renamed, its length and CRC checked.
+/// A file that has changed since is unpacked anew. Throws `DataError` for damaged
+/// bytes, `ArgumentError` if it is gzipped and `cache` is empty.
+std::filesystem::path unpacked(const std::filesystem::path& path,
+                               const std::filesystem::path& cache);
+
+/// The same for a deflated member of a zip file, whose data begins at `offset`.
+std::filesystem::path unpacked_member(const File& zip, const ZipMember& member,
+                                      std::int64_t offset,
+                                      const std::filesystem::path& cache);
+
+}  // namespace millstream
