@@ -88,13 +88,13 @@ Weighted::Weighted(std::span<const double> weights, std::int64_t length)
         text("the weights add up to ", total, "; a positive, finite sum is needed"));
   }
 
-  const double scale = static_cast<double>(weights.size()) / total;
+  const auto count = static_cast<double>(weights.size());
   std::vector<double> share(weights.size());
   std::vector<std::uint32_t> poor;
   std::vector<std::uint32_t> rich;
   std::uint32_t heaviest = 0;
   for (std::uint32_t i = 0; i < weights.size(); ++i) {
-    share[i] = weights[i] * scale;
+    share[i] = weights[i] / total * count;  // count / total may overflow
     (share[i] < 1 ? poor : rich).push_back(i);
     if (weights[i] > weights[heaviest]) heaviest = i;
   }

@@ -83,6 +83,7 @@ void Chain::run(std::span<const Column> input, std::span<const Column> output,
       } else if (target >= 0 &&
                  output[static_cast<std::size_t>(target)].dtype == schema[i].dtype) {
         next[i] = output[static_cast<std::size_t>(target)];
+        next[i].shape = schema[i].shape;  // a later stage may flatten it
       } else {
         const std::int64_t bytes = byte_size(schema[i]);
         next[i] = {schema[i].dtype, schema[i].shape, memory.allocate(bytes * rows),

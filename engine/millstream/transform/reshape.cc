@@ -26,15 +26,9 @@ Flow Flatten::flow(const Schema& input) const {
                              millstream::str(input[i])));
   }
   std::vector<std::int64_t> extents;
-  std::int64_t joined = 1;
-  for (int axis = 0; axis < shape.rank(); ++axis) {
-    if (axis < first_axis_) {
-      extents.push_back(shape[axis]);
-    } else {
-      joined *= shape[axis];
-    }
-  }
-  extents.push_back(joined);
+  for (int axis = 0; axis < first_axis_; ++axis) extents.push_back(shape[axis]);
+  const auto joined = shape.extents().subspan(static_cast<std::size_t>(first_axis_));
+  extents.push_back(Shape(joined).elements());
   Flow flow = passing(input);
   flow.schema[i].shape = Shape(extents);
   return flow;

@@ -1,0 +1,104 @@
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "conformance/transform_conformance.h"
+#include "millstream/transform/normalize.h"
+#include "millstream/transform/reshape.h"
+
+namespace millstream::conformance {
+namespace {
+
+/// Writes drawn words over field "x": a stand-in for transforms that draw.
+class Noise final : public Transform {
+ public:
+  std::string str() const override { return "noise(x)"; }
+  Flow flow(const Schema& input) const override {
+    Flow flow = passing(input);
+    flow.from[static_cast<std::size_t>(field_named(input, "x", str()))] = Flow::kMade;
+    return flow;
+  }
+  void apply(const Flow& flow, std::span<const Column>, std::span<const Column> output,
+             std::int64_t rows, const Samples& samples, Memory&) const override {
+    for (std::size_t i = 0; i < output.size(); ++i) {
+      if (flow.from[i] != Flow::kMade) continue;
+      for (std::int64_t k = 0; k < rows; ++k) {
+        Random random = samples.random(k);
+        for (std::int64_t at = 0; at < output[i].row_bytes(); ++at) {
+          output[i].row(k)[at] = static_cast<std::byte>(random.below(256));
+        }
+      }
+    }
+  }
+};
+
+Schema schema(DType dtype, Shape shape) {
+  return {{"before", DType::kInt16, {3}},
+          {"x", dtype, shape},
+          {"after", DType::kUint8, {}}};
+}
+
+using Pair = std::pair<DType, DType>;
+
+std::vector<TransformCase> normalizes() {
+  std::vector<TransformCase> cases;
+  for (const auto& [from, to] :
+       {Pair{DType::kUint8, DType::kFloat16}, Pair{DType::kUint8, DType::kBfloat16},
+        Pair{DType::kUint8, DType::kFloat32}, Pair{DType::kUint8, DType::kFloat64},
+        Pair{DType::kBool, DType::kFloat32}, Pair{DType::kInt64, DType::kFloat32},
+        Pair{DType::kFloat16, DType::kFloat16}, Pair{DType::kFloat32, DType::kFloat32},
+        Pair{DType::kFloat64, DType::kFloat32}}) {
+    const std::string title = text(name(from), "To", name(to));
+    cases.push_back({title, std::make_shared<Normalize>("x", to, 0.37, -1.5),
+                     schema(from, {5, 7})});
+    cases.push_back({text(title, "WithoutOffset"),
+                     std::make_shared<Normalize>("x", to, 0.37), schema(from, {3})});
+  }
+  return cases;
+}
+
+std::vector<TransformCase> casts() {
+  std::vector<TransformCase> cases;
+  for (const auto& [from, to] :
+       {Pair{DType::kUint8, DType::kUint8}, Pair{DType::kUint8, DType::kFloat32},
+        Pair{DType::kInt64, DType::kInt32}, Pair{DType::kFloat32, DType::kBfloat16},
+        Pair{DType::kFloat64, DType::kBool}, Pair{DType::kFloat32, DType::kInt8},
+        Pair{DType::kInt32, DType::kComplex64},
+        Pair{DType::kComplex128, DType::kComplex64}}) {
+    cases.push_back({text(name(from), "To", name(to)),
+                     std::make_shared<Normalize>("x", to), schema(from, {13})});
+  }
+  return cases;
+}
+
+std::vector<TransformCase> others() {
+  const std::map<std::string, std::string> names = {{"x", "after"}, {"after", "x"}};
+  return {
+      {"Flatten", std::make_shared<Flatten>("x"), schema(DType::kFloat32, {2, 3, 4})},
+      {"FlattenFromAxis", std::make_shared<Flatten>("x", 1),
+       schema(DType::kUint8, {2, 3, 4})},
+      {"FlattenScalar", std::make_shared<Flatten>("x"), schema(DType::kInt64, {})},
+      {"Rename", std::make_shared<Rename>(names), schema(DType::kFloat32, {4})},
+      {"NormalizeScalar", std::make_shared<Normalize>("x", DType::kFloat32, 2.0, 1.0),
+       schema(DType::kUint8, {})},
+      {"NormalizeNothing", std::make_shared<Normalize>("x", DType::kFloat32, 2.0, 1.0),
+       schema(DType::kUint8, {3, 0})},
+      {"NormalizeImage", std::make_shared<Normalize>("x", DType::kFloat32, 2.0, 1.0),
+       schema(DType::kUint8, {28, 28, 3})},
+      {"Noise", std::make_shared<Noise>(), schema(DType::kUint8, {9}), true},
+  };
+}
+
+INSTANTIATE_TEST_SUITE_P(Normalize, TransformConformance,
+                         testing::ValuesIn(normalizes()), case_name);
+INSTANTIATE_TEST_SUITE_P(Cast, TransformConformance, testing::ValuesIn(casts()),
+                         case_name);
+INSTANTIATE_TEST_SUITE_P(Other, TransformConformance, testing::ValuesIn(others()),
+                         case_name);
+
+}  // namespace
+}  // namespace millstream::conformance

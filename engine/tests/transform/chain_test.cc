@@ -1,0 +1,284 @@
+#include "millstream/transform/chain.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "millstream/core/error.h"
+#include "millstream/transform/normalize.h"
+#include "millstream/transform/reshape.h"
+
+namespace millstream {
+namespace {
+
+using Stages = std::vector<std::shared_ptr<const Transform>>;
+
+std::shared_ptr<const Transform> normalize(const std::string& field, DType dtype,
+                                           double scale = 1, double offset = 0) {
+  return std::make_shared<Normalize>(field, dtype, scale, offset);
+}
+
+/// Rows of one field in memory of their own, two guard bytes apart.
+template <typename T>
+struct Rows {
+  Rows(DType dtype, Shape shape, std::int64_t rows)
+      : bytes(static_cast<std::size_t>(rows) * (size(shape) + 2), std::byte{0xA5}),
+        column{dtype, shape, bytes.data(), static_cast<std::int64_t>(size(shape) + 2),
+               nullptr} {}
+  static std::size_t size(const Shape& shape) {
+    return static_cast<std::size_t>(shape.elements()) * sizeof(T);
+  }
+  T get(std::int64_t row, std::int64_t at) const {
+    T value;
+    std::memcpy(&value, column.row(row) + at * std::int64_t{sizeof(T)}, sizeof(T));
+    return value;
+  }
+  void set(std::int64_t row, std::int64_t at, T value) {
+    std::memcpy(column.row(row) + at * std::int64_t{sizeof(T)}, &value, sizeof(T));
+  }
+  std::vector<std::byte> bytes;
+  Column column;
+};
+
+/// Makes field 0 anew as it is, and notes which columns and which stage it was given.
+class Probe final : public Transform {
+ public:
+  struct Seen {
+    std::vector<Column> input;
+    std::vector<Column> output;
+    std::uint32_t stage = 0;
+  };
+  explicit Probe(Seen* seen) : seen_(seen) {}
+
+  std::string str() const override { return "probe"; }
+  Flow flow(const Schema& input) const override {
+    Flow flow = passing(input);
+    flow.from[0] = Flow::kMade;
+    return flow;
+  }
+  void apply(const Flow&, std::span<const Column> input, std::span<const Column> output,
+             std::int64_t rows, const Samples& samples, Memory&) const override {
+    seen_->input.assign(input.begin(), input.end());
+    seen_->output.assign(output.begin(), output.end());
+    seen_->stage = samples.stage;
+    for (std::int64_t k = 0; k < rows; ++k) {
+      std::memcpy(output[0].row(k), input[0].row(k),
+                  static_cast<std::size_t>(input[0].row_bytes()));
+    }
+  }
+
+ private:
+  Seen* seen_;
+};
+
+const Schema kInput = {{"image", DType::kUint8, {2, 3}}, {"label", DType::kInt64, {}}};
+
+struct Sample {
+  Sample() : image(DType::kUint8, {2, 3}, 3), label(DType::kInt64, {}, 3) {
+    for (std::int64_t row = 0; row < 3; ++row) {
+      for (std::int64_t at = 0; at < 6; ++at) {
+        image.set(row, at, static_cast<std::uint8_t>(row * 50 + at));
+      }
+      label.set(row, 0, row * 1000 - 1);
+    }
+  }
+  std::vector<Column> columns() const { return {image.column, label.column}; }
+  Rows<std::uint8_t> image;
+  Rows<std::int64_t> label;
+};
+
+TEST(Chain, WithoutStagesCopiesWhatIsNotInPlace) {
+  const Sample sample;
+  const Chain chain(kInput, {});
+  EXPECT_EQ(chain.output(), kInput);
+  EXPECT_EQ(chain.output_of(0), 0);
+  EXPECT_EQ(chain.output_of(1), 1);
+  Rows<std::uint8_t> image(DType::kUint8, {2, 3}, 3);
+  Rows<std::int64_t> label(DType::kInt64, {}, 3);
+  const Column output[] = {image.column, label.column};
+  Memory memory;
+  chain.run(sample.columns(), output, 3, {}, memory);
+  EXPECT_EQ(image.bytes, sample.image.bytes);
+  EXPECT_EQ(label.bytes, sample.label.bytes);
+}
+
+TEST(Chain, TellsWhichFieldsTheSourceMayWriteStraight) {
+  const Chain chain(
+      kInput,
+      {std::make_shared<Rename>(
+           std::map<std::string, std::string>{{"label", "target"}}),
+       normalize("image", DType::kFloat32, 2), std::make_shared<Flatten>("image")});
+  EXPECT_EQ(chain.output_of(0), -1);
+  EXPECT_EQ(chain.output_of(1), 1);
+  EXPECT_EQ(chain.output(),
+            (Schema{{"image", DType::kFloat32, {6}}, {"target", DType::kInt64, {}}}));
+}
+
+TEST(Chain, SchemaOnlyStagesLeaveEveryFieldDirect) {
+  const Chain chain(
+      kInput, {std::make_shared<Flatten>("image"),
+               std::make_shared<Rename>(
+                   std::map<std::string, std::string>{{"image", "x"}, {"label", "y"}}),
+               normalize("x", DType::kUint8)});
+  EXPECT_EQ(chain.output_of(0), 0);
+  EXPECT_EQ(chain.output_of(1), 1);
+  EXPECT_EQ(chain.output(),
+            (Schema{{"x", DType::kUint8, {6}}, {"y", DType::kInt64, {}}}));
+}
+
+TEST(Chain, LeavesColumnsAloneThatAreInPlace) {
+  const Sample sample;
+  const Chain chain(kInput, {normalize("image", DType::kFloat32, 2)});
+  Rows<float> image(DType::kFloat32, {2, 3}, 3);
+  const Column output[] = {image.column, sample.label.column};
+  const auto before = sample.label.bytes;
+  Memory memory;
+  chain.run(sample.columns(), output, 3, {}, memory);
+  EXPECT_EQ(sample.label.bytes, before);
+  EXPECT_EQ(image.get(2, 5), 210.0f);
+}
+
+TEST(Chain, TheLastStageToMakeAFieldWritesItWhereItBelongs) {
+  const Sample sample;
+  Probe::Seen first;
+  Probe::Seen last;
+  const Chain chain(kInput,
+                    {std::make_shared<Probe>(&first), std::make_shared<Probe>(&last),
+                     std::make_shared<Flatten>("image")});
+  Rows<std::uint8_t> image(DType::kUint8, {6}, 3);
+  Rows<std::int64_t> label(DType::kInt64, {}, 3);
+  const Column output[] = {image.column, label.column};
+  Memory memory;
+  chain.run(sample.columns(), output, 3, {}, memory);
+  EXPECT_EQ(first.input[0].data, sample.image.column.data);
+  EXPECT_NE(first.output[0].data, image.column.data);
+  EXPECT_EQ(last.input[0].data, first.output[0].data);
+  EXPECT_EQ(last.output[0].data, image.column.data);
+  EXPECT_EQ(last.input[1].data, sample.label.column.data);
+  EXPECT_EQ(last.output[1].data, sample.label.column.data);
+  EXPECT_EQ(image.bytes, sample.image.bytes);
+}
+
+TEST(Chain, AStageSeesTheShapesOfItsOwnFlow) {
+  const Sample sample;
+  Probe::Seen seen;
+  const Chain chain(
+      kInput, {std::make_shared<Probe>(&seen), std::make_shared<Flatten>("image")});
+  Rows<std::uint8_t> image(DType::kUint8, {6}, 3);
+  Rows<std::int64_t> label(DType::kInt64, {}, 3);
+  const Column output[] = {image.column, label.column};
+  Memory memory;
+  chain.run(sample.columns(), output, 3, {}, memory);
+  EXPECT_EQ(seen.output[0].shape, Shape({2, 3}));
+  EXPECT_EQ(seen.output[0].data, image.column.data);
+}
+
+TEST(Chain, StagesAreNumberedFromTheFirst) {
+  const Sample sample;
+  Probe::Seen first;
+  Probe::Seen second;
+  const Chain chain(
+      kInput,
+      {std::make_shared<Probe>(&first), std::make_shared<Flatten>("image"),
+       std::make_shared<Probe>(&second)},
+      5);
+  Rows<std::uint8_t> image(DType::kUint8, {6}, 3);
+  const Column output[] = {image.column, sample.label.column};
+  Memory memory;
+  chain.run(sample.columns(), output, 3, {{}, {}, {}, 99}, memory);
+  EXPECT_EQ(first.stage, 5u);
+  EXPECT_EQ(second.stage, 7u);
+}
+
+TEST(Chain, TwoNormalizesGoOneAfterTheOther) {
+  const Sample sample;
+  const Chain chain(kInput, {normalize("image", DType::kFloat32, 0.5, 1),
+                             normalize("image", DType::kFloat64, 3, -2)});
+  EXPECT_EQ(chain.output()[0], (Field{"image", DType::kFloat64, {2, 3}}));
+  Rows<double> image(DType::kFloat64, {2, 3}, 3);
+  const Column output[] = {image.column, sample.label.column};
+  Memory memory;
+  chain.run(sample.columns(), output, 3, {}, memory);
+  for (std::int64_t row = 0; row < 3; ++row) {
+    for (std::int64_t at = 0; at < 6; ++at) {
+      const auto value = static_cast<double>(sample.image.get(row, at));
+      EXPECT_EQ(image.get(row, at), (value * 0.5 + 1) * 3 - 2);
+    }
+  }
+}
+
+TEST(Chain, NarrowsAtTheEndWhereTheOutputIsNarrower) {
+  const Sample sample;
+  const Chain chain(kInput, {normalize("image", DType::kFloat64, 0.1)});
+  Rows<float> image(DType::kFloat32, {2, 3}, 3);
+  Rows<std::int32_t> label(DType::kInt32, {}, 3);
+  const Column output[] = {image.column, label.column};
+  Memory memory;
+  chain.run(sample.columns(), output, 3, {}, memory);
+  for (std::int64_t row = 0; row < 3; ++row) {
+    const double value = static_cast<double>(sample.image.get(row, 5)) * 0.1;
+    EXPECT_EQ(image.get(row, 5), static_cast<float>(value));
+    EXPECT_EQ(label.get(row, 0), row * 1000 - 1);
+  }
+  EXPECT_EQ(label.bytes.back(), std::byte{0xA5});
+}
+
+TEST(Chain, RefusesToNarrowAnIntegerThatDoesNotFit) {
+  Sample sample;
+  sample.label.set(1, 0, (std::int64_t{1} << 40) + 5);
+  const Chain chain(kInput, {});
+  Rows<std::int32_t> label(DType::kInt32, {}, 3);
+  const Column output[] = {sample.image.column, label.column};
+  const std::int64_t indices[] = {70, 71, 72};
+  const std::uint32_t epochs[] = {0, 0, 0};
+  Memory memory;
+  try {
+    chain.run(sample.columns(), output, 3, {{}, indices, epochs, 0}, memory);
+    FAIL();
+  } catch (const DataError& error) {
+    EXPECT_STREQ(error.what(), "label: sample 71 holds a int64 that int32 cannot hold");
+  }
+}
+
+TEST(Chain, TakesScatteredRows) {
+  const Sample sample;
+  std::byte* rows[] = {sample.image.column.row(2), sample.image.column.row(0)};
+  std::byte* labels[] = {sample.label.column.row(2), sample.label.column.row(0)};
+  const Column input[] = {{DType::kUint8, {2, 3}, nullptr, 0, rows},
+                          {DType::kInt64, {}, nullptr, 0, labels}};
+  const Chain chain(kInput, {std::make_shared<Flatten>("image"),
+                             normalize("label", DType::kFloat32, 2)});
+  Rows<std::uint8_t> image(DType::kUint8, {6}, 2);
+  Rows<float> label(DType::kFloat32, {}, 2);
+  const Column output[] = {image.column, label.column};
+  Memory memory;
+  chain.run(input, output, 2, {}, memory);
+  EXPECT_EQ(image.get(0, 5), 105);
+  EXPECT_EQ(image.get(1, 5), 5);
+  EXPECT_EQ(label.get(0, 0), 3998.0f);
+  EXPECT_EQ(label.get(1, 0), -2.0f);
+}
+
+TEST(Chain, RefusesAStageThatCannotTakeWhatItIsGiven) {
+  const auto build = [](const Stages& stages) -> std::string {
+    try {
+      const Chain chain(kInput, stages);
+    } catch (const ArgumentError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(build({std::make_shared<Rename>(
+                       std::map<std::string, std::string>{{"image", "x"}}),
+                   normalize("image", DType::kFloat32)}),
+            "cast(image, float32): there is no field 'image', only 'x', 'label'");
+  EXPECT_EQ(build({std::make_shared<Flatten>("image"),
+                   std::make_shared<Flatten>("image", 2)}),
+            "flatten(image): axis 2 is out of range for image: uint8(6,)");
+}
+
+}  // namespace
+}  // namespace millstream

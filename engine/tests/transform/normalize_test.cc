@@ -1,0 +1,212 @@
+#include "millstream/transform/normalize.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "millstream/core/convert.h"
+#include "millstream/core/error.h"
+#include "millstream/transform/reshape.h"
+
+namespace millstream {
+namespace {
+
+std::string refusal(const std::function<void()>& function) {
+  try {
+    function();
+  } catch (const ArgumentError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+/// What the transform makes of one row of values.
+template <typename To, typename From>
+std::vector<To> normalized(const Normalize& normalize, DType dtype,
+                           std::vector<From> values) {
+  const auto count = static_cast<std::int64_t>(values.size());
+  const Flow flow = normalize.flow({{"x", dtype, {count}}});
+  std::vector<To> result(values.size());
+  const Column from = {
+      dtype, {count}, reinterpret_cast<std::byte*>(values.data()), 0, nullptr};
+  const Column to = {flow.schema[0].dtype,
+                     {count},
+                     reinterpret_cast<std::byte*>(result.data()),
+                     0,
+                     nullptr};
+  Memory memory;
+  normalize.apply(flow, {&from, 1}, {&to, 1}, 1, {}, memory);
+  return result;
+}
+
+std::vector<std::uint8_t> all_bytes() {
+  std::vector<std::uint8_t> values(256);
+  for (std::size_t i = 0; i < 256; ++i) values[i] = static_cast<std::uint8_t>(i);
+  return values;
+}
+
+TEST(Normalize, RoundsAfterEachOperationInFloat32) {
+  const double scale = 1 / (255 * 0.3081);
+  const double offset = -0.1307 / 0.3081;
+  const auto made = normalized<float>(Normalize("x", DType::kFloat32, scale, offset),
+                                      DType::kUint8, all_bytes());
+  for (std::size_t i = 0; i < 256; ++i) {
+    volatile float product = static_cast<float>(i) * static_cast<float>(scale);
+    const float expected = product + static_cast<float>(offset);
+    EXPECT_EQ(made[i], expected) << i;
+  }
+}
+
+TEST(Normalize, RoundsAfterEachOperationInFloat64) {
+  const auto made = normalized<double>(Normalize("x", DType::kFloat64, 0.1, 0.7),
+                                       DType::kUint8, all_bytes());
+  for (std::size_t i = 0; i < 256; ++i) {
+    volatile double product = static_cast<double>(i) * 0.1;
+    EXPECT_EQ(made[i], product + 0.7) << i;
+  }
+}
+
+template <typename Small>
+void expect_small_steps(DType dtype) {
+  const auto made =
+      normalized<Small>(Normalize("x", dtype, 0.1, 0.7), DType::kUint8, all_bytes());
+  for (std::size_t i = 0; i < 256; ++i) {
+    const auto value = static_cast<float>(Small(static_cast<float>(i)));
+    const Small product(value * static_cast<float>(Small(0.1f)));
+    const Small expected(static_cast<float>(product) + static_cast<float>(Small(0.7f)));
+    EXPECT_EQ(made[i].bits, expected.bits) << i;
+  }
+}
+
+TEST(Normalize, RoundsAfterEachOperationInSmallFloats) {
+  expect_small_steps<Half>(DType::kFloat16);
+  expect_small_steps<BFloat16>(DType::kBfloat16);
+}
+
+TEST(Normalize, WithoutAnOffsetKeepsNegativeZero) {
+  const auto made = normalized<float>(Normalize("x", DType::kFloat32, 2.0),
+                                      DType::kFloat32, std::vector<float>{-0.0f, 1.5f});
+  EXPECT_TRUE(std::signbit(made[0]));
+  EXPECT_EQ(made[1], 3.0f);
+}
+
+TEST(Normalize, TakesEveryRealDtype) {
+  for (int i = 0; i < kDTypes; ++i) {
+    const auto dtype = static_cast<DType>(i);
+    if (is_complex_dtype(dtype)) continue;
+    visit(dtype, [&](auto tag) {
+      using From = typename decltype(tag)::Type;
+      if constexpr (!is_complex<From> && !std::is_same_v<From, bool>) {
+        const std::vector<From> values(33, converted<From>(3));
+        const auto made =
+            normalized<float>(Normalize("x", DType::kFloat32, 0.5, -1), dtype, values);
+        EXPECT_EQ(made, std::vector<float>(33, 0.5f)) << name(dtype);
+      }
+    });
+  }
+}
+
+TEST(Normalize, CastsWithoutArithmetic) {
+  const auto made = normalized<std::uint8_t>(
+      Normalize("x", DType::kUint8), DType::kFloat32,
+      std::vector<float>{-1, 0.5f, 254.9f, 300, std::nanf(""), HUGE_VALF});
+  EXPECT_EQ(made, (std::vector<std::uint8_t>{0, 0, 254, 255, 0, 255}));
+  const auto wrapped = normalized<std::int8_t>(
+      Normalize("x", DType::kInt8), DType::kInt32, std::vector<std::int32_t>{200, -1});
+  EXPECT_EQ(wrapped, (std::vector<std::int8_t>{-56, -1}));
+}
+
+TEST(Normalize, FlowsAsMadeUnlessNothingChanges) {
+  const Schema input = {{"x", DType::kUint8, {4, 4}}, {"y", DType::kInt32, {}}};
+  const Flow made = Normalize("x", DType::kFloat32, 2).flow(input);
+  EXPECT_EQ(made.schema, (Schema{{"x", DType::kFloat32, {4, 4}}, input[1]}));
+  EXPECT_EQ(made.from, (std::vector<int>{Flow::kMade, 1}));
+  const Flow passed = Normalize("x", DType::kUint8).flow(input);
+  EXPECT_EQ(passed.schema, input);
+  EXPECT_EQ(passed.from, (std::vector<int>{0, 1}));
+}
+
+TEST(Normalize, SaysWhatItIs) {
+  EXPECT_EQ(Normalize("x", DType::kFloat32, 2).str(), "normalize(x)");
+  EXPECT_EQ(Normalize("x", DType::kInt16).str(), "cast(x, int16)");
+}
+
+TEST(Normalize, RefusesToScaleWhatIsNotAFloat) {
+  EXPECT_EQ(
+      refusal([] { Normalize("x", DType::kUint8, 0.5); }),
+      "normalize(x): a scale of 0.5 and an offset of 0 need a floating dtype, not "
+      "uint8");
+  EXPECT_NE(refusal([] { Normalize("x", DType::kComplex64, 1, 2); }), "");
+}
+
+TEST(Normalize, RefusesToLoseAnImaginaryPart) {
+  EXPECT_EQ(refusal([] {
+              Normalize("x", DType::kFloat32).flow({{"x", DType::kComplex64, {2}}});
+            }),
+            "cast(x, float32): x: complex64(2,) would lose its imaginary part as "
+            "float32");
+}
+
+TEST(Normalize, RefusesAMissingField) {
+  EXPECT_EQ(refusal([] {
+              Normalize("z", DType::kInt8).flow({{"x", {}, {}}});
+            }),
+            "cast(z, int8): there is no field 'z', only 'x'");
+}
+
+TEST(Flatten, JoinsAxesFromTheFirstOn) {
+  const Schema input = {{"x", DType::kUint8, {2, 3, 4}}, {"y", DType::kInt32, {}}};
+  const auto shape = [&](const Flatten& flatten, std::size_t field) {
+    const Flow flow = flatten.flow(input);
+    EXPECT_EQ(flow.from, (std::vector<int>{0, 1}));
+    return flow.schema[field].shape;
+  };
+  EXPECT_EQ(shape(Flatten("x"), 0), Shape({24}));
+  EXPECT_EQ(shape(Flatten("x", 1), 0), Shape({2, 12}));
+  EXPECT_EQ(shape(Flatten("x", 2), 0), Shape({2, 3, 4}));
+  EXPECT_EQ(shape(Flatten("x", 3), 0), Shape({2, 3, 4, 1}));
+  EXPECT_EQ(shape(Flatten("y"), 1), Shape({1}));
+}
+
+TEST(Flatten, RefusesAxesThatDoNotExist) {
+  EXPECT_EQ(refusal([] { Flatten("x", -1); }),
+            "flatten(x): the first axis cannot be -1");
+  EXPECT_EQ(refusal([] {
+              Flatten("x", 3).flow({{"x", DType::kUint8, {2, 2}}});
+            }),
+            "flatten(x): axis 3 is out of range for x: uint8(2, 2)");
+}
+
+TEST(Flatten, RefusesAnExtentThatCannotBeCounted) {
+  constexpr std::int64_t kLarge = std::int64_t{1} << 40;
+  const Schema input = {{"x", DType::kUint8, {0, kLarge, kLarge}}};
+  EXPECT_EQ(Flatten("x").flow(input).schema[0].shape, Shape({0}));
+  EXPECT_THROW(Flatten("x", 1).flow(input), ArgumentError);
+}
+
+TEST(Rename, GivesFieldsOtherNames) {
+  const Schema input = {{"a", DType::kUint8, {2}}, {"b", DType::kInt32, {}}};
+  const Flow flow = Rename({{"a", "b"}, {"b", "a"}}).flow(input);
+  EXPECT_EQ(flow.schema, (Schema{{"b", DType::kUint8, {2}}, {"a", DType::kInt32, {}}}));
+  EXPECT_EQ(flow.from, (std::vector<int>{0, 1}));
+}
+
+Rename renamed(const std::string& from, const std::string& to) {
+  return Rename(std::map<std::string, std::string>{{from, to}});
+}
+
+TEST(Rename, RefusesMissingFieldsAndNamesGivenTwice) {
+  const Schema input = {{"a", DType::kUint8, {2}}, {"b", DType::kInt32, {}}};
+  EXPECT_EQ(refusal([&] { renamed("c", "d").flow(input); }),
+            "rename: there is no field 'c', only 'a', 'b'");
+  EXPECT_EQ(refusal([&] { renamed("a", "b").flow(input); }),
+            "rename: two fields would be called 'b'");
+}
+
+}  // namespace
+}  // namespace millstream
