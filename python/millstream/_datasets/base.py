@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from millstream._download import RemoteFile, fetch
+
 Arrays = dict[str, NDArray[Any]]
 Sample = dict[str, Any]
 
@@ -86,6 +88,15 @@ def cache_folder(cache_dir: str | Path | None, default: str) -> Path:
 def first_existing(folder: Path, names: tuple[str, ...]) -> Path | None:
     """Return the first of ``names`` that ``folder`` holds."""
     return next((folder / name for name in names if (folder / name).exists()), None)
+
+
+def fetched(file: RemoteFile, target: Path, *, trusted: bool) -> Path:
+    """Return ``target``, which is fetched when it is missing.
+
+    One that is there is kept as it is if ``trusted`` and checked otherwise: what lies
+    in a folder of the user's choice is the user's, in the default cache it is a copy.
+    """
+    return target if trusted and target.exists() else fetch(file, target)
 
 
 def as_labels(values: NDArray[Any]) -> NDArray[np.int32]:

@@ -1,4 +1,4 @@
-"""MNIST and the data sets that share its format: Fashion-MNIST, KMNIST, EMNIST."""
+"""MNIST and the data sets that share its files: Fashion-MNIST and KMNIST."""
 
 from __future__ import annotations
 
@@ -6,27 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-import numpy as np
-
-from millstream._datasets.base import (
-    ArrayDataset,
-    Arrays,
-    as_labels,
-    cache_folder,
-    check_choice,
-    first_existing,
-)
-from millstream._download import RemoteFile, fetch
-from millstream._errors import DataError
-from millstream._idx import read_idx
-
-_SPLITS = ("train", "test")
-_STANDARD_NAMES = {
-    "train_images": "train-images-idx3-ubyte",
-    "train_labels": "train-labels-idx1-ubyte",
-    "test_images": "t10k-images-idx3-ubyte",
-    "test_labels": "t10k-labels-idx1-ubyte",
-}
+from millstream._datasets.idx import STANDARD_NAMES, IdxDataset
+from millstream._download import RemoteFile
 
 
 def _remote_files(
@@ -34,7 +15,7 @@ def _remote_files(
 ) -> dict[str, RemoteFile]:
     files = {}
     for role, (size, sha256, md5) in checks.items():
-        name = f"{_STANDARD_NAMES[role]}.gz"
+        name = f"{STANDARD_NAMES[role]}.gz"
         urls = tuple(base + name for base in bases)
         files[role] = RemoteFile(
             name, urls, folder=folder, size=size, sha256=sha256, md5=md5
@@ -42,56 +23,8 @@ def _remote_files(
     return files
 
 
-class _IdxDataset(ArrayDataset):
-    """A pair of IDX files: uint8 images of one channel and their labels."""
-
-    split: str
-    cache_dir: str | Path | None
-    _cache_name: ClassVar[str]
-    _remote: ClassVar[dict[str, RemoteFile]]
-    _system_folders: ClassVar[tuple[Path, ...]] = ()
-
-    def __post_init__(self) -> None:
-        check_choice("split", self.split, _SPLITS)
-
-    def files(self) -> tuple[Path, ...]:
-        """Return the paths of the images and of the labels, fetched where missing."""
-        return self._file("images"), self._file("labels")
-
-    def _folder(self) -> Path:
-        return cache_folder(self.cache_dir, self._cache_name)
-
-    def _names(self, content: str) -> tuple[str, ...]:
-        role = f"{self.split}_{content}"
-        standard = _STANDARD_NAMES[role]
-        dotted = standard.replace("-idx", ".idx")
-        return (f"{role}.gz", role, f"{standard}.gz", standard, f"{dotted}.gz", dotted)
-
-    def _file(self, content: str) -> Path:
-        names = self._names(content)
-        for folder in (self._folder(), *self._system_folders):
-            found = first_existing(folder, names)
-            if found is not None:
-                return found
-        return self._fetch(content, self._folder() / names[0])
-
-    def _fetch(self, content: str, target: Path) -> Path:
-        return fetch(self._remote[f"{self.split}_{content}"], target)
-
-    def _read(self) -> Arrays:
-        images_path, labels_path = self.files()
-        images = read_idx(images_path, ndim=3, dtype="uint8")
-        labels = read_idx(labels_path, ndim=1, dtype="uint8")
-        if len(images) != len(labels):
-            raise DataError(
-                f"{images_path} holds {len(images)} images, "
-                f"{labels_path} holds {len(labels)} labels"
-            )
-        return {"image": images[..., np.newaxis], "label": as_labels(labels)}
-
-
 @dataclass(frozen=True)
-class MNISTDataset(_IdxDataset):
+class MNISTDataset(IdxDataset):
     """Handwritten digits: 60,000 images to train on and 10,000 to test with.
 
     Samples are ``{"image": uint8[28, 28, 1], "label": int32}``. The files are looked
@@ -136,7 +69,7 @@ class MNISTDataset(_IdxDataset):
 
 
 @dataclass(frozen=True)
-class FashionMNISTDataset(_IdxDataset):
+class FashionMNISTDataset(IdxDataset):
     """Zalando's articles of clothing, in MNIST's format and numbers.
 
     Samples are ``{"image": uint8[28, 28, 1], "label": int32}``. Debian's package
@@ -183,7 +116,7 @@ class FashionMNISTDataset(_IdxDataset):
 
 
 @dataclass(frozen=True)
-class KMNISTDataset(_IdxDataset):
+class KMNISTDataset(IdxDataset):
     """Kuzushiji-MNIST: ten characters of cursive Japanese, in MNIST's format.
 
     Samples are ``{"image": uint8[28, 28, 1], "label": int32}``. The files are looked

@@ -1,0 +1,224 @@
+"""CIFAR-10 and CIFAR-100: small colour photographs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from millstream._archive import extract_folder
+from millstream._datasets.base import (
+    ArrayDataset,
+    Arrays,
+    cache_folder,
+    check_choice,
+    fetched,
+)
+from millstream._datasets.pickled import read_pickled_dict
+from millstream._download import RemoteFile
+from millstream._errors import DataError
+
+_PIXELS = 3 * 32 * 32
+
+
+class _CifarDataset(ArrayDataset):
+    """Images in the binary or the Python archive's files, whichever are there."""
+
+    split: str
+    cache_dir: str | Path | None
+    _cache_name: ClassVar[str]
+    _folders: ClassVar[dict[str, RemoteFile]]
+    _batches: ClassVar[dict[str, tuple[str, ...]]]
+    _labels: ClassVar[dict[str, tuple[str, int]]]
+
+    def __post_init__(self) -> None:
+        check_choice("split", self.split, ("train", "test"))
+
+    def files(self) -> tuple[Path, ...]:
+        """Return the files of this split in order: ``.bin``, or pickled without one."""
+        root = cache_folder(self.cache_dir, self._cache_name)
+        folders = [(name, root / name) for name in self._folders]
+        for name, folder in (*folders, (next(iter(self._folders)), root)):
+            files = self._files_in(name, folder)
+            if all(path.exists() for path in files):
+                return files
+        name, remote = next(
+            (
+                (name, remote)
+                for name, remote in self._folders.items()
+                if (root / remote.name).exists()
+            ),
+            next(iter(self._folders.items())),
+        )
+        archive = fetched(
+            remote, root / remote.name, trusted=self.cache_dir is not None
+        )
+        files = self._files_in(name, extract_folder(archive, name, root))
+        missing = [path for path in files if not path.exists()]
+        if missing:
+            raise DataError(
+                f"{missing[0].parent}: expected {missing[0].name}, found none; "
+                f"delete the folder to have {archive.name} unpacked again"
+            )
+        return files
+
+    def _files_in(self, name: str, folder: Path) -> tuple[Path, ...]:
+        suffix = ".bin" if name == next(iter(self._folders)) else ""
+        return tuple(folder / f"{batch}{suffix}" for batch in self._batches[self.split])
+
+    def _read(self) -> Arrays:
+        batches = [
+            self._read_binary(path)
+            if path.suffix == ".bin"
+            else self._read_pickled(path)
+            for path in self.files()
+        ]
+        images = np.concatenate([pixels for pixels, _ in batches])
+        arrays: Arrays = {
+            "image": np.ascontiguousarray(
+                images.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
+            )
+        }
+        for name in self._labels:
+            arrays[name] = np.concatenate([labels[name] for _, labels in batches])
+        return arrays
+
+    def _read_binary(self, path: Path) -> tuple[NDArray[np.uint8], Arrays]:
+        if path.is_dir():
+            raise DataError(f"{path}: expected a file, found a directory")
+        content = np.fromfile(path, np.uint8)
+        record = len(self._labels) + _PIXELS
+        if len(content) == 0 or len(content) % record:
+            raise DataError(
+                f"{path}: expected records of {record} bytes, found {len(content)} "
+                f"bytes, {len(content) % record} of them after the last whole record"
+            )
+        rows = content.reshape(-1, record)
+        first_label = record - _PIXELS - 1
+        labels = {
+            name: self._checked_labels(path, name, rows[:, first_label - position])
+            for position, name in enumerate(self._labels)
+        }
+        return rows[:, -_PIXELS:], labels
+
+    def _read_pickled(self, path: Path) -> tuple[NDArray[np.uint8], Arrays]:
+        if path.is_dir():
+            raise DataError(f"{path}: expected a file, found a directory")
+        batch = read_pickled_dict(path)
+        pixels = batch.get("data")
+        if (
+            not isinstance(pixels, np.ndarray)
+            or pixels.dtype != np.uint8
+            or pixels.size != len(pixels) * _PIXELS
+        ):
+            found = (
+                f"{pixels.dtype}{list(pixels.shape)}"
+                if isinstance(pixels, np.ndarray)
+                else type(pixels).__name__
+            )
+            raise DataError(
+                f"{path}: expected 'data' to be uint8[N, {_PIXELS}], found {found}"
+            )
+        labels = {}
+        for name, (key, _) in self._labels.items():
+            values = np.asarray(batch.get(key, []))
+            if values.shape != (len(pixels),) or values.dtype.kind not in "iu":
+                raise DataError(
+                    f"{path}: expected {len(pixels)} whole numbers in {key!r}, "
+                    f"found {values.dtype}{list(values.shape)}"
+                )
+            labels[name] = self._checked_labels(path, name, values)
+        return pixels.reshape(-1, _PIXELS), labels
+
+    def _checked_labels(
+        self, path: Path, name: str, values: NDArray[Any]
+    ) -> NDArray[np.int32]:
+        _, classes = self._labels[name]
+        wrong = np.flatnonzero((values < 0) | (values >= classes))
+        if len(wrong):
+            raise DataError(
+                f"{path}: sample {wrong[0]}: expected {name} below {classes}, "
+                f"found {values[wrong[0]]}"
+            )
+        return values.astype(np.int32)
+
+
+@dataclass(frozen=True)
+class CIFAR10Dataset(_CifarDataset):
+    """Photographs of ten kinds of things: 50,000 to train on and 10,000 to test with.
+
+    Samples are ``{"image": uint8[32, 32, 3], "label": int32}``. In ``cache_dir`` (by
+    default ``~/.cache/cyreal_cifar10``) the unpacked folders ``cifar-10-batches-bin``
+    and ``cifar-10-batches-py`` are looked for, then their archives; the binary archive
+    is fetched when none is there.
+    """
+
+    split: str = "train"
+    cache_dir: str | Path | None = None
+
+    _cache_name: ClassVar[str] = "cyreal_cifar10"
+    _folders: ClassVar[dict[str, RemoteFile]] = {
+        "cifar-10-batches-bin": RemoteFile(
+            "cifar-10-binary.tar.gz",
+            ("https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",),
+            folder="cifar10",
+            size=170052171,
+            sha256="c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
+        ),
+        "cifar-10-batches-py": RemoteFile(
+            "cifar-10-python.tar.gz",
+            ("https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",),
+            folder="cifar10",
+            sha256="6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce",
+            md5="c58f30108f718f92721af3b95e74349a",
+        ),
+    }
+    _batches: ClassVar[dict[str, tuple[str, ...]]] = {
+        "train": tuple(f"data_batch_{number}" for number in range(1, 6)),
+        "test": ("test_batch",),
+    }
+    _labels: ClassVar[dict[str, tuple[str, int]]] = {"label": ("labels", 10)}
+
+
+@dataclass(frozen=True)
+class CIFAR100Dataset(_CifarDataset):
+    """Photographs of a hundred kinds of things in twenty groups, 60,000 in all.
+
+    Samples are ``{"image": uint8[32, 32, 3], "label": int32, "coarse_label": int32}``.
+    In ``cache_dir`` (by default ``~/.cache/cifar100``) the unpacked folders
+    ``cifar-100-binary`` and ``cifar-100-python`` are looked for, then their archives;
+    the binary archive is fetched when none is there.
+    """
+
+    split: str = "train"
+    cache_dir: str | Path | None = None
+
+    _cache_name: ClassVar[str] = "cifar100"
+    _folders: ClassVar[dict[str, RemoteFile]] = {
+        "cifar-100-binary": RemoteFile(
+            "cifar-100-binary.tar.gz",
+            ("https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz",),
+            folder="cifar100",
+            size=168513733,
+            sha256="58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec",
+        ),
+        "cifar-100-python": RemoteFile(
+            "cifar-100-python.tar.gz",
+            ("https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz",),
+            folder="cifar100",
+            size=169001437,
+            sha256="85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7",
+            md5="eb9058c3a382ffc7106e4002c42a8d85",
+        ),
+    }
+    _batches: ClassVar[dict[str, tuple[str, ...]]] = {
+        "train": ("train",),
+        "test": ("test",),
+    }
+    _labels: ClassVar[dict[str, tuple[str, int]]] = {
+        "label": ("fine_labels", 100),
+        "coarse_label": ("coarse_labels", 20),
+    }

@@ -1,0 +1,91 @@
+"""What the data sets in MNIST's format share: a pair of IDX files for each split."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from millstream._datasets.base import (
+    ArrayDataset,
+    Arrays,
+    as_labels,
+    cache_folder,
+    check_choice,
+    first_existing,
+)
+from millstream._download import RemoteFile, fetch
+from millstream._errors import DataError, DownloadError
+from millstream._idx import read_idx
+
+STANDARD_NAMES = {
+    "train_images": "train-images-idx3-ubyte",
+    "train_labels": "train-labels-idx1-ubyte",
+    "test_images": "t10k-images-idx3-ubyte",
+    "test_labels": "t10k-labels-idx1-ubyte",
+}
+
+
+class IdxDataset(ArrayDataset):
+    """A pair of IDX files: uint8 images of one channel and their labels."""
+
+    split: str
+    cache_dir: str | Path | None
+    _cache_name: ClassVar[str]
+    _remote: ClassVar[dict[str, RemoteFile]]
+    _system_folders: ClassVar[tuple[Path, ...]] = ()
+
+    def __post_init__(self) -> None:
+        check_choice("split", self.split, ("train", "test"))
+
+    def files(self) -> tuple[Path, ...]:
+        """Return the paths of the images and of the labels, fetched where missing."""
+        return self._file("images"), self._file("labels")
+
+    def _folder(self) -> Path:
+        return cache_folder(self.cache_dir, self._cache_name)
+
+    def _names(self, content: str) -> tuple[str, ...]:
+        role = f"{self.split}_{content}"
+        standard = STANDARD_NAMES[role]
+        dotted = standard.replace("-idx", ".idx")
+        return (f"{role}.gz", role, f"{standard}.gz", standard, f"{dotted}.gz", dotted)
+
+    def _file(self, content: str) -> Path:
+        names = self._names(content)
+        for folder in (self._folder(), *self._system_folders):
+            found = first_existing(folder, names)
+            if found is not None:
+                return found
+        return self._fetch(content, self._folder() / names[0])
+
+    def _fetch(self, content: str, target: Path) -> Path:
+        return fetch(self._remote[f"{self.split}_{content}"], target)
+
+    def _read(self) -> Arrays:
+        images_path, labels_path = self.files()
+        images = self._read_file("images", images_path, ndim=3)
+        labels = self._read_file("labels", labels_path, ndim=1)
+        if len(images) != len(labels):
+            raise DataError(
+                f"{images_path} holds {len(images)} images, "
+                f"{labels_path} holds {len(labels)} labels"
+            )
+        return {"image": images[..., np.newaxis], "label": as_labels(labels)}
+
+    def _read_file(self, content: str, path: Path, *, ndim: int) -> NDArray[Any]:
+        try:
+            return read_idx(path, ndim=ndim, dtype="uint8")
+        except DataError as error:
+            if path.parent != self._folder():
+                raise
+            if self.cache_dir is not None:
+                error.add_note(f"Delete {path} to have it fetched again.")
+                raise
+            try:
+                replaced = self._fetch(content, path.parent / self._names(content)[0])
+            except DownloadError as reason:
+                raise DataError(f"{error}; it was not replaced: {reason}") from error
+            return read_idx(replaced, ndim=ndim, dtype="uint8")

@@ -1,0 +1,156 @@
+"""Two short time series, cut into windows to forecast from."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from millstream._datasets.base import ArrayDataset, Arrays, cache_folder, fetched
+from millstream._datasets.windows import check_fractions, prepare_time_series_windows
+from millstream._download import RemoteFile
+from millstream._errors import DataError
+
+_BASE = "https://raw.githubusercontent.com/jbrownlee/Datasets/master/"
+
+
+def read_values(path: Path, *, column: int = 1) -> NDArray[np.float32]:
+    """Return one column of a CSV file with a header line, as float32.
+
+    Raises ``DataError`` for a line without a finite number there.
+    """
+    import csv
+
+    if path.is_dir():
+        raise DataError(f"{path}: expected a CSV file, found a directory")
+    values = []
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as stream:
+            rows = csv.reader(stream, strict=True)
+            next(rows, None)
+            for row in rows:
+                if row:
+                    values.append(_number(path, rows.line_num, row, column))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"{path}: expected a CSV file: {error}") from error
+    if not values:
+        raise DataError(f"{path}: expected a header line and values, found no values")
+    return np.array(values, np.float32)
+
+
+def _number(path: Path, line: int, row: list[str], column: int) -> float:
+    try:
+        value = float(row[column])
+    except (IndexError, ValueError):
+        value = math.nan
+    if not math.isfinite(value):
+        raise DataError(
+            f"{path}: line {line}: expected a number in column {column + 1}, "
+            f"found {','.join(row)!r}"
+        )
+    return value
+
+
+class _SeriesDataset(ArrayDataset):
+    """Windows of a series in a CSV file."""
+
+    split: str
+    overlapping: bool
+    context_length: int
+    prediction_length: int
+    train_fraction: float
+    val_fraction: float
+    cache_dir: str | Path | None
+    data_path: str | Path | None
+    _cache_name: ClassVar[str]
+    _remote: ClassVar[RemoteFile]
+
+    def __post_init__(self) -> None:
+        check_fractions(self.split, self.train_fraction, self.val_fraction)
+        for name in ("context_length", "prediction_length"):
+            if getattr(self, name) < 1:
+                found = getattr(self, name)
+                raise ValueError(f"{name} must be at least 1; found {found}")
+
+    def files(self) -> tuple[Path, ...]:
+        """Return the path of the CSV file, fetched where it is missing."""
+        if self.data_path is not None:
+            return (Path(self.data_path).expanduser(),)
+        folder = cache_folder(self.cache_dir, self._cache_name)
+        return (fetched(self._remote, folder / self._remote.name, trusted=True),)
+
+    def _read(self) -> Arrays:
+        (path,) = self.files()
+        step = 1 if self.overlapping else self.context_length + self.prediction_length
+        contexts, targets = prepare_time_series_windows(
+            read_values(path),
+            self.split,
+            context_length=self.context_length,
+            prediction_length=self.prediction_length,
+            train_fraction=self.train_fraction,
+            val_fraction=self.val_fraction,
+            stride=step,
+        )
+        return {"context": contexts, "target": targets}
+
+
+@dataclass(frozen=True)
+class DailyMinTemperaturesDataset(_SeriesDataset):
+    """The coldest temperature of each day in Melbourne, 1981 to 1990.
+
+    Samples are ``{"context": float32[context_length], "target":
+    float32[prediction_length]}``. Windows start at every step, or share no step with
+    each other when not ``overlapping``. The CSV file is ``data_path``, or lies in
+    ``cache_dir`` (by default ``~/.cache/cyreal_daily_min_temperatures``) and is fetched
+    when it is not there.
+    """
+
+    split: str = "train"
+    _: KW_ONLY
+    overlapping: bool = True
+    context_length: int = 30
+    prediction_length: int = 1
+    train_fraction: float = 0.8
+    val_fraction: float = 0.0
+    cache_dir: str | Path | None = None
+    data_path: str | Path | None = None
+
+    _cache_name: ClassVar[str] = "cyreal_daily_min_temperatures"
+    _remote: ClassVar[RemoteFile] = RemoteFile(
+        "daily-min-temperatures.csv",
+        (_BASE + "daily-min-temperatures.csv",),
+        folder="daily-min-temperatures",
+    )
+
+
+@dataclass(frozen=True)
+class SunspotsDataset(_SeriesDataset):
+    """The number of sunspots in each month from 1749 to 1983.
+
+    Samples are ``{"context": float32[context_length], "target":
+    float32[prediction_length]}``. Windows start at every step, or share no step with
+    each other when not ``overlapping``. The CSV file is ``data_path``, or lies in
+    ``cache_dir`` (by default ``~/.cache/cyreal_sunspots``) and is fetched when it is not
+    there.
+    """
+
+    split: str = "train"
+    _: KW_ONLY
+    overlapping: bool = True
+    context_length: int = 24
+    prediction_length: int = 1
+    train_fraction: float = 0.8
+    val_fraction: float = 0.0
+    cache_dir: str | Path | None = None
+    data_path: str | Path | None = None
+
+    _cache_name: ClassVar[str] = "cyreal_sunspots"
+    _remote: ClassVar[RemoteFile] = RemoteFile(
+        "monthly-sunspots.csv",
+        (_BASE + "monthly-sunspots.csv",),
+        folder="sunspots",
+    )
