@@ -33,8 +33,7 @@ Inflater::Step Inflater::step(std::span<const std::byte> in, std::span<std::byte
   in = in.first(std::min(in.size(), kMost));
   out = out.first(std::min(out.size(), kMost));
   // zlib's interface is older than const; it does not write its input.
-  stream_->next_in =
-      reinterpret_cast<Bytef*>(const_cast<std::byte*>(in.data()));
+  stream_->next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(in.data()));
   stream_->avail_in = static_cast<uInt>(in.size());
   stream_->next_out = reinterpret_cast<Bytef*>(out.data());
   stream_->avail_out = static_cast<uInt>(out.size());

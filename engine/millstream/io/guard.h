@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <type_traits>
 
@@ -31,8 +32,10 @@ const std::byte* run_guarded(std::span<const MappedRange> ranges, void (*copy)(v
 template <typename Copy>
 const std::byte* guarded(std::span<const MappedRange> ranges, Copy&& copy) {
   using Callable = std::remove_reference_t<Copy>;
+  const void* context = std::addressof(copy);
   return run_guarded(
-      ranges, [](void* context) { (*static_cast<Callable*>(context))(); }, &copy);
+      ranges, [](void* callable) { (*static_cast<Callable*>(callable))(); },
+      const_cast<void*>(context));
 }
 
 }  // namespace millstream

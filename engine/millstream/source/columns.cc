@@ -13,8 +13,8 @@ ColumnsSource::ColumnsSource(std::vector<MappedColumn> columns)
   for (const MappedColumn& column : columns_) {
     if (column.size() != first.size()) {
       throw DataError(text("all columns must have as many rows: '", first.field().name,
-                           "' has ", first.size(), ", '", column.field().name,
-                           "' has ", column.size()));
+                           "' has ", first.size(), ", '", column.field().name, "' has ",
+                           column.size()));
     }
     if (column.size() < 1) {
       throw DataError(text("'", column.field().name, "' is empty: it has 0 rows"));

@@ -29,7 +29,8 @@ MappedColumn idx_column(const FieldFiles& field, const std::filesystem::path& ca
       throw DataError(text(packed.string(), ": expected ", str(row), " as in ",
                            field.paths.front().string(), ", found ", str(here)));
     }
-    parts.push_back(mapped_part(std::make_shared<const MappedFile>(std::move(file)), layout));
+    parts.push_back(
+        mapped_part(std::make_shared<const MappedFile>(std::move(file)), layout));
   }
   return {std::move(row), std::move(parts),
           big_endian ? Stored::kBigEndian : Stored::kPlain};

@@ -13,7 +13,8 @@
 namespace millstream {
 namespace {
 
-/// Rows of at least this many bytes are read by pread, smaller ones copied from the map.
+/// Rows of at least this many bytes are read by pread, smaller ones copied from the
+/// map.
 constexpr std::int64_t kPositioned = std::int64_t{1} << 15;
 /// Ranges closer than this are asked for as one.
 constexpr std::int64_t kGap = std::int64_t{1} << 14;

@@ -28,8 +28,8 @@ enum class Stored : std::uint8_t {
   kPlanar,  // [channels, height, width] of bytes, for a field [height, width, channels]
 };
 
-/// A field whose rows lie in one or more mapped files, one part after the other. Opening
-/// it reads nothing. Immutable; any number of threads may read at once.
+/// A field whose rows lie in one or more mapped files, one part after the other.
+/// Opening it reads nothing. Immutable; any number of threads may read at once.
 class MappedColumn {
  public:
   /// Throws `DataError` where a part does not fit into its file.

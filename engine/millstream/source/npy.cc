@@ -40,8 +40,8 @@ MappedColumn npy_column(const FieldFiles& field) {
       throw DataError(text(path.string(), ": expected ", str(row), " as in ",
                            field.paths.front().string(), ", found ", str(here)));
     }
-    parts.push_back(
-        mapped_part(std::make_shared<const MappedFile>(std::move(file), descriptor), layout));
+    parts.push_back(mapped_part(
+        std::make_shared<const MappedFile>(std::move(file), descriptor), layout));
   }
   return {std::move(row), std::move(parts)};
 }

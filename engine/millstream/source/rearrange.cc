@@ -39,8 +39,9 @@ void interleave_three_plain(const std::byte* planes, std::byte* pixels,
 }
 
 #if defined(__x86_64__)
-[[gnu::target("avx2")]] void interleave_three_avx2(
-    const std::byte* planes, std::byte* pixels, std::int64_t area) {
+[[gnu::target("avx2")]] void interleave_three_avx2(const std::byte* planes,
+                                                   std::byte* pixels,
+                                                   std::int64_t area) {
   interleave_three(planes, pixels, area);
 }
 const bool kAvx2 = __builtin_cpu_supports("avx2");

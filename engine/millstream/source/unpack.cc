@@ -67,8 +67,12 @@ bool is_whole(const std::filesystem::path& path) {
 class Unpacking {
  public:
   Unpacking(const Packed& packed, const std::filesystem::path& to)
-      : packed_(packed), name_(packed.file.path().string()), at_(packed.begin), to_(to),
-        writer_(to), out_(static_cast<std::size_t>(kPiece)) {}
+      : packed_(packed),
+        name_(packed.file.path().string()),
+        at_(packed.begin),
+        to_(to),
+        writer_(to),
+        out_(static_cast<std::size_t>(kPiece)) {}
 
   void run() {
     do {
@@ -110,8 +114,8 @@ class Unpacking {
     if (in_.size() < 2) fill();
     if (is_gzip(in_)) return true;
     while (!in_.empty()) {
-      const auto other =
-          std::ranges::find_if(in_, [](std::byte byte) { return byte != std::byte{0}; });
+      const auto other = std::ranges::find_if(
+          in_, [](std::byte byte) { return byte != std::byte{0}; });
       at_ += other - in_.begin();
       if (other != in_.end()) fail("the end of the file", "other bytes after it");
       in_ = {};
@@ -127,8 +131,8 @@ class Unpacking {
 
   template <typename Expected, typename Found>
   [[noreturn]] void fail(const Expected& expected, const Found& found) const {
-    throw DataError(text(name_, ": offset ", at_, ": expected ", expected, ", found ",
-                         found));
+    throw DataError(
+        text(name_, ": offset ", at_, ": expected ", expected, ", found ", found));
   }
 
   const Packed& packed_;
@@ -165,8 +169,8 @@ std::filesystem::path unpacked_member(const File& zip, const ZipMember& member,
   const auto stem = std::filesystem::path(member.name).filename();
   auto to = cached_name(zip, member.name, stem, cache);
   if (!is_whole(to)) {
-    const Packed packed = {zip,           offset,           offset + member.packed,
-                           Deflated::kRaw, member.size,     member.crc};
+    const Packed packed = {
+        zip, offset, offset + member.packed, Deflated::kRaw, member.size, member.crc};
     Unpacking(packed, to).run();
   }
   return to;

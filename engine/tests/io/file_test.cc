@@ -1,0 +1,82 @@
+#include "millstream/io/file.h"
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+
+#include "millstream/io/file_writer.h"
+#include "temporary_folder.h"
+
+namespace millstream {
+namespace {
+
+TEST(File, ReadsWhereItIsTold) {
+  const TemporaryFolder folder;
+  const File file(folder.write("a.bin", "0123456789"));
+  EXPECT_EQ(file.size(), 10);
+  std::string to(4, ' ');
+  file.read(3, std::as_writable_bytes(std::span(to)));
+  EXPECT_EQ(to, "3456");
+  EXPECT_EQ(file.bytes(8, 100).size(), 2u);
+  EXPECT_EQ(file.bytes(20, 1).size(), 0u);
+  EXPECT_EQ(file.bytes(0, -1).size(), 0u);
+}
+
+TEST(File, NamesWhatIsMissing) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "none.bin";
+  try {
+    const File file(path);
+    FAIL();
+  } catch (const IoError& error) {
+    EXPECT_EQ(error.code(), ENOENT);
+    EXPECT_EQ(error.path(), path);
+    EXPECT_NE(std::string(error.what()).find(path.string()), std::string::npos);
+  }
+}
+
+TEST(File, RefusesFolders) {
+  const TemporaryFolder folder;
+  try {
+    const File file(folder.path());
+    FAIL();
+  } catch (const IoError& error) {
+    EXPECT_EQ(error.code(), EISDIR);
+  }
+}
+
+TEST(File, SaysWhereItEnds) {
+  const TemporaryFolder folder;
+  const File file(folder.write("a.bin", "0123456789"));
+  std::string to(4, ' ');
+  const std::string what =
+      error_of<IoError>([&] { file.read(8, std::as_writable_bytes(std::span(to))); });
+  EXPECT_NE(what.find("offset 10: expected 2 more bytes"), std::string::npos) << what;
+}
+
+TEST(FileWriter, RenamesWhenWhole) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "new" / "a.bin";
+  const std::string large(1'000'000, 'x');
+  FileWriter writer(path);
+  writer.write("head");
+  writer.write(large);
+  EXPECT_FALSE(std::filesystem::exists(path));
+  writer.commit();
+  EXPECT_EQ(writer.size(), 1'000'004);
+  EXPECT_EQ(contents(path), "head" + large);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(path.parent_path()), {}),
+            1);
+}
+
+TEST(FileWriter, LeavesNothingBehind) {
+  const TemporaryFolder folder;
+  const auto path = folder.write("a.bin", "old");
+  { FileWriter(path).write("new"); }
+  EXPECT_EQ(contents(path), "old");
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1);
+  EXPECT_THROW(FileWriter(folder.path()), IoError);
+}
+
+}  // namespace
+}  // namespace millstream

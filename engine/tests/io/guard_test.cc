@@ -1,0 +1,144 @@
+#include "millstream/io/guard.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstring>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+#include "millstream/io/mapped_file.h"
+#include "temporary_folder.h"
+
+namespace millstream {
+namespace {
+
+constexpr std::int64_t kPages = 16;
+const std::int64_t kPage = ::sysconf(_SC_PAGESIZE);
+
+/// A mapped file that was cut to one page behind the map's back.
+class Shrunk {
+ public:
+  Shrunk()
+      : file(File(
+            folder.write("shrunk.bin",
+                         std::string(static_cast<std::size_t>(kPages * kPage), 'x')))) {
+    std::filesystem::resize_file(file.path(), static_cast<std::uintmax_t>(kPage));
+  }
+  /// Copies `bytes` at `offset`; null, or where it failed.
+  const std::byte* copy(std::int64_t offset, std::int64_t bytes) const {
+    std::vector<std::byte> to(static_cast<std::size_t>(bytes));
+    const auto ranges = std::span(&file.range(), 1);
+    return guarded(ranges, [&] {
+      std::memcpy(to.data(), file.data() + offset, static_cast<std::size_t>(bytes));
+    });
+  }
+
+  TemporaryFolder folder;
+  MappedFile file;
+};
+
+TEST(Guard, PassesWhatCanBeRead) {
+  const Shrunk shrunk;
+  EXPECT_EQ(shrunk.copy(0, kPage), nullptr);
+  EXPECT_EQ(shrunk.copy(100, 1), nullptr);
+}
+
+TEST(Guard, ReportsWhatCannotBeRead) {
+  const Shrunk shrunk;
+  for (int round = 0; round < 100; ++round) {
+    const std::byte* fault = shrunk.copy(kPage / 2, 4 * kPage);
+    ASSERT_NE(fault, nullptr);
+    EXPECT_TRUE(shrunk.file.range().holds(fault));
+    EXPECT_GE(fault, shrunk.file.data() + kPage);
+  }
+  EXPECT_EQ(shrunk.copy(0, 10), nullptr);
+  const std::string what = shrunk.file.lost(shrunk.file.data() + kPage).what();
+  EXPECT_NE(what.find("shrunk.bin: offset 4096"), std::string::npos) << what;
+}
+
+TEST(Guard, SeesThatTheFileIsSmaller) {
+  const Shrunk shrunk;
+  EXPECT_THROW(shrunk.file.check_size(), IoError);
+}
+
+TEST(Guard, FaultsOnManyThreadsAtOnce) {
+  const Shrunk shrunk;
+  std::atomic<int> wrong = 0;
+  {
+    std::vector<std::jthread> threads;
+    for (int thread = 0; thread < 8; ++thread) {
+      threads.emplace_back([&, thread] {
+        for (int round = 0; round < 200; ++round) {
+          const bool faults = (round + thread) % 2 == 0;
+          const std::byte* fault = shrunk.copy(faults ? 3 * kPage : 0, 64);
+          if ((fault != nullptr) != faults) ++wrong;
+        }
+      });
+    }
+  }
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST(Guard, LetsExceptionsThrough) {
+  const Shrunk shrunk;
+  const auto ranges = std::span(&shrunk.file.range(), 1);
+  EXPECT_THROW(guarded(ranges, [] { throw std::runtime_error("mine"); }),
+               std::runtime_error);
+  EXPECT_NE(shrunk.copy(2 * kPage, 1), nullptr);
+}
+
+TEST(Guard, NestsAndJumpsToTheOwnerOfTheFile) {
+  const Shrunk outer;
+  const Shrunk inner;
+  const auto outer_ranges = std::span(&outer.file.range(), 1);
+  const auto inner_ranges = std::span(&inner.file.range(), 1);
+  volatile bool went_on = false;
+  volatile std::byte sink{};
+  const std::byte* fault = guarded(outer_ranges, [&] {
+    guarded(inner_ranges, [&] { sink = outer.file.data()[2 * kPage]; });
+    went_on = true;
+  });
+  EXPECT_EQ(fault, outer.file.data() + 2 * kPage);
+  EXPECT_FALSE(went_on);
+  EXPECT_NE(inner.copy(2 * kPage, 1), nullptr);
+}
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+TEST(GuardDeathTest, LeavesOtherFaultsToTheSystem) {
+  testing::GTEST_FLAG(death_test_style) = "threadsafe";
+  const Shrunk shrunk;
+  const auto unguarded = [&] {
+    volatile std::byte sink = shrunk.file.data()[2 * kPage];
+    static_cast<void>(sink);
+  };
+  EXPECT_EXIT(unguarded(), testing::KilledBySignal(SIGBUS), "");
+  const auto elsewhere = [&] {
+    const MappedRange nothing;
+    guarded(std::span(&nothing, 1), unguarded);
+  };
+  EXPECT_EXIT(elsewhere(), testing::KilledBySignal(SIGBUS), "");
+  EXPECT_EXIT(::raise(SIGBUS), testing::KilledBySignal(SIGBUS), "");
+}
+
+TEST(GuardDeathTest, LeavesOtherFaultsToTheHandlerBefore) {
+  testing::GTEST_FLAG(death_test_style) = "threadsafe";
+  EXPECT_EXIT(
+      {
+        // In a process of its own, before anything was mapped.
+        struct sigaction mine {};
+        mine.sa_handler = [](int) { ::_exit(42); };
+        ::sigaction(SIGBUS, &mine, nullptr);
+        const Shrunk shrunk;
+        if (shrunk.copy(2 * kPage, 1) == nullptr) ::_exit(1);
+        ::raise(SIGBUS);
+      },
+      testing::ExitedWithCode(42), "");
+}
+#endif
+
+}  // namespace
+}  // namespace millstream

@@ -1,0 +1,154 @@
+#include "millstream/source/npy.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <chrono>
+
+#include "conformance/source_conformance.h"
+#include "millstream/codec/npy.h"
+#include "millstream/core/error.h"
+
+namespace millstream {
+namespace {
+
+std::string npy(const TrueField& truth) {
+  const std::int64_t row = byte_size(truth.field);
+  std::vector<std::int64_t> extents = {static_cast<std::int64_t>(truth.bytes.size()) /
+                                       row};
+  for (const std::int64_t extent : truth.field.shape.extents())
+    extents.push_back(extent);
+  return npy_header(truth.field.dtype, Shape(extents)) + truth.bytes;
+}
+
+/// Rows [begin, end) of a field.
+TrueField part(const TrueField& truth, std::size_t begin, std::size_t end) {
+  const auto row = static_cast<std::size_t>(byte_size(truth.field));
+  return {truth.field, truth.bytes.substr(begin * row, (end - begin) * row)};
+}
+
+SourceCase whole(std::string name, std::vector<TrueField> truth) {
+  return {std::move(name), truth, [truth](const TemporaryFolder& folder) {
+            std::vector<FieldFiles> fields;
+            for (const TrueField& field : truth) {
+              fields.push_back({field.field.name,
+                                {folder.write(field.field.name + ".npy", npy(field))}});
+            }
+            return std::make_shared<NpySource>(fields);
+          }};
+}
+
+SourceCase sharded(std::string name, TrueField truth, std::vector<std::size_t> cuts) {
+  return {std::move(name), {truth}, [truth, cuts](const TemporaryFolder& folder) {
+            std::size_t begin = 0;
+            int shard = 100;
+            for (const std::size_t end : cuts) {
+              folder.write("x/" + std::to_string(shard++) + ".npy",
+                           npy(part(truth, begin, end)));
+              begin = end;
+            }
+            folder.write("x/readme.txt", "not a shard");
+            return std::make_shared<NpySource>(std::vector<FieldFiles>{
+                {truth.field.name, shards_of(folder.path() / "x", ".npy")}});
+          }};
+}
+
+std::vector<std::size_t> every(std::size_t step, std::size_t rows) {
+  std::vector<std::size_t> cuts;
+  for (std::size_t cut = step; cut <= rows; cut += step) cuts.push_back(cut);
+  return cuts;
+}
+
+const Field kImage = {"image", DType::kUint8, {28, 28}};
+const Field kLabel = {"label", DType::kInt64, {}};
+
+INSTANTIATE_TEST_SUITE_P(
+    Npy, SourceConformance,
+    testing::Values(
+        whole("ImagesAndLabels", {counted(kImage, 50), counted(kLabel, 50)}),
+        whole("Bytes", {counted({"x", DType::kUint8, {}}, 9)}),
+        whole("Halves", {counted({"x", DType::kFloat16, {3}}, 21)}),
+        whole("Rows", {counted({"x", DType::kFloat32, {4}}, 3)}),
+        whole("LargeRows", {counted({"x", DType::kFloat32, {100, 100}}, 12)}),
+        sharded("Shards", counted(kImage, 57), {10, 11, 11, 40, 57}),
+        sharded("ManyShards", counted(kLabel, 300), every(1, 300)),
+        sharded("LargeShards", counted({"x", DType::kUint8, {200, 200}}, 13), {5, 13})),
+    case_name);
+
+std::string read_error(const Source& source, std::vector<std::int64_t> indices,
+                       DType dtype) {
+  const Field& field = source.schema().front();
+  std::vector<std::byte> to(indices.size() * 16 *
+                            static_cast<std::size_t>(field.shape.elements() + 1));
+  std::vector<Column> columns = {{dtype, field.shape, to.data(),
+                                  byte_size(dtype) * field.shape.elements(), nullptr}};
+  Memory memory;
+  return error_of<Error>([&] { source.read(indices, columns, memory); });
+}
+
+TEST(NpySource, RefusesLabelsThatDoNotFit) {
+  const TemporaryFolder folder;
+  TrueField truth = counted(kLabel, 10);
+  const std::int64_t large = (std::int64_t{1} << 40) + 5;
+  truth.bytes.replace(8 * 7, 8, raw(large));
+  const NpySource source({{"label", {folder.write("y.npy", npy(truth))}}});
+  EXPECT_EQ(read_error(source, {1, 2, 3}, DType::kInt32), "");
+  EXPECT_EQ(read_error(source, {1, 7}, DType::kInt32),
+            (folder.path() / "y.npy").string() +
+                ": label: sample 7 holds a int64 at element 0 that int32 cannot hold");
+}
+
+TEST(NpySource, RefusesShardsAndFieldsThatDisagree) {
+  const TemporaryFolder folder;
+  const auto a = folder.write("a.npy", npy(counted({"x", DType::kFloat32, {2}}, 4)));
+  const auto b = folder.write("b.npy", npy(counted({"x", DType::kFloat64, {2}}, 4)));
+  const auto c = folder.write("c.npy", npy(counted({"x", DType::kFloat32, {2}}, 5)));
+  const std::string shards = error_of<DataError>([&] { NpySource({{"x", {a, b}}}); });
+  EXPECT_EQ(shards, b.string() + ": expected x: float32(2,) as in " + a.string() +
+                        ", found x: float64(2,)");
+  const std::string fields = error_of<DataError>([&] {
+    NpySource({{"x", {a}}, {"y", {c}}});
+  });
+  EXPECT_EQ(fields, "all columns must have as many rows: 'x' has 4, 'y' has 5");
+  EXPECT_THROW(NpySource({{"x", {folder.path()}}}), IoError);
+  EXPECT_THROW(NpySource({}), ArgumentError);
+  EXPECT_THROW(shards_of(folder.path(), ".idx"), DataError);
+}
+
+class ShrinkingFile : public testing::TestWithParam<std::int64_t> {};
+
+TEST_P(ShrinkingFile, IsAnErrorWithItsName) {
+  const TemporaryFolder folder;
+  const Field field = {"x", DType::kUint8, {GetParam()}};
+  const std::int64_t rows = 400'000 / GetParam();
+  const auto path = folder.write("x.npy", npy(counted(field, rows)));
+  const NpySource source({{"x", {path}}});
+  EXPECT_EQ(read_error(source, {0, rows - 1}, DType::kUint8), "");
+  std::filesystem::resize_file(path, 200'001);
+  ::usleep(20'000);  // beyond a clock tick
+  EXPECT_NE(read_error(source, {0, rows - 1}, DType::kUint8).find("x.npy: offset"),
+            std::string::npos);
+  EXPECT_NE(read_error(source, {rows - 1}, DType::kInt32).find("x.npy: offset"),
+            std::string::npos);
+  std::filesystem::resize_file(path, 0);
+  EXPECT_NE(read_error(source, {0}, DType::kUint8).find("x.npy: offset"),
+            std::string::npos);
+}
+
+INSTANTIATE_TEST_SUITE_P(RowBytes, ShrinkingFile, testing::Values(1, 784, 100'000));
+
+TEST(NpySource, OpensAHundredMillionRowsAtOnce) {
+  const TemporaryFolder folder;
+  const auto path =
+      folder.write("x.npy", npy_header(DType::kUint8, {100'000'000, 100}));
+  std::filesystem::resize_file(path, std::filesystem::file_size(path) + 10'000'000'000);
+  const auto start = std::chrono::steady_clock::now();
+  const NpySource source({{"x", {path}}});
+  const auto time = std::chrono::steady_clock::now() - start;
+  EXPECT_EQ(source.size(), 100'000'000);
+  EXPECT_LT(std::chrono::duration<double>(time).count(), 0.1);  // of a busy machine
+  EXPECT_EQ(read_error(source, {99'999'999, 0, 50'000'000}, DType::kUint8), "");
+}
+
+}  // namespace
+}  // namespace millstream
