@@ -134,8 +134,8 @@ class SunspotsDataset(_SeriesDataset):
     Samples are ``{"context": float32[context_length], "target":
     float32[prediction_length]}``. Windows start at every step, or share no step with
     each other when not ``overlapping``. The CSV file is ``data_path``, or lies in
-    ``cache_dir`` (by default ``~/.cache/cyreal_sunspots``) and is fetched when it is not
-    there.
+    ``cache_dir`` (by default ``~/.cache/cyreal_sunspots``) and is fetched when it is
+    not there.
     """
 
     split: str = "train"
