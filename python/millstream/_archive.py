@@ -130,6 +130,9 @@ def _tar_members(archive: Path) -> Iterator[Member]:
                 raise _refusal(archive, member.name, "is a link or a device")
             with stream:
                 yield parts, stream, member.size
+        # A compressed stream is known to be whole only once it is read to its end.
+        while opened.fileobj is not None and opened.fileobj.read(_CHUNK):
+            pass
 
 
 def _checked_parts(archive: Path, name: str) -> tuple[str, ...]:
