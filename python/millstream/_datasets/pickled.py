@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,11 +82,7 @@ class _Reader:
 
     def read(self) -> Any:
         try:
-            for name, argument, position in self._instructions():
-                self._position = position
-                if name == "STOP":
-                    return self._stack.pop()
-                self._follow(name, argument)
+            return self._value()
         except _Refused as error:
             raise DataError(
                 f"{self._path}: offset {self._position}: {error}"
@@ -101,7 +98,17 @@ class _Reader:
             raise DataError(
                 f"{self._path}: damaged pickle after offset {self._position}: {error}"
             ) from error
-        raise DataError(f"{self._path}: expected a pickle, found no end of one")
+
+    def _value(self) -> Any:
+        with warnings.catch_warnings():
+            # Text in damaged pickles may hold odd escapes, of which Python warns.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            for name, argument, position in self._instructions():
+                self._position = position
+                if name == "STOP":
+                    break
+                self._follow(name, argument)
+        return self._stack.pop()
 
     def _instructions(self) -> Iterator[tuple[str, Any, int]]:
         import pickletools

@@ -1,0 +1,249 @@
+"""The door to a Python loop: batches as `jax.Array`, with no copy."""
+
+from __future__ import annotations
+
+import gc
+import time
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from millstream import _jit
+from millstream._pipeline import Tree
+from millstream._state import LoaderState
+from millstream._transforms import HostCallbackTransform
+
+if TYPE_CHECKING:
+    from millstream._program import Placed, Program
+
+# A batch of at most so many bytes is written by a jitted call into XLA's own buffer;
+# a larger one is made ahead in a slot that JAX aliases. See docs/performance.md.
+CALL_BYTES = 1 << 20
+
+# The call is compiled when a loop has shown that it is longer than a glance.
+GLANCE = 3
+
+# Batches beyond those made ahead that a loop holds before it is asked to wait a little.
+RUN_AHEAD = 8
+_PATIENCE = 0.02
+_GROWTH_WARNING = 64
+
+
+class HostDoor:
+    """Delivers the batches of a program to Python, one at a time."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._specs = program.leaf_specs()
+        self._masks: dict[int, Any] = {}
+        self._delivered = 0
+        self._number: Any = None
+        self._call: Any = None
+        self._warned = False
+        self._segments: Any = None
+        device = program.device
+        self._device = None if device is None or _is_default(device) else device
+        self._by_call = (
+            not program.traced
+            and not program.later
+            and program.resident
+            and program.engine.batch_bytes <= CALL_BYTES
+            and jax.default_backend() == "cpu"
+        )
+
+    def deliver(self, words: Any) -> tuple[Tree, Any, Any]:
+        """``(value, mask, words)``: the batch that the words name, and the next words.
+
+        The words are known and fit the program.
+        """
+        known = np.asarray(words)
+        valid = self._program.plan.valid_rows(known)
+        value, mask, after = self.fetch(words, known, valid)
+        return value, mask, after
+
+    def fetch(self, words: Any, known: Any, valid: int) -> tuple[Tree, Any, Any]:
+        """The same where the caller knows how many rows are valid.
+
+        ``known`` are the words as NumPy, or None where nobody has them yet.
+        """
+        if self._by_call and (self._call is not None or self._compiled()):
+            value, after = self._call(words, self._number)
+            mask = self._mask(valid)
+        elif self._program.later or self._program.traced:
+            value, mask, after = self._stepped(words)
+        else:
+            known = np.asarray(words) if known is None else known
+            value = self._from_slot(known)
+            mask = self._mask(valid)
+            after = _jit.next_words(self._program, known)
+        if self._device is not None:
+            value, mask = jax.device_put((value, mask), self._device)
+        if self._program.remainder == "partial" and valid < self._program.batch_size:
+            value, mask = jax.tree.map(lambda x: x[:valid], (value, mask))
+        return value, mask, after
+
+    def _compiled(self) -> bool:
+        """Whether the jitted call is to be used from now on."""
+        self._delivered += 1
+        if self._delivered <= GLANCE:
+            return False
+        leaves, structure = jax.tree.flatten(self._program.tree)
+        signature = tuple((spec.shape, spec.dtype) for spec in self._specs)
+        self._call = _jit.shared_call(signature, _Structure(structure, leaves))
+        serial = self._program.engine.serial
+        words = np.array([serial & 0xFFFFFFFF, serial >> 32], np.uint32)
+        self._number = jax.device_put(words)
+        return True
+
+    def _mask(self, valid: int) -> Any:
+        mask = self._masks.get(valid)
+        if mask is None:
+            rows = np.arange(self._program.batch_size) < valid
+            mask = jax.device_put(rows if self._program.batched else rows[0])
+            self._masks[valid] = mask
+        return mask
+
+    def _from_slot(self, words: np.ndarray) -> Tree:
+        self._make_room()
+        *fields, _ = self._program.engine.take(words)
+        leaves = jax.device_put(_jit.shaped(self._specs, fields), self._device)
+        return self._program.unflatten(leaves)
+
+    def _make_room(self) -> None:
+        """Waits, for a bounded time, until JAX lets go of batches that were used up."""
+        engine = self._program.engine
+        most = engine.prefetch + RUN_AHEAD
+        if engine.live <= most:
+            return
+        deadline = time.monotonic() + _PATIENCE
+        gc.collect(0)
+        while engine.live > most and time.monotonic() < deadline:
+            time.sleep(0.0005)
+            gc.collect(0)
+        if engine.live > most + _GROWTH_WARNING and not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"{engine.live} batches of {engine.batch_bytes} bytes are still held: "
+                "batches that are kept cost memory",
+                ResourceWarning,
+                stacklevel=4,
+            )
+
+    def _stepped(self, words: Any) -> tuple[Tree, Any, Any]:
+        """Through the traced stages, each run of them a program; callbacks between."""
+        program = self._program
+        if self._segments is None:
+            self._segments = _segments(program)
+        first, rest = self._segments
+        value, mask, after = first(words, program.arrays())
+        for run in rest:
+            value = run(value, mask)
+        return value, mask, after
+
+
+class _Structure:
+    """Arguments of ``jax.tree.unflatten`` that can be the key of a cache."""
+
+    def __init__(self, structure: Any, positions: list[int]) -> None:
+        self._key = (structure, tuple(positions))
+
+    def __iter__(self) -> Any:
+        return iter(self._key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Structure) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+
+def _is_default(device: Any) -> bool:
+    default = jax.config.jax_default_device
+    return bool(device == (default if default is not None else jax.devices()[0]))
+
+
+def _segments(program: Program) -> tuple[Any, list[Any]]:
+    """The line up to the first callback as one program, then callbacks and programs."""
+    first: list[Placed] = []
+    rest: list[Any] = []
+    for placed in program.later:
+        if isinstance(placed.stage, HostCallbackTransform):
+            rest.append(placed.stage)
+        elif not rest:
+            first.append(placed)
+        elif isinstance(rest[-1], list):
+            rest[-1].append(placed)
+        else:
+            rest.append([placed])
+
+    def run(words: Any, arrays: list[Any]) -> tuple[Tree, Any, Any]:
+        return program.step(words, arrays, first)
+
+    return jax.jit(run), [_later(segment) for segment in rest]
+
+
+def _later(segment: Any) -> Any:
+    if isinstance(segment, HostCallbackTransform):
+        return lambda value, mask: jax.device_put(segment.run(value, mask))
+
+    def run(value: Tree, mask: Any) -> Tree:
+        for placed in segment:
+            value = placed.stage.trace(value, mask, placed.batched)
+        return value
+
+    return jax.jit(run)
+
+
+class BatchIterator:
+    """Batches one after the other: ``(batch, mask)``.
+
+    ``state`` names the batch after the last one delivered, so a loop can be broken off
+    and resumed at any point.
+    """
+
+    def __init__(self, program: Program, words: Any, steps: int) -> None:
+        self._door = program.door
+        self._program = program
+        self._words = words
+        known = np.asarray(words)
+        self._step = int(known[4]) | int(known[5]) << 32
+        self._last_valid = _valid_rows_of_last(program)
+        self._left = steps
+        self._closed = False
+
+    def __iter__(self) -> BatchIterator:
+        return self
+
+    def __next__(self) -> tuple[Tree, Any]:
+        if self._left <= 0:
+            raise StopIteration
+        if self._closed:
+            raise ValueError("this iterator is closed: iterate() again from its state")
+        last = self._step + 1 == self._program.steps
+        valid = self._last_valid if last else self._program.batch_size
+        value, mask, self._words = self._door.fetch(self._words, None, valid)
+        self._step = 0 if last else self._step + 1
+        self._left -= 1
+        return value, mask
+
+    def __len__(self) -> int:
+        """How many batches are left."""
+        return self._left
+
+    @property
+    def state(self) -> LoaderState:
+        """The state after the last batch delivered."""
+        return LoaderState(self._words)
+
+    def close(self) -> None:
+        """Ends the iteration; the state stays."""
+        self._closed = True
+
+
+def _valid_rows_of_last(program: Program) -> int:
+    words = np.asarray(program.init_state(0).words)
+    last = program.steps - 1
+    words[4], words[5] = last & 0xFFFFFFFF, last >> 32
+    return int(program.plan.valid_rows(words))

@@ -1,0 +1,119 @@
+"""The door into jit: the engine's batches as results of a foreign function call."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from millstream import _engine
+from millstream._state import WORDS
+
+if TYPE_CHECKING:
+    from millstream._program import Program
+
+STATE_SPEC = jax.ShapeDtypeStruct((WORDS,), np.uint32)
+
+
+@functools.cache
+def dtype_named(name: str) -> np.dtype[Any]:
+    """NumPy's dtype of an engine name; bfloat16 is one that JAX brings."""
+    return np.dtype(jnp.bfloat16) if name == "bfloat16" else np.dtype(name)
+
+
+@functools.cache
+def register() -> None:
+    """Tells XLA of the handlers, once and not before they are needed."""
+    for name, handler in _engine.handlers().items():
+        jax.ffi.register_ffi_target(name, handler, platform="cpu")
+
+
+@functools.cache
+def _only_cpu() -> bool:
+    """Whether this process has no device but CPUs, so that no other code is needed."""
+    return all(device.platform == "cpu" for device in jax.devices())
+
+
+def native_batch(program: Program, words: Any) -> tuple[list[Any], Any, Any]:
+    """``(leaves, mask, words)`` from the engine, inside of jit.
+
+    On the CPU XLA calls the engine; elsewhere it calls back to the host.
+    """
+    register()
+    if _only_cpu():
+        return _foreign_call(program, words)
+    return jax.lax.platform_dependent(
+        words,
+        cpu=functools.partial(_foreign_call, program),
+        default=functools.partial(_host_call, program),
+    )
+
+
+def _results(program: Program) -> list[jax.ShapeDtypeStruct]:
+    return [*program.leaf_specs(), program.mask_spec(), STATE_SPEC]
+
+
+def _foreign_call(program: Program, words: Any) -> tuple[list[Any], Any, Any]:
+    call = jax.ffi.ffi_call(
+        "millstream_batch", _results(program), vmap_method="broadcast_all"
+    )
+    digest = np.uint64(program.plan.digest).astype(np.int64)
+    *leaves, mask, after = call(
+        words, plan=np.int64(program.engine.serial), digest=digest
+    )
+    return leaves, mask, after
+
+
+def _host_call(program: Program, words: Any) -> tuple[list[Any], Any, Any]:
+    specs = _results(program)
+
+    def fetch(words: Any) -> list[np.ndarray]:
+        known = np.asarray(words, np.uint32)
+        fields = program.engine.take(known)
+        after = next_words(program, known)
+        shaped = [_as(spec, x) for spec, x in zip(specs, fields, strict=False)]
+        return [*shaped, after]
+
+    *leaves, mask, after = jax.pure_callback(
+        fetch, specs, words, vmap_method="sequential"
+    )
+    return leaves, mask, after
+
+
+def _as(spec: jax.ShapeDtypeStruct, data: np.ndarray) -> np.ndarray:
+    return data.view(spec.dtype).reshape(spec.shape)
+
+
+def shaped(specs: list[jax.ShapeDtypeStruct], fields: list[Any]) -> list[np.ndarray]:
+    """The engine's bytes as arrays of these shapes and dtypes."""
+    return [_as(spec, data) for spec, data in zip(specs, fields, strict=True)]
+
+
+def next_words(program: Program, words: np.ndarray) -> np.ndarray:
+    """The words after the batch that these name."""
+    after = words.copy()
+    after[3:6] = program.plan.next_state(words)
+    return after
+
+
+@functools.cache
+def shared_call(
+    specs: tuple[tuple[tuple[int, ...], Any], ...], structure: Any
+) -> Any:
+    """A jitted call for a Python loop: ``(words, number) -> (value, words)``.
+
+    The loader's number is an argument, so all loaders of one shape share one program.
+    """
+    register()
+    results = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in specs]
+    call = jax.ffi.ffi_call("millstream_host_batch", [*results, STATE_SPEC])
+
+    def fetch(words: Any, number: Any) -> tuple[Any, Any]:
+        *leaves, after = call(words, number)
+        positions = jax.tree.unflatten(*structure)
+        return jax.tree.map(lambda i: leaves[i], positions), after
+
+    return jax.jit(fetch)

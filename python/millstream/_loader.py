@@ -1,0 +1,238 @@
+"""The loader: a pipeline with the doors out of it."""
+
+from __future__ import annotations
+
+import functools
+import signal
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import jax
+import numpy as np
+from jax import lax
+
+from millstream import _engine
+from millstream._explain import explained
+from millstream._host import BatchIterator
+from millstream._pipeline import Source, Tree, assembled
+from millstream._program import Program
+from millstream._state import LoaderState, is_traced
+
+Body = Callable[[Any, Tree, Any], tuple[Any, Any]]
+
+
+class DataLoader:
+    """Batches of a pipeline, for a Python loop and for code inside of ``jax.jit``.
+
+    A batch is a pure function of the state, so every way of getting at it gives the
+    same bytes, and a state resumes exactly.
+
+    Args:
+      pipeline: A source and stages, or a source.
+      threads: How many threads of the process's one pool to use at most.
+      prefetch: How many batches to make ahead.
+      traced: Gather with XLA even where the engine could, as on an accelerator.
+    """
+
+    next_batch: Callable[[Any], tuple[Tree, LoaderState, Any]]
+    """``next_batch(state) -> (batch, state, mask)``, eagerly or inside of ``jax.jit``.
+
+    It is one function for the life of the loader: ``jax.jit(loader.next_batch)`` does
+    not trace again.
+    """
+
+    def __init__(
+        self,
+        pipeline: Sequence[Any] | Source,
+        *,
+        threads: int | None = None,
+        prefetch: int | None = None,
+        traced: bool = False,
+    ) -> None:
+        _check_knob("threads", threads, 1)
+        _check_knob("prefetch", prefetch, 0)
+        source = assembled(pipeline)
+        self._program = Program(
+            source.head,
+            source.stages,
+            threads=threads,
+            prefetch=prefetch,
+            traced=traced,
+        )
+        self._scans: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = (
+            weakref.WeakKeyDictionary()
+        )
+        self.next_batch = self._program.next_batch
+
+    @property
+    def next(self) -> Callable[[Any], tuple[Tree, LoaderState, Any]]:
+        """The same as ``next_batch``."""
+        return self.next_batch
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """How many batches an epoch has."""
+        return self._program.steps
+
+    @property
+    def last_error(self) -> BaseException | None:
+        """What last went wrong inside of jit, in its own type; None if nothing did."""
+        return self._program.engine.last_error
+
+    def element_spec(self) -> Tree:
+        """A ``jax.ShapeDtypeStruct`` for each leaf of a batch."""
+        return self._program.element_spec()
+
+    def init_state(self, key: Any = None) -> LoaderState:
+        """The state at the first batch: from an int, a raw key or a typed key."""
+        return self._program.init_state(key)
+
+    def which_samples(self, state: Any) -> np.ndarray:
+        """The sample indices (int64) of the batch that ``state`` names; -1 in padding.
+
+        It is arithmetic: nothing is read.
+        """
+        words = self._program.words(state)
+        if is_traced(words):
+            raise TypeError("which_samples() needs a state that is known, not traced")
+        return self._program.plan.indices(np.asarray(words))
+
+    def explain(self) -> str:
+        """The plan as a table: each stage, where it runs, its shapes and dtypes."""
+        return explained(self._program)
+
+    def iterate(self, state: Any, *, steps: int | None = None) -> BatchIterator:
+        """Yields ``(batch, mask)`` to the end of the state's epoch.
+
+        With ``steps`` it yields that many, across epochs. The iterator's ``state`` is
+        that after the last batch delivered.
+        """
+        words = self._program.words(state)
+        if is_traced(words):
+            raise TypeError("iterate() is a Python loop; inside of jit use scan_epoch()")
+        if steps is None:
+            known = np.asarray(words)
+            steps = self.steps_per_epoch - (int(known[4]) | int(known[5]) << 32)
+        elif isinstance(steps, bool) or not isinstance(steps, int) or steps < 0:
+            raise ValueError(f"steps must be a whole number of at least 0, not {steps!r}")
+        return BatchIterator(self._program, words, steps)
+
+    def scan_epoch(
+        self,
+        state: Any,
+        carry: Any,
+        body_fn: Body,
+        *,
+        steps: int | None = None,
+        unroll: int = 1,
+    ) -> tuple[LoaderState, Any, Any]:
+        """Runs ``body_fn(carry, batch, mask) -> (carry, output)`` over an epoch of steps.
+
+        Returns ``(state, carry, outputs)``, the outputs stacked. It starts wherever
+        ``state`` is; ``steps`` takes another number of steps, such as the rest of an
+        epoch. Called outside of jit it compiles once for each ``body_fn`` and waits for
+        the result.
+        """
+        self._program.check_traceable()
+        words = self._program.words(state)
+        length = self.steps_per_epoch if steps is None else steps
+        if not callable(body_fn):
+            raise TypeError(f"body_fn must be a function, not {body_fn!r}")
+        if isinstance(length, bool) or not isinstance(length, int) or length < 0:
+            raise ValueError(f"steps must be a whole number of at least 0, not {steps!r}")
+        traced = any(is_traced(leaf) for leaf in jax.tree.leaves((words, carry)))
+        arrays = self._program.arrays()
+        if traced:
+            result = _scan(self._program, body_fn, length, unroll, words, carry, arrays)
+        else:
+            run = self._compiled(body_fn, length, unroll)
+            result = self._run(run, words, carry, arrays)
+        words, carry, outputs = result
+        return LoaderState(words), carry, outputs
+
+    def _compiled(self, body_fn: Body, length: int, unroll: int) -> Any:
+        """The jitted scan of this body, which is held weakly."""
+        method = getattr(body_fn, "__func__", None)
+        owner = body_fn.__self__ if method is not None else body_fn  # type: ignore[attr-defined]
+        try:
+            cached = self._scans.setdefault(owner, {})
+        except TypeError:  # it cannot be referred to weakly
+            return jax.jit(
+                functools.partial(_scan, self._program, body_fn, length, unroll)
+            )
+        key = (method, length, unroll)
+        if key not in cached:
+            reference = weakref.ref(owner)
+            program = self._program
+
+            def run(words: Any, carry: Any, arrays: Any) -> Any:
+                alive: Any = reference()
+                body = alive if method is None else functools.partial(method, alive)
+                return _scan(program, body, length, unroll, words, carry, arrays)
+
+            cached[key] = jax.jit(run)
+        return cached[key]
+
+    def _run(self, run: Any, words: Any, carry: Any, arrays: Any) -> Any:
+        """Runs to the end; raises what went wrong in its own type."""
+        engine = self._program.engine
+        engine.forget_error()
+        with _interruptible(engine) as interrupted:
+            try:
+                result = run(words, carry, arrays)
+                if not any(is_traced(leaf) for leaf in jax.tree.leaves(result)):
+                    jax.block_until_ready(result)
+                return result
+            except jax.errors.JaxRuntimeError as error:
+                if interrupted():
+                    raise KeyboardInterrupt from None
+                original = engine.last_error
+                if original is None:
+                    raise
+                raise original from error
+
+
+def _scan(
+    program: Program,
+    body: Body,
+    length: int,
+    unroll: int,
+    words: Any,
+    carry: Any,
+    arrays: list[Any],
+) -> tuple[Any, Any, Any]:
+    def step(carried: tuple[Any, Any], _: None) -> tuple[tuple[Any, Any], Any]:
+        words, carry = carried
+        batch, mask, words = program.step(words, arrays)
+        carry, output = body(carry, batch, mask)
+        return (words, carry), output
+
+    (words, carry), outputs = lax.scan(
+        step, (words, carry), None, length=length, unroll=unroll
+    )
+    return words, carry, outputs
+
+
+@contextmanager
+def _interruptible(engine: _engine.Loader) -> Iterator[Callable[[], bool]]:
+    """Lets Ctrl-C end a program at its next batch, where Python would raise for it."""
+    main = threading.current_thread() is threading.main_thread()
+    if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield lambda: False
+        return
+    guard = _engine.Interruptible(engine)
+    guard.enter()
+    try:
+        yield lambda: guard.interrupted
+    finally:
+        guard.exit()
+
+
+def _check_knob(name: str, value: Any, least: int) -> None:
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ValueError(f"{name} must be a whole number of at least {least}, not {value!r}")

@@ -1,0 +1,189 @@
+"""Which sample comes when: descriptions that `ordering=` takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from millstream import _engine, _traced
+
+
+class Order:
+    """Which sample comes when: a pure function of (seed, epoch, position)."""
+
+    def native(self, n: int) -> _engine.Order:
+        """The engine's order of ``n`` samples."""
+        raise TypeError(f"{type(self).__name__} is not an order of its own")
+
+    def traced(self, n: int) -> _traced.Order:
+        """The same order in `jnp`."""
+        raise TypeError(f"{type(self).__name__} is not an order of its own")
+
+    def length(self, n: int) -> int:
+        """Positions in one epoch."""
+        return n
+
+
+@dataclass(frozen=True)
+class Sequential(Order):
+    """0, 1, 2, ... in every epoch."""
+
+    def native(self, n: int) -> _engine.Order:
+        return _engine.sequential(n)
+
+    def traced(self, n: int) -> _traced.Order:
+        return _traced.sequential(n)
+
+
+@dataclass(frozen=True)
+class Shuffle(Order):
+    """Every sample once an epoch, in an order of the epoch's own."""
+
+    def native(self, n: int) -> _engine.Order:
+        return _engine.shuffle(n)
+
+    def traced(self, n: int) -> _traced.Order:
+        return _traced.shuffle(n)
+
+
+@dataclass(frozen=True)
+class WithReplacement(Order):
+    """Draws of any sample: ``num_samples`` an epoch, or as many as there are."""
+
+    num_samples: int | None = None
+
+    def length(self, n: int) -> int:
+        return n if self.num_samples is None else self.num_samples
+
+    def native(self, n: int) -> _engine.Order:
+        return _engine.replacement(n, self.length(n))
+
+    def traced(self, n: int) -> _traced.Order:
+        return _traced.replacement(n)
+
+
+@dataclass(frozen=True, eq=False)
+class Weighted(Order):
+    """Draws of samples as often as their weights say, with replacement.
+
+    ``weights`` has one number a sample; an epoch is ``num_samples`` draws, or as many
+    as there are samples.
+    """
+
+    weights: ArrayLike
+    num_samples: int | None = None
+
+    def __post_init__(self) -> None:
+        weights = np.ascontiguousarray(self.weights, np.float64)
+        if weights.ndim != 1:
+            raise ValueError(f"weights are a vector, not of shape {weights.shape}")
+        object.__setattr__(self, "weights", weights)
+
+    def length(self, n: int) -> int:
+        return n if self.num_samples is None else self.num_samples
+
+    def native(self, n: int) -> _engine.Order:
+        weights = np.asarray(self.weights)
+        if len(weights) != n:
+            raise ValueError(f"there are {len(weights)} weights for {n} samples")
+        return _engine.weighted(weights, self.length(n))
+
+    def traced(self, n: int) -> _traced.Order:
+        return _traced.weighted(*_engine.weighted_table(self.native(n)))
+
+
+@dataclass(frozen=True, eq=False)
+class Listed(Order):
+    """The samples that ``indices`` lists, as listed or shuffled anew in each epoch.
+
+    A matrix holds several lists: epoch e takes row e modulo their number.
+    """
+
+    indices: ArrayLike
+    shuffle: bool = False
+
+    def __post_init__(self) -> None:
+        given = np.asarray(self.indices)
+        if given.dtype.kind not in "iu" or given.ndim not in (1, 2) or given.size == 0:
+            raise ValueError(
+                "indices are a vector or a matrix of integers, at least one; "
+                f"found {given.dtype}{list(given.shape)}"
+            )
+        lists = np.ascontiguousarray(np.atleast_2d(given), np.int64)
+        object.__setattr__(self, "indices", lists)
+
+    @property
+    def _inner(self) -> Order:
+        return Shuffle() if self.shuffle else Sequential()
+
+    def length(self, n: int) -> int:
+        return int(np.asarray(self.indices).shape[1])
+
+    def native(self, n: int) -> _engine.Order:
+        inner = self._inner.native(self.length(n))
+        return _engine.listed(inner, np.asarray(self.indices).reshape(-1), n)
+
+    def traced(self, n: int) -> _traced.Order:
+        inner = self._inner.traced(self.length(n))
+        return _traced.listed(inner, np.asarray(self.indices))
+
+
+@dataclass(frozen=True)
+class Part(Order):
+    """One part of a split, visited in the order of ``inner``."""
+
+    inner: Order
+    first: int
+    count: int
+    gap: tuple[int, int] = (0, 0)
+    seed: tuple[int, int] | None = None
+
+    def length(self, n: int) -> int:
+        return self.inner.length(self.count)
+
+    def native(self, n: int) -> _engine.Order:
+        inner = self.inner.native(self.count)
+        return _engine.parted(inner, n, self.first, self.count, self.gap, self.seed)
+
+    def traced(self, n: int) -> _traced.Order:
+        inner = self.inner.traced(self.count)
+        return _traced.parted(inner, n, first=self.first, gap=self.gap, seed=self.seed)
+
+
+_NAMED: dict[str, Order] = {"shuffle": Shuffle(), "sequential": Sequential()}
+
+
+def order_of(ordering: Any) -> Order:
+    """The order that ``ordering`` means; ``ValueError`` names those that exist."""
+    if isinstance(ordering, Order):
+        return ordering
+    if isinstance(ordering, str) and ordering in _NAMED:
+        return _NAMED[ordering]
+    raise ValueError(
+        f"unknown ordering {ordering!r}: it is 'shuffle', 'sequential' or an Order "
+        "(Shuffle, Sequential, WithReplacement, Weighted, Listed)"
+    )
+
+
+def split_sizes(n: int, parts: tuple[float, ...]) -> list[int]:
+    """How many of ``n`` samples go to each part: counts as they are, fractions rounded.
+
+    Fractions that add up to one take every sample.
+    """
+    if not parts:
+        raise ValueError("a split needs at least one part")
+    if all(isinstance(part, int) for part in parts):
+        sizes = [int(part) for part in parts]
+    else:
+        if any(not 0 < part <= 1 for part in parts) or sum(parts) > 1 + 1e-9:
+            raise ValueError(
+                f"fractions lie in (0, 1] and add up to at most 1, not {parts}"
+            )
+        edges = np.rint(np.cumsum((0.0, *parts)) * n).astype(int)
+        sizes = [int(size) for size in np.diff(edges)]
+    if any(size < 1 for size in sizes) or sum(sizes) > n:
+        raise ValueError(f"parts of {sizes} samples cannot be had from {n}")
+    return sizes

@@ -1,0 +1,256 @@
+"""A pipeline at work: the engine's plan, what is traced after it, and its states."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from millstream import _engine, _jit, _traced
+from millstream._pipeline import SampleSource, Stage, Tree
+from millstream._state import LoaderState, is_traced, state_words, words_of
+from millstream._transforms import (
+    BatchTransform,
+    DevicePutTransform,
+    HostCallbackTransform,
+)
+
+if TYPE_CHECKING:
+    from millstream._host import HostDoor
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A stage, and whether it stands after batching and in the engine."""
+
+    stage: Stage
+    batched: bool
+    native: bool
+
+
+class Program:
+    """A validated pipeline with its engine: makes states and steps through batches.
+
+    Stages are native up to the first that cannot be; from there on they are traced.
+    """
+
+    def __init__(
+        self,
+        head: SampleSource,
+        stages: tuple[Stage, ...],
+        *,
+        threads: int | None = None,
+        prefetch: int | None = None,
+        traced: bool = False,
+    ) -> None:
+        self.head = head
+        batch = _batch_stage(stages)
+        self.batched = batch is not None
+        self.batch_size = batch.batch_size if batch else 1
+        self.remainder = batch.remainder if batch else "pad"
+        self.placed: list[Placed] = []
+        self.device: Any = None
+        source, tree, names = head.native()
+        before: list[_engine.Transform] = []
+        after: list[_engine.Transform] = []
+        native, batched = True, False
+        for number, stage in enumerate(stages, start=1):
+            if isinstance(stage, BatchTransform):
+                self.placed.append(Placed(stage, batched, True))
+                batched = True
+                continue
+            if isinstance(stage, DevicePutTransform):
+                self.device = stage.device
+            made = stage.native(tree, names, batched) if native else None
+            native = made is not None
+            if made is not None:
+                transforms, tree, names = made
+                (after if batched else before).extend(transforms)
+            elif isinstance(stage, HostCallbackTransform) and self.batched > batched:
+                raise ValueError(
+                    f"stage {number}, HostCallbackTransform, sees delivered batches: "
+                    "put it after BatchTransform"
+                )
+            self.placed.append(Placed(stage, batched, native))
+        self.tree = tree
+        policy = "pad" if self.remainder == "partial" else self.remainder
+        order = head.order.native(head.num_samples)
+        self.plan = _engine.plan(source, order, self.batch_size, policy, before, after)
+        self.policy = policy
+        self.steps: int = self.plan.steps
+        self.resident = bool(source.resident)
+        self.traced = traced or head.device() is not None
+        if self.traced and head.num_samples >= _traced.MOST_SAMPLES:
+            raise ValueError(
+                f"a traced gather takes fewer than 2^31 samples, not {head.num_samples}"
+            )
+        dtypes = [spec.dtype.name for spec in self.leaf_specs()]
+        self.engine = _engine.loader(
+            self.plan,
+            dtypes,
+            0 if threads is None else threads,
+            -1 if prefetch is None else prefetch,
+        )
+        self.later = [p for p in self.placed if not p.native]
+        self.element_spec()
+
+    # What comes out.
+
+    def leaf_specs(self) -> list[jax.ShapeDtypeStruct]:
+        """What the engine gives, a field each, with the dtypes JAX has at this time."""
+        lead = (self.batch_size,) if self.batched else ()
+        return [
+            jax.ShapeDtypeStruct(
+                (*lead, *shape), jax.dtypes.canonicalize_dtype(_jit.dtype_named(dtype))
+            )
+            for _, dtype, shape in self.plan.schema
+        ]
+
+    def mask_spec(self) -> jax.ShapeDtypeStruct:
+        lead = (self.batch_size,) if self.batched else ()
+        return jax.ShapeDtypeStruct(lead, np.bool_)
+
+    def unflatten(self, leaves: list[Any]) -> Tree:
+        """The tree of a value from the engine's fields."""
+        return jax.tree.map(lambda position: leaves[position], self.tree)
+
+    def element_spec(self) -> Tree:
+        value = self.unflatten(self.leaf_specs())
+        if not self.later:
+            return value
+        return jax.eval_shape(self.finish, value, self.mask_spec())
+
+    # The line inside of jit.
+
+    def arrays(self) -> list[Any]:
+        """What a traced gather reads, to be handed to jitted programs; else nothing."""
+        return self._device_arrays if self.traced else []
+
+    @functools.cached_property
+    def _device_arrays(self) -> list[Any]:
+        arrays = self.head.arrays()
+        if arrays is None:
+            raise ValueError(
+                f"{type(self.head).__name__} cannot be held by a device: traced=True "
+                "takes arrays in memory"
+            )
+        return arrays
+
+    def step(
+        self, words: Any, arrays: list[Any], later: list[Placed] | None = None
+    ) -> tuple[Tree, Any, Any]:
+        """``(value, mask, words)``, to be traced; by default through all stages."""
+        if self.traced:
+            value, mask, words = self._gathered(words, arrays)
+        else:
+            leaves, mask, words = _jit.native_batch(self, words)
+            value = self.unflatten(leaves)
+        return self.finish(value, mask, later), mask, words
+
+    def check_traceable(self) -> None:
+        """Raises ``ValueError`` where batches have no fixed shape."""
+        if self.remainder == "partial":
+            raise ValueError(
+                "remainder='partial' gives a shorter last batch, which has no place "
+                "inside of jit: use 'pad', 'drop' or 'wrap', or iterate()"
+            )
+
+    def _gathered(self, words: Any, arrays: list[Any]) -> tuple[Tree, Any, Any]:
+        """The engine's part of the line in `jnp`: order, gather, stages, padding."""
+        n = self.head.num_samples
+        order = self.head.order
+        indices, mask = _traced.batch_indices(
+            order.traced(n), order.length(n), self.batch_size, self.policy, words
+        )
+        leaves = [jnp.take(x, indices, axis=0, mode="clip") for x in arrays]
+        _, tree, _ = self.head.native()
+        value = jax.tree.map(lambda position: leaves[position], tree)
+        earlier = [p for p in self.placed if p.native]
+        value = _run([p for p in earlier if not p.batched], value, mask, rows=True)
+        value = jax.tree.map(lambda x: _masked(x, mask), value)
+        value = _run([p for p in earlier if p.batched], value, mask, rows=False)
+        if not self.batched:
+            value, mask = jax.tree.map(lambda x: x[0], (value, mask))
+        return value, mask, _traced.next_words(words, self.steps)
+
+    def finish(
+        self, value: Tree, mask: Any, later: list[Placed] | None = None
+    ) -> Tree:
+        """The traced stages on what the engine gives."""
+        later = self.later if later is None else later
+        samples = [p for p in later if not p.batched]
+        value = _run(samples, value, mask, rows=self.batched)
+        if samples and self.batched:
+            value = jax.tree.map(lambda x: _masked(x, mask), value)
+        return _run([p for p in later if p.batched], value, mask, rows=False)
+
+    # States.
+
+    def init_state(self, key: Any = None) -> LoaderState:
+        return LoaderState(state_words(self.plan.check_word, key))
+
+    def words(self, state: Any) -> Any:
+        """The words of a state; one that is known has to fit this pipeline."""
+        words = words_of(state)
+        if not is_traced(words):
+            self.plan.valid_rows(np.asarray(words))
+        return words
+
+    @functools.cached_property
+    def door(self) -> HostDoor:
+        """The way to a Python loop."""
+        from millstream._host import HostDoor
+
+        return HostDoor(self)
+
+    @functools.cached_property
+    def next_batch(self) -> Callable[[Any], tuple[Tree, LoaderState, Any]]:
+        """``next_batch(state) -> (batch, state, mask)``, one function for ever.
+
+        A bound method would be another object each time, and jit would trace it again.
+        """
+
+        def next_batch(state: Any) -> tuple[Tree, LoaderState, Any]:
+            words = self.words(state)
+            if is_traced(words):
+                self.check_traceable()
+                value, mask, words = self.step(words, self.arrays())
+            else:
+                value, mask, words = self.door.deliver(words)
+            return value, LoaderState(words), mask
+
+        return next_batch
+
+
+def _batch_stage(stages: tuple[Stage, ...]) -> BatchTransform | None:
+    found = [(i, s) for i, s in enumerate(stages, 1) if isinstance(s, BatchTransform)]
+    if len(found) > 1:
+        raise ValueError(
+            f"stages {found[0][0]} and {found[1][0]} are both BatchTransform "
+            f"({found[0][1].batch_size} and {found[1][1].batch_size}): batch once"
+        )
+    return found[0][1] if found else None
+
+
+def _masked(x: Any, mask: Any) -> Any:
+    """Zero where the mask is False."""
+    wide = mask.reshape(mask.shape + (1,) * (x.ndim - mask.ndim))
+    return jnp.where(wide, x, jnp.zeros((), x.dtype))
+
+
+def _run(placed: list[Placed], value: Tree, mask: Any, *, rows: bool) -> Tree:
+    """Traces stages one after the other; with ``rows`` each row by itself."""
+    if not placed:
+        return value
+
+    def one(value: Tree, mask: Any) -> Tree:
+        for p in placed:
+            value = p.stage.trace(value, mask, p.batched)
+        return value
+
+    return jax.vmap(one)(value, mask) if rows else one(value, mask)

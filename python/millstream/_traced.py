@@ -1,0 +1,213 @@
+"""The engine's orders in `jnp`, for data that lives on an accelerator.
+
+The arithmetic is that of engine/millstream/order, in 32-bit words; there are fewer than
+2^31 samples. Tests hold both to the same answers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+MOST_SAMPLES = 1 << 31
+EXACT = 128
+ROUNDS = 8
+
+SHUFFLE, REPLACEMENT, WEIGHTED, SPLIT = 1, 2, 3, 4
+
+Array = Any
+Key = tuple[Array, Array]
+"""The high and the low word of a seed."""
+Order = Callable[[Key, Array, Array], Array]
+"""(key, epoch, positions as uint32) to sample indices as uint32."""
+
+
+def _word(value: int) -> np.uint32:
+    return np.uint32(value & 0xFFFFFFFF)
+
+
+def mulhi(a: Array, b: Array) -> Array:
+    """The high word of the product of two words."""
+    mask, half = _word(0xFFFF), _word(16)
+    a_low, a_high = a & mask, a >> half
+    b_low, b_high = b & mask, b >> half
+    middle = a_high * b_low + ((a_low * b_low) >> half)
+    other = a_low * b_high + (middle & mask)
+    return a_high * b_high + (middle >> half) + (other >> half)
+
+
+def philox(counter: tuple[Array, ...], key: Key) -> tuple[Array, ...]:
+    """Four random words for each counter of four words."""
+    c0, c1, c2, c3 = counter
+    high, low = key
+    k0, k1 = low, high
+    for _ in range(10):
+        a_high, a_low = mulhi(c0, _word(0xD2511F53)), c0 * _word(0xD2511F53)
+        b_high, b_low = mulhi(c2, _word(0xCD9E8D57)), c2 * _word(0xCD9E8D57)
+        c0, c1, c2, c3 = b_high ^ c1 ^ k0, b_low, a_high ^ c3 ^ k1, a_low
+        k0, k1 = k0 + _word(0x9E3779B9), k1 + _word(0xBB67AE85)
+    return c0, c1, c2, c3
+
+
+def _words(count: int, key: Key, epoch: Array, purpose: int) -> Array:
+    """``count`` random words, as the engine draws them for an epoch."""
+    blocks = jnp.arange((count + 3) // 4, dtype=jnp.uint32)
+    zero = jnp.zeros_like(blocks)
+    drawn = philox((zero + epoch, blocks, zero, zero + _word(purpose)), key)
+    return jnp.stack(drawn, axis=1).reshape(-1)[:count]
+
+
+def permuted(n: int, key: Key, epoch: Array, positions: Array, purpose: int) -> Array:
+    """Where a permutation of [0, n) takes ``positions``."""
+    if n <= EXACT:
+        table = jnp.argsort(_words(n, key, epoch, purpose), stable=True)
+        return table.astype(jnp.uint32)[positions]
+    rows = math.isqrt(n - 1) + 1
+    columns = -(-n // rows)
+    keys = _words(ROUNDS, key, epoch, purpose)
+
+    def hashed(x: Array, word: Array) -> Array:
+        h = (x ^ word) * _word(0x9E3779B1)
+        h = (h ^ (h >> _word(15))) * _word(0x85EBCA77)
+        return (h ^ (h >> _word(13))) * _word(0xC2B2AE3D)
+
+    def turned(x: Array, other: Array, word: Array, size: int) -> Array:
+        total = x + mulhi(hashed(other, word), _word(size))
+        return jnp.minimum(total, total - _word(size))
+
+    def turn(index: Array) -> Array:
+        row, column = index // _word(columns), index % _word(columns)
+        for i in range(0, ROUNDS, 2):
+            row = turned(row, column, keys[i], rows)
+            column = turned(column, row, keys[i + 1], columns)
+        return row * _word(columns) + column
+
+    if rows * columns == n:
+        return turn(positions)
+    return lax.while_loop(
+        lambda index: jnp.any(index >= _word(n)),
+        lambda index: jnp.where(index >= _word(n), turn(index), index),
+        turn(positions),
+    )
+
+
+def _draw(key: Key, epoch: Array, positions: Array, purpose: int) -> tuple[Array, ...]:
+    zero = jnp.zeros_like(positions)
+    return philox((zero + epoch, positions, zero, zero + _word(purpose)), key)
+
+
+def _below(n: int, high: Array, low: Array) -> Array:
+    """A 64-bit fraction times n, its whole part."""
+    low_product = high * _word(n)
+    carried = low_product + mulhi(low, _word(n))
+    carry = (carried < low_product).astype(jnp.uint32)
+    return mulhi(high, _word(n)) + carry
+
+
+def sequential(n: int) -> Order:
+    return lambda key, epoch, positions: positions
+
+
+def shuffle(n: int) -> Order:
+    return lambda key, epoch, positions: permuted(n, key, epoch, positions, SHUFFLE)
+
+
+def replacement(n: int) -> Order:
+    def order(key: Key, epoch: Array, positions: Array) -> Array:
+        words = _draw(key, epoch, positions, REPLACEMENT)
+        return _below(n, words[0], words[1])
+
+    return order
+
+
+def weighted(thresholds: np.ndarray, others: np.ndarray) -> Order:
+    def order(key: Key, epoch: Array, positions: Array) -> Array:
+        words = _draw(key, epoch, positions, WEIGHTED)
+        chosen = _below(len(others), words[0], words[1])
+        stays = words[2] < jnp.asarray(thresholds)[chosen]
+        return jnp.where(stays, chosen, jnp.asarray(others)[chosen])
+
+    return order
+
+
+def listed(inner: Order, lists: np.ndarray) -> Order:
+    def order(key: Key, epoch: Array, positions: Array) -> Array:
+        table = jnp.asarray(lists.astype(np.uint32))
+        row = table[epoch % _word(len(lists))]
+        return row[inner(key, epoch, positions)]
+
+    return order
+
+
+def parted(
+    inner: Order,
+    n: int,
+    *,
+    first: int,
+    gap: tuple[int, int],
+    seed: tuple[int, int] | None,
+) -> Order:
+    def order(key: Key, epoch: Array, positions: Array) -> Array:
+        place = inner(key, epoch, positions) + _word(first)
+        place = jnp.where(place >= _word(gap[0]), place + _word(gap[1]), place)
+        if seed is None:
+            return place
+        fixed = (jnp.uint32(seed[0]), jnp.uint32(seed[1]))
+        return permuted(n, fixed, jnp.uint32(0), place, SPLIT)
+
+    return order
+
+
+def _divided(high: Array, low: Array, by: int) -> tuple[Array, Array]:
+    """Quotient (its low word) and remainder of a two-word number, by < 2^31."""
+
+    def shift(i: int, carried: tuple[Array, Array]) -> tuple[Array, Array]:
+        quotient, rest = carried
+        at = _word(63) - i.astype(jnp.uint32)
+        word = jnp.where(at >= _word(32), high, low)
+        bit = (word >> (at & _word(31))) & _word(1)
+        rest = (rest << _word(1)) | bit
+        fits = (rest >= _word(by)).astype(jnp.uint32)
+        return (quotient << _word(1)) | fits, rest - fits * _word(by)
+
+    zero = jnp.zeros_like(low)
+    return lax.fori_loop(0, 64, shift, (zero, zero))
+
+
+def batch_indices(
+    order: Order, length: int, batch_size: int, remainder: str, words: Array
+) -> tuple[Array, Array]:
+    """The samples (uint32) and the mask of the batch that a state's words name."""
+    key, epoch, step = (words[1], words[2]), words[3], words[4]
+    rows = jnp.arange(batch_size, dtype=jnp.uint32)
+    if remainder != "wrap":
+        positions = step * _word(batch_size) + rows
+        mask = positions < _word(length)
+        return order(key, epoch, jnp.where(mask, positions, _word(0))), mask
+
+    # An epoch of steps is longer than one of samples by `drift`: position
+    # (epoch * steps + step) * B + row counts on from epoch * length.
+    steps = -(-length // batch_size)
+    drift = _word(steps * batch_size - length)
+    low = epoch * drift
+    at = step * _word(batch_size) + rows
+    total = low + at
+    high = mulhi(epoch, drift) + (total < low).astype(jnp.uint32)
+    later, positions = _divided(high, total, length)
+    epochs = epoch + later
+    indices = jax.vmap(lambda e, p: order(key, e, p[None])[0])(epochs, positions)
+    return indices, jnp.ones(batch_size, bool)
+
+
+def next_words(words: Array, steps: int) -> Array:
+    """The words after the batch that these name."""
+    step = words[4] + _word(1)
+    ended = step >= _word(steps)
+    epoch = words[3] + ended.astype(jnp.uint32)
+    return words.at[3].set(epoch).at[4].set(jnp.where(ended, _word(0), step))

@@ -1,0 +1,302 @@
+"""The stages: what is done to samples and to batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from millstream import _engine
+from millstream._devices import device_named
+from millstream._pipeline import Stage, Tree, keyed, with_key
+
+_REMAINDERS = ("pad", "drop", "wrap", "partial")
+
+
+@dataclass(frozen=True)
+class BatchTransform(Stage):
+    """Batches of ``batch_size`` samples.
+
+    The samples left over at the end of an epoch are padded with zeros, their mask
+    False; with ``drop_last`` they are left out. ``remainder`` says it by name: "pad",
+    "drop", "wrap" (into the next epoch) or "partial" (a shorter last batch, in a Python
+    loop only).
+    """
+
+    batch_size: int
+    drop_last: bool = False
+    pad_last_batch: bool = False
+    element_spec_override: Tree = None
+    remainder: str = field(default="", kw_only=True)
+
+    def __post_init__(self) -> None:
+        size = self.batch_size
+        if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 1:
+            raise ValueError(
+                f"BatchTransform: batch_size must be a whole number of at least 1, "
+                f"not {size!r}"
+            )
+        chosen = self.remainder or ("drop" if self.drop_last else "pad")
+        if chosen not in _REMAINDERS:
+            raise ValueError(
+                f"BatchTransform: remainder is one of {_REMAINDERS}, not {chosen!r}"
+            )
+        if self.remainder and self.drop_last and chosen != "drop":
+            raise ValueError(
+                f"BatchTransform: drop_last contradicts remainder={chosen!r}"
+            )
+        object.__setattr__(self, "remainder", chosen)
+        object.__setattr__(self, "batch_size", int(size))
+
+    def trace(self, value: Tree, mask: Any, batched: bool) -> Tree:
+        return value  # rows are batches already where anything is traced
+
+
+@dataclass(frozen=True)
+class MapTransform(Stage):
+    """``fn(value, mask) -> value``, pure and traced by XLA.
+
+    Before batching it sees one sample and is vmapped over the rows of a batch.
+    """
+
+    fn: Callable[[Tree, Any], Tree]
+    element_spec_override: Tree = None
+
+    def __post_init__(self) -> None:
+        _check_callable(self, self.fn)
+
+    def trace(self, value: Tree, mask: Any, batched: bool) -> Tree:
+        return self.fn(value, mask)
+
+
+@dataclass(frozen=True)
+class HostCallbackTransform(Stage):
+    """``fn(batch, mask)`` in Python, with NumPy arrays, once a delivered batch.
+
+    A batch that it returns goes on in place of the one that it was given and has to
+    look the same, or as ``element_spec_override`` says; None changes nothing.
+    """
+
+    fn: Callable[[Tree, np.ndarray], Tree | None]
+    element_spec_override: Tree = None
+
+    def __post_init__(self) -> None:
+        _check_callable(self, self.fn)
+
+    def run(self, value: Tree, mask: Any) -> Tree:
+        """Calls ``fn`` and returns the batch that goes on, as NumPy arrays."""
+        given = jax.tree.map(np.asarray, value)
+        returned = self.fn(given, np.asarray(mask))
+        spec = self.element_spec_override
+        if spec is None:
+            spec = given
+        if returned is None:
+            returned = given
+        return _checked(returned, spec, "HostCallbackTransform")
+
+    def trace(self, value: Tree, mask: Any, batched: bool) -> Tree:
+        from jax.experimental import io_callback
+
+        spec = self.element_spec_override
+        if spec is None:
+            spec = value
+        result = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), spec)
+        return io_callback(self.run, result, value, mask)
+
+
+@dataclass(frozen=True)
+class DevicePutTransform(Stage):
+    """Puts batches onto ``device``: one of JAX's, or "cpu", "gpu:1"; or the first.
+
+    In a Python loop the arrays arrive there. Inside of jit the program itself says
+    where it runs, and batches are made there.
+    """
+
+    device: Any = None
+
+    def __post_init__(self) -> None:
+        chosen = jax.devices()[0] if self.device is None else device_named(self.device)
+        object.__setattr__(self, "device", chosen)
+
+    def native(
+        self, tree: Tree, names: list[str], batched: bool
+    ) -> tuple[list[_engine.Transform], Tree, list[str]]:
+        return [], tree, names
+
+    def trace(self, value: Tree, mask: Any, batched: bool) -> Tree:
+        return value
+
+
+@dataclass(frozen=True)
+class NormalizeImageTransform(Stage):
+    """``data_key`` as ``dtype``, times ``scale``, plus ``offset``."""
+
+    data_key: str = "image"
+    dtype: Any = jnp.float32
+    scale: float = 1 / 255
+    offset: float = 0.0
+
+    def __post_init__(self) -> None:
+        dtype = jax.dtypes.canonicalize_dtype(self.dtype)
+        if not jnp.issubdtype(dtype, jnp.floating) and (
+            self.scale != 1 or self.offset != 0
+        ):
+            raise ValueError(
+                f"{type(self).__name__}({self.data_key!r}): a scale of {self.scale} and "
+                f"an offset of {self.offset} need a floating dtype, not {dtype}"
+            )
+        object.__setattr__(self, "dtype", dtype)
+
+    def native(
+        self, tree: Tree, names: list[str], batched: bool
+    ) -> tuple[list[_engine.Transform], Tree, list[str]]:
+        name = names[keyed(tree, self.data_key, type(self).__name__)]
+        stage = _engine.normalize(name, self.dtype.name, self.scale, self.offset)
+        return [stage], tree, names
+
+    def trace(self, value: Tree, mask: Any, batched: bool) -> Tree:
+        x = keyed(value, self.data_key, type(self).__name__).astype(self.dtype)
+        # The engine rounds after every step; a barrier keeps XLA from fusing two.
+        small = self.dtype.itemsize == 2
+        if self.scale != 1 or self.offset != 0:
+            x = lax.optimization_barrier(x) if small else x
+            x = x * jnp.asarray(self.scale, self.dtype)
+        if self.offset != 0:
+            x = lax.optimization_barrier(x) + jnp.asarray(self.offset, self.dtype)
+        x = lax.optimization_barrier(x) if small else x
+        return with_key(value, self.data_key, x)
+
+
+@dataclass(frozen=True)
+class CastTransform(Stage):
+    """``data_key`` as ``dtype``."""
+
+    data_key: str
+    dtype: Any
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dtype", jax.dtypes.canonicalize_dtype(self.dtype))
+
+    def native(
+        self, tree: Tree, names: list[str], batched: bool
+    ) -> tuple[list[_engine.Transform], Tree, list[str]]:
+        name = names[keyed(tree, self.data_key, "CastTransform")]
+        return [_engine.normalize(name, self.dtype.name)], tree, names
+
+    def trace(self, value: Tree, mask: Any, batched: bool) -> Tree:
+        x = keyed(value, self.data_key, "CastTransform").astype(self.dtype)
+        return with_key(value, self.data_key, x)
+
+
+@dataclass(frozen=True)
+class FlattenTransform(Stage):
+    """Joins the axes of ``data_key`` from ``start_index`` on into one.
+
+    Axes are counted as the stage sees them: after batching axis 0 is the batch, which
+    stays.
+    """
+
+    data_key: str
+    start_index: int = 1
+
+    def _first_axis(self, batched: bool) -> int:
+        """The first axis to join, counted in one sample."""
+        first = self.start_index - (1 if batched else 0)
+        if first < 0:
+            raise ValueError(
+                f"{type(self).__name__}({self.data_key!r}): start_index "
+                f"{self.start_index} would join the axis of the batch"
+            )
+        return first
+
+    def native(
+        self, tree: Tree, names: list[str], batched: bool
+    ) -> tuple[list[_engine.Transform], Tree, list[str]]:
+        name = names[keyed(tree, self.data_key, type(self).__name__)]
+        return [_engine.flatten(name, self._first_axis(batched))], tree, names
+
+    def trace(self, value: Tree, mask: Any, batched: bool) -> Tree:
+        x = keyed(value, self.data_key, type(self).__name__)
+        kept = self._first_axis(batched) + (1 if batched else 0)
+        if kept > x.ndim:
+            raise ValueError(
+                f"{type(self).__name__}({self.data_key!r}): axis {self.start_index} is "
+                f"out of range for shape {x.shape}"
+            )
+        return with_key(value, self.data_key, x.reshape(*x.shape[:kept], -1))
+
+
+@dataclass(frozen=True)
+class FlattenImageTransform(FlattenTransform):
+    """Makes a vector of each image under ``data_key``, before batching or after."""
+
+    data_key: str = "image"
+    start_index: int = field(default=0, init=False)
+
+    def _first_axis(self, batched: bool) -> int:
+        return 0
+
+
+@dataclass(frozen=True)
+class RenameTransform(Stage):
+    """Gives keys other names: ``{"old": "new"}``."""
+
+    renames: Mapping[str, str]
+
+    def _renamed(self, tree: Tree) -> dict[str, Any]:
+        if not isinstance(tree, Mapping):
+            raise TypeError(
+                f"RenameTransform needs samples that are dicts, not {type(tree)}"
+            )
+        for key in self.renames:
+            if key not in tree:
+                raise KeyError(
+                    f"RenameTransform: there is no key {key!r}, only {sorted(tree)}"
+                )
+        renamed = {self.renames.get(key, key): value for key, value in tree.items()}
+        if len(renamed) != len(tree):
+            raise ValueError(
+                f"RenameTransform: {dict(self.renames)} gives two of {sorted(tree)} "
+                "one name"
+            )
+        return renamed
+
+    def native(
+        self, tree: Tree, names: list[str], batched: bool
+    ) -> tuple[list[_engine.Transform], Tree, list[str]]:
+        renamed = self._renamed(tree)
+        after = list(names)
+        for key, new in self.renames.items():
+            for position in jax.tree.leaves(tree[key]):
+                after[position] = new + names[position][len(key) :]
+        changed = {a: b for a, b in zip(names, after, strict=True) if a != b}
+        return [_engine.rename(changed)], renamed, after
+
+    def trace(self, value: Tree, mask: Any, batched: bool) -> Tree:
+        return self._renamed(value)
+
+
+def _check_callable(stage: Stage, fn: Any) -> None:
+    if not callable(fn):
+        raise TypeError(f"{type(stage).__name__} needs a function, not {fn!r}")
+
+
+def _checked(value: Tree, spec: Tree, stage: str) -> Tree:
+    """``value`` as NumPy arrays that look as ``spec`` says."""
+    wanted, structure = jax.tree.flatten(spec)
+    leaves, found = jax.tree.flatten(value)
+    if found != structure:
+        raise ValueError(f"{stage} returned {found}; expected {structure}")
+    arrays = [np.asarray(leaf) for leaf in leaves]
+    for array, want in zip(arrays, wanted, strict=True):
+        if array.shape != want.shape or array.dtype != want.dtype:
+            raise ValueError(
+                f"{stage} returned {array.dtype}{list(array.shape)}; "
+                f"expected {want.dtype}{list(want.shape)}"
+            )
+    return jax.tree.unflatten(structure, arrays)

@@ -1,0 +1,161 @@
+"""CelebA from a small folder of its kind."""
+
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from millstream._datasets import CelebADataset
+from millstream._errors import DataError
+
+NAMES = [f"{number:06}.jpg" for number in range(1, 7)]
+PARTS = [0, 0, 0, 1, 2, 2]
+
+
+@pytest.fixture(autouse=True)
+def _offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("MILLSTREAM_MIRROR", "http://127.0.0.1:9")
+
+
+def image(number: int) -> np.ndarray:
+    return np.full((8, 6, 3), 30 * number, np.uint8)
+
+
+def write_lists(root: Path) -> None:
+    root.mkdir(parents=True, exist_ok=True)
+    rows = zip(NAMES, PARTS, strict=True)
+    text = "".join(f"{name} {part}\n" for name, part in rows)
+    (root / "list_eval_partition.txt").write_text(text)
+    values = ["-1  1 -1", " 1  1  1", "-1 -1 -1", " 1 -1 -1", "-1 -1  1", " 1  1 -1"]
+    rows = [f"{name} {row}\n" for name, row in zip(NAMES, values, strict=True)]
+    attributes = "6\nBald Smiling Young \n" + "".join(reversed(rows))
+    (root / "list_attr_celeba.txt").write_text(attributes)
+
+
+def write_images(folder: Path) -> None:
+    pillow = pytest.importorskip("PIL.Image")
+    folder.mkdir(parents=True)
+    for number, name in enumerate(NAMES):
+        pillow.fromarray(image(number)).save(folder / name, quality=100)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    write_lists(tmp_path)
+    write_images(tmp_path / "img_align_celeba")
+    return tmp_path
+
+
+def check(root: Path, **options: Any) -> None:
+    for split, part in (("train", 0), ("valid", 1), ("test", 2)):
+        dataset = CelebADataset(split, cache_dir=root, **options)
+        numbers = [number for number, found in enumerate(PARTS) if found == part]
+        assert len(dataset) == len(numbers)
+        arrays = dataset.as_array_dict()
+        for position, number in enumerate(numbers):
+            sample = dataset[position]
+            np.testing.assert_allclose(sample["image"], image(number), atol=2)
+            np.testing.assert_array_equal(arrays["image"][position], sample["image"])
+            assert sample["image"].dtype == np.uint8
+
+
+def test_images_of_each_split(root: Path) -> None:
+    check(root)
+
+
+def test_a_nested_folder(tmp_path: Path) -> None:
+    write_lists(tmp_path)
+    write_images(tmp_path / "img_align_celeba" / "img_align_celeba")
+    check(tmp_path)
+
+
+def test_an_archive_is_unpacked(tmp_path: Path) -> None:
+    write_lists(tmp_path)
+    write_images(tmp_path / "images")
+    with zipfile.ZipFile(tmp_path / "img_align_celeba.zip", "w") as archive:
+        for name in NAMES:
+            archive.write(tmp_path / "images" / name, f"img_align_celeba/{name}")
+    check(tmp_path)
+
+
+def test_attributes_are_zero_or_one_in_the_order_of_the_images(root: Path) -> None:
+    dataset = CelebADataset(data_dir=root)
+    assert dataset.attribute_names == ("Bald", "Smiling", "Young")
+    expected = [[0, 1, 0], [1, 1, 1], [0, 0, 0]]
+    assert dataset.as_array_dict()["attributes"].tolist() == expected
+    assert dataset[1]["attributes"].dtype == np.int32
+    assert dataset[-2]["attributes"].tolist() == [1, 1, 1]
+    with pytest.raises(IndexError, match="sample 3 of 3"):
+        dataset[3]
+
+
+def test_attributes_may_be_left_out(root: Path) -> None:
+    (root / "list_attr_celeba.txt").unlink()
+    dataset = CelebADataset(data_dir=root, include_attributes=False)
+    assert set(dataset[0]) == set(dataset.as_array_dict()) == {"image"}
+    assert dataset.attribute_names == ()
+
+
+def test_without_pillow_it_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_lists(tmp_path)
+    (tmp_path / "img_align_celeba").mkdir()
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    monkeypatch.delitem(sys.modules, "PIL.Image", raising=False)
+    dataset = CelebADataset(data_dir=tmp_path)
+    assert len(dataset) == 3
+    assert dataset.files()[0] == tmp_path / "img_align_celeba" / NAMES[0]
+    with pytest.raises(ImportError, match="install the package pillow"):
+        dataset[0]
+
+
+def test_damaged_missing_and_odd_images(root: Path) -> None:
+    dataset = CelebADataset(data_dir=root)
+    path = root / "img_align_celeba" / NAMES[0]
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
+    with pytest.raises(DataError, match=NAMES[0]):
+        dataset[0]
+    path.write_bytes(b"no image")
+    with pytest.raises(DataError, match=NAMES[0]):
+        dataset[0]
+    path.unlink()
+    with pytest.raises(FileNotFoundError):
+        dataset[0]
+    pillow = pytest.importorskip("PIL.Image")
+    pillow.fromarray(image(1)[:4]).save(path)
+    with pytest.raises(DataError, match=r"an image of \[4, 6, 3\], found \[8, 6, 3\]"):
+        dataset.as_array_dict()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("list_eval_partition.txt", "", "images of split 'train', found none"),
+        ("list_eval_partition.txt", "a.jpg 3\n", "line 1: expected a file name"),
+        ("list_eval_partition.txt", "../a.jpg 0\n", "line 1: expected a file name"),
+        ("list_eval_partition.txt", "a.jpg\n", "line 1: expected a file name"),
+        ("list_attr_celeba.txt", "6\n", "a count and a line of names"),
+        ("list_attr_celeba.txt", "6\nBald\n000001.jpg 2\n", "line 3: expected 1 value"),
+        ("list_attr_celeba.txt", "6\nBald\n000001.jpg\n", "line 3: expected 1 value"),
+        ("list_attr_celeba.txt", "6\nBald\n000001.jpg 1\n", "attributes of 000002"),
+    ],
+)
+def test_bad_lists_are_refused(
+    tmp_path: Path, name: str, content: str, message: str
+) -> None:
+    write_lists(tmp_path)
+    (tmp_path / name).write_text(content)
+    with pytest.raises(DataError, match=message) as caught:
+        _ = CelebADataset(data_dir=tmp_path).attribute_names
+    assert str(tmp_path / name) in str(caught.value)
+
+
+def test_wrong_arguments_fail_at_once() -> None:
+    with pytest.raises(ValueError, match="'train', 'valid', 'test'; found 'val'"):
+        CelebADataset("val")

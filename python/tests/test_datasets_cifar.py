@@ -1,0 +1,261 @@
+"""CIFAR-10 and CIFAR-100 from both kinds of archives."""
+
+import hashlib
+import io
+import pickle
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import file_server
+import numpy as np
+import pytest
+from file_server import FileServer
+from numpy.typing import NDArray
+
+from millstream import _download
+from millstream._datasets import CIFAR10Dataset, CIFAR100Dataset
+from millstream._download import RemoteFile
+from millstream._errors import DataError, DownloadError
+
+TRAIN = [f"data_batch_{number}" for number in range(1, 6)]
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("MILLSTREAM_MIRROR", "http://127.0.0.1:9")
+    monkeypatch.setattr(_download, "_PAUSE", 0.01)
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[FileServer]:
+    with file_server.serving() as files:
+        monkeypatch.setenv("MILLSTREAM_MIRROR", files.url)
+        yield files
+
+
+def batch(seed: int, count: int = 3) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Return images in height, width, channel order, fine and coarse labels."""
+    random = np.random.default_rng(seed)
+    images = random.integers(0, 256, (count, 32, 32, 3), np.uint8)
+    return images, random.integers(0, 10, count), random.integers(0, 20, count)
+
+
+def planes(images: NDArray[Any]) -> NDArray[np.uint8]:
+    return images.transpose(0, 3, 1, 2).reshape(len(images), 3072)
+
+
+def binary10(seed: int) -> bytes:
+    images, labels, _ = batch(seed)
+    columns = [labels[:, None].astype(np.uint8), planes(images)]
+    return np.concatenate(columns, axis=1).tobytes()
+
+
+def pickled10(seed: int) -> bytes:
+    images, labels, _ = batch(seed)
+    return pickle.dumps({"data": planes(images), "labels": labels.tolist()})
+
+
+def binary100(seed: int) -> bytes:
+    images, fine, coarse = batch(seed)
+    labels = np.stack([coarse, fine], axis=1).astype(np.uint8)
+    return np.concatenate([labels, planes(images)], axis=1).tobytes()
+
+
+def pickled100(seed: int) -> bytes:
+    images, fine, coarse = batch(seed)
+    return pickle.dumps(
+        {
+            b"data": planes(images),
+            b"fine_labels": fine.tolist(),
+            b"coarse_labels": coarse,
+        },
+        protocol=2,
+    )
+
+
+def cifar10_files(suffix: str) -> dict[str, bytes]:
+    make = binary10 if suffix else pickled10
+    names = [*TRAIN, "test_batch"]
+    return {f"{name}{suffix}": make(seed) for seed, name in enumerate(names)}
+
+
+def write_all(folder: Path, files: dict[str, bytes]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+
+
+def tar(path: Path, folder: str, files: dict[str, bytes]) -> bytes:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(path, "w:gz") as archive:
+        for name, content in files.items():
+            member = tarfile.TarInfo(f"{folder}/{name}")
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return path.read_bytes()
+
+
+def check10(root: Path | None) -> None:
+    train = CIFAR10Dataset(cache_dir=root)
+    assert len(train) == 15
+    expected = [batch(seed) for seed in range(5)]
+    arrays = train.as_array_dict()
+    np.testing.assert_array_equal(
+        arrays["image"], np.concatenate([images for images, _, _ in expected])
+    )
+    np.testing.assert_array_equal(
+        arrays["label"], np.concatenate([labels for _, labels, _ in expected])
+    )
+    assert (arrays["image"].dtype, arrays["label"].dtype) == (np.uint8, np.int32)
+    test = CIFAR10Dataset("test", cache_dir=root)
+    np.testing.assert_array_equal(test[2]["image"], batch(5)[0][2])
+    assert test[-1]["label"] == batch(5)[1][-1]
+
+
+@pytest.mark.parametrize(
+    ("folder", "suffix"),
+    [("cifar-10-batches-bin", ".bin"), ("cifar-10-batches-py", ""), ("", ".bin")],
+)
+def test_cifar10_from_unpacked_files(tmp_path: Path, folder: str, suffix: str) -> None:
+    write_all(tmp_path / folder, cifar10_files(suffix))
+    check10(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("archive", "folder", "suffix"),
+    [
+        ("cifar-10-binary.tar.gz", "cifar-10-batches-bin", ".bin"),
+        ("cifar-10-python.tar.gz", "cifar-10-batches-py", ""),
+    ],
+)
+def test_cifar10_from_an_archive(
+    tmp_path: Path, archive: str, folder: str, suffix: str
+) -> None:
+    tar(tmp_path / archive, folder, cifar10_files(suffix))
+    check10(tmp_path)
+    assert (tmp_path / folder).is_dir()
+
+
+def test_cifar10_is_fetched_and_unpacked(
+    server: FileServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, home: Path
+) -> None:
+    folder = "cifar-10-batches-bin"
+    content = tar(tmp_path / "a.tar.gz", folder, cifar10_files(".bin"))
+    server.offer(
+        "/cifar10/cifar-10-binary.tar.gz", file_server.cut_off(content, after=20_000)
+    )
+    file = RemoteFile(
+        "cifar-10-binary.tar.gz",
+        (),
+        folder="cifar10",
+        size=len(content),
+        sha256=hashlib.sha256(content).hexdigest(),
+    )
+    folders = {**CIFAR10Dataset._folders, folder: file}
+    monkeypatch.setattr(CIFAR10Dataset, "_folders", folders)
+    check10(None)
+    assert (home / ".cache" / "cyreal_cifar10" / folder).is_dir()
+    requests = len(server.requests)
+    check10(None)
+    assert len(server.requests) == requests
+
+
+@pytest.mark.parametrize(
+    ("folder", "make", "suffix"),
+    [("cifar-100-binary", binary100, ".bin"), ("cifar-100-python", pickled100, "")],
+)
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_cifar100(
+    tmp_path: Path, folder: str, make: Any, suffix: str, is_packed: bool
+) -> None:
+    files = {f"train{suffix}": make(0), f"test{suffix}": make(1)}
+    if is_packed:
+        kind = "binary" if suffix else "python"
+        tar(tmp_path / f"cifar-100-{kind}.tar.gz", folder, files)
+    else:
+        write_all(tmp_path / folder, files)
+    for seed, split in enumerate(("train", "test")):
+        dataset = CIFAR100Dataset(split, tmp_path)
+        images, fine, coarse = batch(seed)
+        arrays = dataset.as_array_dict()
+        np.testing.assert_array_equal(arrays["image"], images)
+        np.testing.assert_array_equal(arrays["label"], fine)
+        np.testing.assert_array_equal(arrays["coarse_label"], coarse)
+        assert set(dataset[0]) == {"image", "label", "coarse_label"}
+        assert arrays["coarse_label"].dtype == np.int32
+
+
+def refused(root: Path, message: str) -> None:
+    with pytest.raises(DataError, match=message) as caught:
+        len(CIFAR10Dataset("test", root))
+    assert str(root) in str(caught.value)
+
+
+@pytest.mark.parametrize("length", [0, 1, 3072, 3074, 3 * 3073 - 1])
+def test_records_that_do_not_fit_are_refused(tmp_path: Path, length: int) -> None:
+    write_all(tmp_path, {"test_batch.bin": binary10(0)[:length]})
+    refused(tmp_path, f"records of 3073 bytes, found {length} bytes")
+
+
+def test_labels_out_of_range_are_refused(tmp_path: Path) -> None:
+    content = bytearray(binary10(0))
+    content[3073] = 10
+    write_all(tmp_path, {"test_batch.bin": bytes(content)})
+    refused(tmp_path, "sample 1: expected label below 10, found 10")
+
+
+@pytest.mark.parametrize(
+    ("contents", "message"),
+    [
+        ({"labels": [1]}, "expected 'data' to be uint8.* found NoneType"),
+        ({"data": np.zeros((1, 3072)), "labels": [1]}, r"found float64\[1, 3072\]"),
+        ({"data": np.zeros((2, 9), np.uint8), "labels": [1]}, r"found uint8\[2, 9\]"),
+        ({"data": np.zeros((2, 3072), np.uint8)}, "expected 2 whole numbers"),
+        ({"data": np.zeros((2, 3072), np.uint8), "labels": [1]}, "expected 2 whole"),
+        ({"data": np.zeros((1, 3072), np.uint8), "labels": ["a"]}, "whole numbers"),
+        ({"data": np.zeros((1, 3072), np.uint8), "labels": [-1]}, "found -1"),
+        ({"data": np.zeros((1, 3072), np.uint8), "labels": [2**70]}, "whole numbers"),
+        ({"data": b"x"}, "found bytes"),
+        ({"data": np.zeros((), np.uint8), "labels": [1]}, r"found uint8\[\]"),
+    ],
+)
+def test_bad_pickled_batches_are_refused(
+    tmp_path: Path, contents: dict[str, Any], message: str
+) -> None:
+    folder = tmp_path / "cifar-10-batches-py"
+    write_all(folder, {"test_batch": pickle.dumps(contents)})
+    refused(tmp_path, message)
+
+
+def test_directories_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "test_batch.bin").mkdir()
+    refused(tmp_path, "found a directory")
+
+
+def test_an_unfinished_folder_is_named(tmp_path: Path) -> None:
+    write_all(tmp_path / "cifar-10-batches-bin", {"other": b""})
+    files = cifar10_files(".bin")
+    tar(tmp_path / "cifar-10-binary.tar.gz", "cifar-10-batches-bin", files)
+    refused(tmp_path, r"expected test_batch\.bin, found none; delete the folder")
+
+
+def test_offline_says_what_to_do(home: Path) -> None:
+    with pytest.raises(DownloadError) as caught:
+        len(CIFAR10Dataset())
+    for part in (
+        "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
+        "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
+        str(home / ".cache/cyreal_cifar10/cifar-10-binary.tar.gz"),
+    ):
+        assert part in str(caught.value)
+
+
+def test_wrong_arguments_fail_at_once() -> None:
+    with pytest.raises(ValueError, match="found 'val'"):
+        CIFAR10Dataset("val")
+    with pytest.raises(ValueError, match="found None"):
+        CIFAR100Dataset(None)  # type: ignore[arg-type]

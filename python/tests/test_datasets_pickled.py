@@ -1,0 +1,173 @@
+"""Pickles are read as data and never run."""
+
+import pickle
+import random
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from millstream._datasets.pickled import read_pickled_dict
+from millstream._errors import DataError
+
+PIXELS = np.random.default_rng(0).integers(0, 256, (2, 3072), np.uint8)
+
+
+def python2_batch(pixels: np.ndarray, labels: list[int]) -> bytes:
+    """Return a batch as Python 2 and the NumPy of its time pickled CIFAR."""
+    shape = b"".join(b"M" + struct.pack("<H", size) for size in pixels.shape)
+    return (
+        b"\x80\x02}q\x01(U\x04dataq\x02"
+        b"cnumpy.core.multiarray\n_reconstruct\nq\x03"
+        b"cnumpy\nndarray\nq\x04K\x00\x85U\x01b\x87Rq\x05(K\x01"
+        + shape
+        + b"\x86cnumpy\ndtype\nq\x06U\x02u1K\x00K\x01\x87Rq\x07"
+        b"(K\x03U\x01|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb\x89T"
+        + struct.pack("<i", pixels.nbytes)
+        + pixels.tobytes()
+        + b"tbU\x06labelsq\x08]q\x09("
+        + b"".join(b"K" + bytes([label]) for label in labels)
+        + b"eU\x0bbatch_labelq\x0aU\x05firstu."
+    )
+
+
+def write(path: Path, content: bytes) -> Path:
+    path.write_bytes(content)
+    return path
+
+
+def test_what_python_2_wrote(tmp_path: Path) -> None:
+    content = python2_batch(PIXELS, [3, 7])
+    batch = read_pickled_dict(write(tmp_path / "a", content))
+    expected = pickle.loads(content, encoding="bytes")
+    np.testing.assert_array_equal(batch["data"], expected[b"data"])
+    assert batch["labels"] == [3, 7]
+    assert batch["batch_label"] == b"first"
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("dtype", ["u1", "<i4", ">i4", "<f8", "?"])
+def test_arrays_of_all_protocols(
+    tmp_path: Path, protocol: int, order: Any, dtype: str
+) -> None:
+    array = np.asarray(np.arange(24).reshape(4, 6).astype(dtype), order=order)
+    given = {
+        "data": array,
+        b"bytes": b"\xff\x00",
+        "labels": [1, -2, 300, 2**40, -(2**70)],
+        "text": "ä",
+        "nested": {"a": (1.5, None, True, False), "b": ()},
+        "again": array,
+    }
+    path = write(tmp_path / "a", pickle.dumps(given, protocol))
+    found = read_pickled_dict(path)
+    np.testing.assert_array_equal(found["data"], array)
+    np.testing.assert_array_equal(found["again"], array)
+    assert found["labels"] == given["labels"]
+    assert found["text"] == "ä"
+    assert found["bytes"] == b"\xff\x00"
+    assert found["nested"] == given["nested"]
+
+
+class Calls:
+    def __init__(self, function: Any, *arguments: Any) -> None:
+        self.call = function, arguments
+
+    def __reduce__(self) -> Any:
+        return self.call
+
+
+RUN: list[str] = []
+
+
+class Stateful:
+    def __setstate__(self, state: object) -> None:
+        RUN.append("setstate")
+
+    def __getstate__(self) -> dict[str, int]:
+        return {"a": 1}
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+@pytest.mark.parametrize(
+    "evil",
+    [
+        Calls(RUN.append, "called"),
+        Calls(print, "called"),
+        Calls(eval, "RUN.append('called')"),
+        Calls(np.load, "/etc/passwd", None, True),
+        Calls(np.dtype, "O"),
+        Calls(np.dtype, "u1,u1"),
+        Stateful(),
+        np.float64(1.0),
+        np.array([None]),
+        {1, 2},
+        print,
+    ],
+    ids=repr,
+)
+def test_nothing_is_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], protocol: int, evil: Any
+) -> None:
+    path = write(tmp_path / "a", pickle.dumps({"data": evil}, protocol))
+    with pytest.raises(DataError, match="a: "):
+        read_pickled_dict(path)
+    assert capsys.readouterr() == ("", "")
+    assert RUN == []
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b".",
+        b"not a pickle",
+        b"\x80\x02N.",
+        b"\x80\x02]q\x01.",
+        b"(dp0\nS'a'\ncos\nsystem\n(S'true'\ntRs.",
+        b"(S'true'\nios\nsystem\n.",
+        b"(cos\nsystem\nS'true'\no.",
+        b"\x80\x02\x82\x01.",
+        b"Pid\n.",
+        b"\x80\x02}X\x01\x00\x00\x00acnumpy\nndarray\ns.",
+        b"\x80\x02}(U\x01aK\x01U\x01bu.",
+        b"\x80\x02}]K\x01s.",
+        b"h\x05.",
+        b"e.",
+        b"\x80\x02T\xff\xff\xff\x7f.",
+        b"\x80\x04\x8e\xff\xff\xff\xff\xff\xff\xff\xff.",
+    ],
+)
+def test_other_bytes_are_refused(tmp_path: Path, content: bytes) -> None:
+    path = write(tmp_path / "a", content)
+    with pytest.raises(DataError) as caught:
+        read_pickled_dict(path)
+    assert str(path) in str(caught.value)
+
+
+def test_an_array_that_does_not_fit_its_shape_is_refused(tmp_path: Path) -> None:
+    content = python2_batch(PIXELS, [1, 2])
+    wrong = content.replace(b"M\x02\x00M\x00\x0c", b"M\x03\x00M\x00\x0c")
+    with pytest.raises(DataError, match="needs 9216 bytes, found 6144"):
+        read_pickled_dict(write(tmp_path / "a", wrong))
+
+
+def test_damaged_pickles_give_data_or_a_data_error(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    chooser = random.Random(1)
+    small = {"data": np.arange(6, dtype=np.uint8).reshape(2, 3), "labels": [1, 2]}
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        good = pickle.dumps(small, protocol)
+        for _ in range(1500):
+            damaged = bytearray(good)
+            for _ in range(chooser.randint(1, 3)):
+                damaged[chooser.randrange(len(damaged))] = chooser.randrange(256)
+            cut = chooser.randrange(len(damaged)) if chooser.random() < 0.2 else None
+            path.write_bytes(damaged[:cut])
+            try:
+                read_pickled_dict(path)
+            except DataError:
+                continue
