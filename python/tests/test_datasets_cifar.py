@@ -19,6 +19,7 @@ from millstream._datasets import CIFAR10Dataset, CIFAR100Dataset
 from millstream._download import RemoteFile
 from millstream._errors import DataError, DownloadError
 
+PLAIN = np.zeros((2, 3072), np.uint8)
 TRAIN = [f"data_batch_{number}" for number in range(1, 6)]
 
 
@@ -214,11 +215,12 @@ def test_labels_out_of_range_are_refused(tmp_path: Path) -> None:
         ({"labels": [1]}, "expected 'data' to be uint8.* found NoneType"),
         ({"data": np.zeros((1, 3072)), "labels": [1]}, r"found float64\[1, 3072\]"),
         ({"data": np.zeros((2, 9), np.uint8), "labels": [1]}, r"found uint8\[2, 9\]"),
-        ({"data": np.zeros((2, 3072), np.uint8)}, "expected 2 whole numbers"),
-        ({"data": np.zeros((2, 3072), np.uint8), "labels": [1]}, "expected 2 whole"),
-        ({"data": np.zeros((1, 3072), np.uint8), "labels": ["a"]}, "whole numbers"),
-        ({"data": np.zeros((1, 3072), np.uint8), "labels": [-1]}, "found -1"),
-        ({"data": np.zeros((1, 3072), np.uint8), "labels": [2**70]}, "whole numbers"),
+        ({"data": PLAIN}, "expected 2 whole numbers"),
+        ({"data": PLAIN, "labels": [1]}, "expected 2 whole"),
+        ({"data": PLAIN[:1], "labels": ["a"]}, "whole numbers"),
+        ({"data": PLAIN[:1], "labels": [-1]}, "found -1"),
+        ({"data": PLAIN[:1], "labels": [2**70]}, "whole numbers"),
+        ({"data": PLAIN, "labels": [[1], [2, 3]]}, "found object"),
         ({"data": b"x"}, "found bytes"),
         ({"data": np.zeros((), np.uint8), "labels": [1]}, r"found uint8\[\]"),
     ],

@@ -112,6 +112,7 @@ class _CifarDataset(ArrayDataset):
         if (
             not isinstance(pixels, np.ndarray)
             or pixels.dtype != np.uint8
+            or pixels.ndim == 0
             or pixels.size != len(pixels) * _PIXELS
         ):
             found = (
@@ -124,7 +125,7 @@ class _CifarDataset(ArrayDataset):
             )
         labels = {}
         for name, (key, _) in self._labels.items():
-            values = np.asarray(batch.get(key, []))
+            values = _as_array(batch.get(key, []))
             if values.shape != (len(pixels),) or values.dtype.kind not in "iu":
                 raise DataError(
                     f"{path}: expected {len(pixels)} whole numbers in {key!r}, "
@@ -144,6 +145,13 @@ class _CifarDataset(ArrayDataset):
                 f"found {values[wrong[0]]}"
             )
         return values.astype(np.int32)
+
+
+def _as_array(values: object) -> NDArray[Any]:
+    try:
+        return np.asarray(values)
+    except ValueError:
+        return np.array(None)
 
 
 @dataclass(frozen=True)
