@@ -20,7 +20,10 @@ _ROUNDS = 2
 _PAUSE = 1.0
 _TRANSIENT_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
 _UNWRITABLE = frozenset(
-    {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST}
+    {
+        *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT),
+        *(errno.ENOTDIR, errno.EISDIR, errno.EEXIST),
+    }
 )
 _NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL})
 
@@ -198,11 +201,9 @@ def _request(
     headers = {"User-Agent": "millstream", "Accept-Encoding": "identity"}
     if start:
         headers["Range"] = f"bytes={start}-"
-    request = urllib.request.Request(url, headers=headers)
     try:
-        opener = urllib.request.build_opener()
-        with opener.open(request, timeout=timeout) as response:
-            _receive(response, file, part, start, bar=bar)
+        request = urllib.request.Request(url, headers=headers)
+        response = urllib.request.build_opener().open(request, timeout=timeout)
     except urllib.error.HTTPError as error:
         error.close()
         if error.code == http.client.REQUESTED_RANGE_NOT_SATISFIABLE:
@@ -214,17 +215,24 @@ def _request(
             f"HTTP {error.code} {error.reason}",
             transient=error.code in _TRANSIENT_STATUS,
         ) from error
-    except urllib.error.URLError as error:
-        raise _MirrorError(str(error.reason), transient=_is_silence(error)) from error
-    except TimeoutError as error:
-        raise _MirrorError(f"silent for {timeout:g} s", transient=True) from error
-    except (http.client.HTTPException, ConnectionError) as error:
-        reason = f"connection broke: {error or type(error).__name__}"
-        raise _MirrorError(reason, transient=True) from error
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        cause = getattr(error, "reason", error)
+        passing = (TimeoutError, ConnectionError, http.client.HTTPException)
+        raise _MirrorError(
+            _reason(cause, timeout), transient=isinstance(cause, passing)
+        ) from error
+    with response:
+        _receive(response, file, part, start, timeout=timeout, bar=bar)
 
 
 def _receive(
-    response: Any, file: RemoteFile, part: Path, start: int, *, bar: ProgressBar
+    response: Any,
+    file: RemoteFile,
+    part: Path,
+    start: int,
+    *,
+    timeout: float,
+    bar: ProgressBar,
 ) -> None:
     begin = _first_byte(response) if start else 0
     if begin not in (0, start):
@@ -238,7 +246,7 @@ def _receive(
         output.seek(begin)
         output.truncate()
         bar.update(done, total)
-        while chunk := response.read1(_CHUNK):
+        for chunk in _chunks(response, timeout):
             done += len(chunk)
             if file.size is not None and done > file.size:
                 raise _MirrorError(f"expected {file.size} bytes, it sends more")
@@ -248,6 +256,22 @@ def _receive(
         os.fsync(output.fileno())
     if total is not None and done < total:
         raise _MirrorError(f"broke off after {done} of {total} bytes", transient=True)
+
+
+def _chunks(response: Any, timeout: float) -> Iterator[bytes]:
+    import http.client
+
+    try:
+        while chunk := response.read1(_CHUNK):
+            yield chunk
+    except (OSError, http.client.HTTPException) as error:
+        raise _MirrorError(_reason(error, timeout), transient=True) from error
+
+
+def _reason(cause: object, timeout: float) -> str:
+    if isinstance(cause, TimeoutError):
+        return f"silent for {timeout:g} s"
+    return str(cause) or type(cause).__name__
 
 
 def _first_byte(response: Any) -> int:
@@ -261,10 +285,6 @@ def _first_byte(response: Any) -> int:
 def _length(response: Any) -> int | None:
     length = response.headers.get("Content-Length") or ""
     return int(length) if length.isdecimal() else None
-
-
-def _is_silence(error: Exception) -> bool:
-    return isinstance(getattr(error, "reason", None), (TimeoutError, ConnectionError))
 
 
 def _is_good(file: RemoteFile, path: Path) -> bool:

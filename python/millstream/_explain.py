@@ -33,8 +33,10 @@ def explained(program: Program) -> str:
             runs = "Python"
         rows.append((_named(stage), runs, _described(value)))
     widths = [max(len(row[i]) for row in rows) for i in range(3)]
-    lines = ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip()
-             for row in rows]
+    lines = [
+        "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
     lines.insert(1, "  ".join("-" * width for width in widths))
     engine = program.engine
     lines.append(
@@ -56,10 +58,12 @@ def _sample_spec(program: Program) -> Any:
 def _after(placed: Placed, value: Any, mask: Any) -> tuple[Any, Any]:
     stage = placed.stage
     if isinstance(stage, BatchTransform):
+
         def batched(x: Any) -> Any:
             return jax.ShapeDtypeStruct((stage.batch_size, *x.shape), x.dtype)
 
         return jax.tree.map(batched, (value, mask))
+
     def run(value: Any, mask: Any) -> Any:
         return stage.trace(value, mask, placed.batched)
 

@@ -100,9 +100,7 @@ def next_words(program: Program, words: np.ndarray) -> np.ndarray:
 
 
 @functools.cache
-def shared_call(
-    specs: tuple[tuple[tuple[int, ...], Any], ...], structure: Any
-) -> Any:
+def shared_call(specs: tuple[tuple[tuple[int, ...], Any], ...], structure: Any) -> Any:
     """A jitted call for a Python loop: ``(words, number) -> (value, words)``.
 
     The loader's number is an argument, so all loaders of one shape share one program.

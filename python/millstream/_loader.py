@@ -15,7 +15,6 @@ import numpy as np
 from jax import lax
 
 from millstream import _engine
-from millstream._explain import explained
 from millstream._host import BatchIterator
 from millstream._pipeline import Source, Tree, assembled
 from millstream._program import Program
@@ -52,8 +51,9 @@ class DataLoader:
         prefetch: int | None = None,
         traced: bool = False,
     ) -> None:
-        _check_knob("threads", threads, 1)
-        _check_knob("prefetch", prefetch, 0)
+        for name, value, least in (("threads", threads, 1), ("prefetch", prefetch, 0)):
+            if value is not None:
+                _check_whole(name, value, least)
         source = assembled(pipeline)
         self._program = Program(
             source.head,
@@ -102,6 +102,8 @@ class DataLoader:
 
     def explain(self) -> str:
         """The plan as a table: each stage, where it runs, its shapes and dtypes."""
+        from millstream._explain import explained
+
         return explained(self._program)
 
     def iterate(self, state: Any, *, steps: int | None = None) -> BatchIterator:
@@ -112,12 +114,16 @@ class DataLoader:
         """
         words = self._program.words(state)
         if is_traced(words):
-            raise TypeError("iterate() is a Python loop; inside of jit use scan_epoch()")
+            raise TypeError(
+                "iterate() is a Python loop; inside of jit use scan_epoch()"
+            )
         if steps is None:
             known = np.asarray(words)
             steps = self.steps_per_epoch - (int(known[4]) | int(known[5]) << 32)
         elif isinstance(steps, bool) or not isinstance(steps, int) or steps < 0:
-            raise ValueError(f"steps must be a whole number of at least 0, not {steps!r}")
+            raise ValueError(
+                f"steps must be a whole number of at least 0, not {steps!r}"
+            )
         return BatchIterator(self._program, words, steps)
 
     def scan_epoch(
@@ -129,7 +135,7 @@ class DataLoader:
         steps: int | None = None,
         unroll: int = 1,
     ) -> tuple[LoaderState, Any, Any]:
-        """Runs ``body_fn(carry, batch, mask) -> (carry, output)`` over an epoch of steps.
+        """Runs ``body_fn(carry, batch, mask) -> (carry, output)`` for an epoch of steps.
 
         Returns ``(state, carry, outputs)``, the outputs stacked. It starts wherever
         ``state`` is; ``steps`` takes another number of steps, such as the rest of an
@@ -142,7 +148,9 @@ class DataLoader:
         if not callable(body_fn):
             raise TypeError(f"body_fn must be a function, not {body_fn!r}")
         if isinstance(length, bool) or not isinstance(length, int) or length < 0:
-            raise ValueError(f"steps must be a whole number of at least 0, not {steps!r}")
+            raise ValueError(
+                f"steps must be a whole number of at least 0, not {steps!r}"
+            )
         traced = any(is_traced(leaf) for leaf in jax.tree.leaves((words, carry)))
         arrays = self._program.arrays()
         if traced:
@@ -231,8 +239,8 @@ def _interruptible(engine: _engine.Loader) -> Iterator[Callable[[], bool]]:
         guard.exit()
 
 
-def _check_knob(name: str, value: Any, least: int) -> None:
-    if value is None:
-        return
+def _check_whole(name: str, value: Any, least: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ValueError(f"{name} must be a whole number of at least {least}, not {value!r}")
+        raise ValueError(
+            f"{name} must be a whole number of at least {least}, not {value!r}"
+        )

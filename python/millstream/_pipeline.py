@@ -188,7 +188,7 @@ def assembled(pipeline: Sequence[Any] | Source) -> Source:
 
 
 def _joined(source: Source, stage: Any, position: int) -> Source:
-    if isinstance(stage, type) or isinstance(stage, Source) or not callable(stage):
+    if isinstance(stage, type | Source) or not callable(stage):
         raise TypeError(
             f"entry {position} of the pipeline is not a stage: {_described(stage)}"
         )

@@ -178,9 +178,7 @@ class Program:
             value, mask = jax.tree.map(lambda x: x[0], (value, mask))
         return value, mask, _traced.next_words(words, self.steps)
 
-    def finish(
-        self, value: Tree, mask: Any, later: list[Placed] | None = None
-    ) -> Tree:
+    def finish(self, value: Tree, mask: Any, later: list[Placed] | None = None) -> Tree:
         """The traced stages on what the engine gives."""
         later = self.later if later is None else later
         samples = [p for p in later if not p.batched]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -106,7 +107,7 @@ class ArraySampleSource(SampleSource):
         words = _fixed_words(seed) if shuffle else None
         edges = [n * i // count for i in range(count + 1)]
         pairs = []
-        for first, end in zip(edges, edges[1:], strict=False):
+        for first, end in itertools.pairwise(edges):
             size = end - first
             training = Part(self._order, 0, n - size, (first, size), words)
             pairs.append(

@@ -147,8 +147,8 @@ class NormalizeImageTransform(Stage):
             self.scale != 1 or self.offset != 0
         ):
             raise ValueError(
-                f"{type(self).__name__}({self.data_key!r}): a scale of {self.scale} and "
-                f"an offset of {self.offset} need a floating dtype, not {dtype}"
+                f"{type(self).__name__}({self.data_key!r}): a scale of {self.scale} "
+                f"and an offset of {self.offset} need a floating dtype, not {dtype}"
             )
         object.__setattr__(self, "dtype", dtype)
 

@@ -68,6 +68,7 @@ class _SeriesDataset(ArrayDataset):
     data_path: str | Path | None
     _cache_name: ClassVar[str]
     _remote: ClassVar[RemoteFile]
+    _count: ClassVar[int]
 
     def __post_init__(self) -> None:
         check_fractions(self.split, self.train_fraction, self.val_fraction)
@@ -85,9 +86,16 @@ class _SeriesDataset(ArrayDataset):
 
     def _read(self) -> Arrays:
         (path,) = self.files()
+        values = read_values(path)
+        is_published = self.data_path is None and self.cache_dir is None
+        if is_published and len(values) != self._count:
+            raise DataError(
+                f"{path}: expected {self._count} values, found {len(values)}; "
+                "delete it to have it fetched again"
+            )
         step = 1 if self.overlapping else self.context_length + self.prediction_length
         contexts, targets = prepare_time_series_windows(
-            read_values(path),
+            values,
             self.split,
             context_length=self.context_length,
             prediction_length=self.prediction_length,
@@ -125,6 +133,7 @@ class DailyMinTemperaturesDataset(_SeriesDataset):
         (_BASE + "daily-min-temperatures.csv",),
         folder="daily-min-temperatures",
     )
+    _count: ClassVar[int] = 3650
 
 
 @dataclass(frozen=True)
@@ -154,3 +163,4 @@ class SunspotsDataset(_SeriesDataset):
         (_BASE + "monthly-sunspots.csv",),
         folder="sunspots",
     )
+    _count: ClassVar[int] = 2820
