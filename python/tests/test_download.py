@@ -1,6 +1,7 @@
 """Downloads against a server that cuts off, lies, stalls and redirects."""
 
 import contextlib
+import errno
 import hashlib
 import io
 import os
@@ -356,10 +357,10 @@ def test_processes_wait_for_each_other(server: FileServer, tmp_path: Path) -> No
 
     url = server.offer("/a", slow)
     children = [_child(url, tmp_path / "a") for _ in range(3)]
-    assert started.wait(30)
+    assert started.wait(120)
     fetch(described(url), tmp_path / "a")
     for child in children:
-        assert child.communicate(timeout=30)[1] == ""
+        assert child.communicate(timeout=120)[1] == ""
         assert child.returncode == 0
     assert server.ranges("/a") == [None]
     assert (tmp_path / "a").read_bytes() == CONTENT
@@ -374,7 +375,7 @@ def test_a_killed_process_is_continued(server: FileServer, tmp_path: Path) -> No
     )
     part = tmp_path / "a.part"
     with _child(url, tmp_path / "a") as child:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while not (part.exists() and part.stat().st_size >= 131_072):
             assert time.monotonic() < deadline
             time.sleep(0.01)
@@ -412,6 +413,39 @@ def test_a_file_where_the_folder_should_be_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match="cannot write"):
         fetch(described(NOWHERE), tmp_path / "file" / "data.bin")
+
+
+def test_a_folder_where_the_file_should_be_is_named(
+    server: FileServer, tmp_path: Path
+) -> None:
+    url = server.offer("/a", file_server.whole(CONTENT))
+    with pytest.raises(IsADirectoryError, match="cannot write"):
+        fetch(described(url), tmp_path)
+
+
+def test_a_full_disk_is_an_error_of_the_folder(
+    server: FileServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    url = server.offer("/a", file_server.whole(CONTENT))
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left") as caught:
+        fetch(described(url), tmp_path / "a")
+    assert caught.value.errno == errno.ENOSPC
+    assert f"cannot write {tmp_path}" in str(caught.value)
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    "url", ["nothing://host/a", "plain", "http://127.0.0.1:9/a b", "http://[::1/a"]
+)
+def test_an_address_that_is_none_leads_to_the_next(
+    server: FileServer, tmp_path: Path, url: str
+) -> None:
+    good = server.offer("/good", file_server.whole(CONTENT))
+    assert fetch(described(url, good), tmp_path / "a").read_bytes() == CONTENT
 
 
 def test_a_good_file_needs_no_writable_folder(tmp_path: Path) -> None:

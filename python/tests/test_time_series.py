@@ -239,6 +239,21 @@ def test_bad_files_are_refused(tmp_path: Path, content: str, message: str) -> No
     assert str(path) in str(caught.value)
 
 
+def test_a_published_series_is_fetched_and_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("MILLSTREAM_MIRROR", tmp_path.as_uri())
+    (tmp_path / "sunspots").mkdir()
+    path = csv_file(tmp_path / "sunspots" / "monthly-sunspots.csv", count=2820)
+    assert len(SunspotsDataset()) == 2256 - 24
+    cached = tmp_path / "home" / ".cache" / "cyreal_sunspots" / path.name
+    assert cached.read_bytes() == path.read_bytes()
+    csv_file(cached, count=2819)
+    with pytest.raises(DataError, match="expected 2820 values, found 2819; delete"):
+        len(SunspotsDataset())
+
+
 def test_bad_arguments_are_refused_at_once() -> None:
     with pytest.raises(ValueError, match="context_length must be at least 1; found 0"):
         SunspotsDataset(context_length=0)
