@@ -7,7 +7,6 @@ import zipfile
 from pathlib import Path
 
 import pytest
-
 from millstream._archive import extract_folder, extract_member
 from millstream._errors import DataError
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from millstream._datasets import CelebADataset
 from millstream._errors import DataError
 

@@ -12,12 +12,11 @@ import file_server
 import numpy as np
 import pytest
 from file_server import FileServer
-from numpy.typing import NDArray
-
 from millstream import _download
 from millstream._datasets import CIFAR10Dataset, CIFAR100Dataset
 from millstream._download import RemoteFile
 from millstream._errors import DataError, DownloadError
+from numpy.typing import NDArray
 
 PLAIN = np.zeros((2, 3072), np.uint8)
 TRAIN = [f"data_batch_{number}" for number in range(1, 6)]

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from file_server import FileServer
 from idx_files import idx_bytes, images_and_labels, write_idx
-
 from millstream import _download
 from millstream._datasets import (
     EMNISTDataset,

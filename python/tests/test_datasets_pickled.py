@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from millstream._datasets.pickled import read_pickled_dict
 from millstream._errors import DataError
 

@@ -2,7 +2,6 @@
 
 import jax
 import pytest
-
 from millstream._devices import device_named
 
 

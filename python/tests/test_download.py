@@ -17,7 +17,6 @@ from pathlib import Path
 import file_server
 import pytest
 from file_server import FileServer
-
 from millstream import _download
 from millstream._download import RemoteFile, fetch
 from millstream._errors import DownloadError

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from idx_files import idx_bytes, write_idx
-
 from millstream._errors import DataError
 from millstream._idx import read_idx
 

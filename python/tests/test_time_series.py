@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from millstream._datasets import (
     DailyMinTemperaturesDataset,
     SunspotsDataset,
