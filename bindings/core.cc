@@ -1,3 +1,5 @@
+#include <nanobind/stl/string.h>
+
 #include <mutex>
 #include <string>
 #include <vector>
@@ -49,6 +51,17 @@ std::shared_ptr<const void> kept(nb::handle object) {
   return {object.ptr(), [](const void* pointer) {
             let_go(const_cast<PyObject*>(static_cast<const PyObject*>(pointer)));
           }};
+}
+
+nb::list described(const Schema& schema) {
+  nb::list fields;
+  for (const Field& field : schema) {
+    nb::list shape;
+    for (const std::int64_t extent : field.shape.extents()) shape.append(extent);
+    fields.append(
+        nb::make_tuple(field.name, std::string(name(field.dtype)), nb::tuple(shape)));
+  }
+  return fields;
 }
 
 void bind_core(nb::module_&) {

@@ -46,18 +46,6 @@ Position position(const Plan& plan, const StateWords& state) {
   return decoded(plan, std::span<const std::uint32_t, kStateWords>(state.data(), 8));
 }
 
-/// Name, dtype and shape of each field of one row.
-nb::list schema(const PlanHandle& handle) {
-  nb::list fields;
-  for (const Field& field : handle.shared->schema()) {
-    nb::list shape;
-    for (const std::int64_t extent : field.shape.extents()) shape.append(extent);
-    fields.append(
-        nb::make_tuple(field.name, std::string(name(field.dtype)), nb::tuple(shape)));
-  }
-  return fields;
-}
-
 nb::object indices(const PlanHandle& handle, const StateWords& state) {
   const Plan& plan = *handle.shared;
   const auto rows = static_cast<std::size_t>(plan.batch_size());
@@ -147,7 +135,9 @@ nb::object next_state(const PlanHandle& handle, const StateWords& state) {
 
 void bind_loader(nb::module_& module) {
   nb::class_<PlanHandle>(module, "Plan", "A pipeline, assembled and validated.")
-      .def_prop_ro("schema", schema, "(name, dtype, shape) of each field of a row.")
+      .def_prop_ro(
+          "schema", [](const PlanHandle& p) { return described(p.shared->schema()); },
+          "(name, dtype, shape) of each field of a row.")
       .def_prop_ro("steps",
                    [](const PlanHandle& p) { return p.shared->schedule().steps(); })
       .def_prop_ro("batch_size",
@@ -178,6 +168,9 @@ void bind_loader(nb::module_& module) {
       .def_prop_ro(
           "live", [](const ListedLoader& l) { return l.shared->live(); },
           "Batches given by `take` that someone still holds.")
+      .def_prop_ro(
+          "delivered", [](const ListedLoader& l) { return l.shared->delivered(); },
+          "Batches handed out so far.")
       .def_prop_ro("last_error", last_error, "What last failed inside of jit, or None.")
       .def(
           "forget_error", [](ListedLoader& l) { l.shared->remember(nullptr); },

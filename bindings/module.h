@@ -4,6 +4,8 @@
 
 #include <memory>
 
+#include "millstream/core/schema.h"
+
 namespace millstream::python {
 
 namespace nb = nanobind;
@@ -11,6 +13,9 @@ namespace nb = nanobind;
 /// Keeps `object` alive for the engine. May be let go of on any thread, with the GIL or
 /// without: the reference is then dropped when Python next has time for it.
 std::shared_ptr<const void> kept(nb::handle object);
+
+/// (name, dtype, shape) of each field.
+nb::list described(const Schema& schema);
 
 /// What Python holds of something that the engine shares. The engine's own pointer is
 /// inside, so that letting go of it on an engine thread never needs the GIL.

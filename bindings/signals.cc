@@ -42,6 +42,8 @@ class Interruptible {
     sigaction(SIGINT, &action, &previous_action);
   }
 
+  bool interrupted() const noexcept { return loader_->cancelled(); }
+
   void exit() {
     if (!entered_) return;
     sigaction(SIGINT, &previous_action, nullptr);
@@ -61,6 +63,8 @@ void bind_signals(nb::module_& module) {
   nb::class_<Interruptible>(module, "Interruptible",
                             "While entered, Ctrl-C ends the loader's next batch.")
       .def(nb::init<const ListedLoader&>(), "loader"_a)
+      .def_prop_ro("interrupted", &Interruptible::interrupted,
+                   "Whether Ctrl-C came since it was entered.")
       .def("enter", &Interruptible::enter)
       .def("exit", &Interruptible::exit);
 }

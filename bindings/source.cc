@@ -49,6 +49,9 @@ SourceHandle arrays(const std::vector<ArraySpec>& specs, bool narrow) {
 void bind_source(nb::module_& module) {
   nb::class_<SourceHandle>(module, "Source", "Where samples live.")
       .def("__len__", [](const SourceHandle& s) { return s.shared->size(); })
+      .def_prop_ro(
+          "schema", [](const SourceHandle& s) { return described(s.shared->schema()); },
+          "(name, dtype, shape) of each field of a sample.")
       .def_prop_ro("resident",
                    [](const SourceHandle& s) { return s.shared->resident(); });
 

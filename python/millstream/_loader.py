@@ -82,6 +82,11 @@ class DataLoader:
         """What last went wrong inside of jit, in its own type; None if nothing did."""
         return self._program.engine.last_error
 
+    @property
+    def delivered(self) -> int:
+        """How many batches the engine has handed out, also inside of a running jit."""
+        return self._program.engine.delivered
+
     def element_spec(self) -> Tree:
         """A ``jax.ShapeDtypeStruct`` for each leaf of a batch."""
         return self._program.element_spec()
@@ -135,7 +140,7 @@ class DataLoader:
         steps: int | None = None,
         unroll: int = 1,
     ) -> tuple[LoaderState, Any, Any]:
-        """Runs ``body_fn(carry, batch, mask) -> (carry, output)`` for an epoch of steps.
+        """Runs ``body_fn(carry, batch, mask) -> (carry, output)`` an epoch of times.
 
         Returns ``(state, carry, outputs)``, the outputs stacked. It starts wherever
         ``state`` is; ``steps`` takes another number of steps, such as the rest of an

@@ -74,7 +74,8 @@ void Loader::make(const Position& position, std::span<const Column> output,
 
 void Loader::fill(const Position& position, std::span<const Column> output,
                   bool* mask) {
-  if (cancelled_.load(std::memory_order_relaxed)) throw Cancelled("interrupted");
+  if (cancelled()) throw Cancelled("interrupted");
+  delivered_.fetch_add(1, std::memory_order_relaxed);
   const bool cached = reads_ahead_ && std::ranges::equal(output, layout().schema(), {},
                                                          &Column::dtype, &Field::dtype);
   if (!cached) {
@@ -89,12 +90,16 @@ void Loader::fill(const Position& position, std::span<const Column> output,
 
 std::shared_ptr<const Batch> Loader::take(const Position& position,
                                           std::chrono::milliseconds patience) {
+  std::shared_ptr<const Batch> batch;
   if (prefetcher_) {
     shared_pool().grow(threads_);
-    return prefetcher_->get(position, false, patience);
+    batch = prefetcher_->get(position, false, patience);
+  } else {
+    auto made = slots_->take();
+    make(position, made->columns(), made->mask());
+    batch = std::move(made);
   }
-  auto batch = slots_->take();
-  make(position, batch->columns(), batch->mask());
+  if (batch != nullptr) delivered_.fetch_add(1, std::memory_order_relaxed);
   return batch;
 }
 

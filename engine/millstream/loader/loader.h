@@ -48,8 +48,14 @@ class Loader {
   /// Batches given by `take` that someone still holds.
   std::int64_t live() const { return slots_->live(); }
 
+  /// Batches handed out so far, by either way.
+  std::int64_t delivered() const noexcept {
+    return delivered_.load(std::memory_order_relaxed);
+  }
+
   /// Makes every `fill` throw `Cancelled` until `resume`. Safe in a signal handler.
   void cancel() noexcept { cancelled_.store(true, std::memory_order_relaxed); }
+  bool cancelled() const noexcept { return cancelled_.load(std::memory_order_relaxed); }
   void resume() noexcept { cancelled_.store(false, std::memory_order_relaxed); }
 
   /// What the last `fill` that failed inside of jit threw.
@@ -65,6 +71,7 @@ class Loader {
   const int prefetch_;
   const bool reads_ahead_;
   std::atomic<bool> cancelled_{false};
+  std::atomic<std::int64_t> delivered_{0};
   mutable std::mutex mutex_;
   std::exception_ptr last_error_;
   std::optional<Prefetcher> prefetcher_;  // last: its threads use the members above

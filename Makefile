@@ -1,0 +1,79 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+CMAKE := $(BIN)/cmake
+CTEST := $(BIN)/ctest
+JOBS ?= $(shell nproc)
+FUZZ_SECONDS ?= 600
+
+.PHONY: demo test build check cpp python lint layers asan tsan fuzz bench stubs clean
+
+demo: build
+	tools/system_packages.sh dataset-fashion-mnist
+	$(BIN)/python examples/fashion_mnist.py
+
+test: cpp python
+
+# The virtual environment, with what building and testing need.
+$(VENV)/.ready: requirements-dev.txt tools/system_packages.sh
+	tools/system_packages.sh build-essential python3-venv python3-dev zlib1g-dev
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	touch $@
+
+# The package, built by CMake into build/wheel and installed into the environment.
+build: $(VENV)/.ready
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	    --no-build-isolation --no-deps .
+
+# The C++ tests; `make cpp PRESET=asan` for another build of them.
+PRESET ?= dev
+cpp: $(VENV)/.ready
+	tools/system_packages.sh libgtest-dev zlib1g-dev
+	PATH="$(abspath $(BIN)):$$PATH" $(CMAKE) --preset $(PRESET) \
+	    -DMILLSTREAM_XLA_INCLUDE="$$($(BIN)/python tools/xla_include.py)"
+	PATH="$(abspath $(BIN)):$$PATH" $(CMAKE) --build --preset $(PRESET) -j $(JOBS)
+	$(CTEST) --preset $(PRESET) -j $(JOBS)
+
+asan:
+	$(MAKE) cpp PRESET=asan
+
+tsan:
+	$(MAKE) cpp PRESET=tsan
+
+# The Python tests, the examples and the code in README.md.
+python: build
+	tools/system_packages.sh dataset-fashion-mnist
+	$(BIN)/python -m pytest
+
+lint: build layers
+	tools/system_packages.sh clang-format
+	clang-format --dry-run --Werror $$(git ls-files '*.cc' '*.h')
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy python/millstream
+	$(BIN)/python tools/stubs.py --check
+
+layers:
+	$(PYTHON) tools/layers.py
+
+stubs: build
+	$(BIN)/python tools/stubs.py
+
+# Every fuzz target for FUZZ_SECONDS.
+fuzz: $(VENV)/.ready
+	tools/system_packages.sh clang libclang-rt-14-dev zlib1g-dev
+	PATH="$(abspath $(BIN)):$$PATH" $(CMAKE) --preset fuzz
+	PATH="$(abspath $(BIN)):$$PATH" $(CMAKE) --build --preset fuzz -j $(JOBS)
+	tools/fuzz.sh build/fuzz/engine/fuzz $(FUZZ_SECONDS)
+
+# Against the peers, in environments of their own; prints the table, draws the chart.
+bench: build
+	tools/system_packages.sh dataset-fashion-mnist
+	benchmarks/setup.sh
+	$(BIN)/python benchmarks/run.py --output benchmarks/results/latest.json \
+	    --chart docs/images/benchmarks.svg
+
+clean:
+	rm -rf build $(VENV)

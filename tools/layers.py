@@ -1,0 +1,52 @@
+"""Fails when a room of the engine includes what it may not."""
+
+import re
+import sys
+from pathlib import Path
+
+ENGINE = Path(__file__).parent.parent / "engine" / "millstream"
+
+MAY_INCLUDE = {
+    "core": set(),
+    "io": {"core"},
+    "order": {"core"},
+    "parallel": {"core"},
+    "ipc": {"core"},
+    "codec": {"core", "io/byte_reader"},
+    "source": {"core", "io", "codec"},
+    "transform": {"core", "codec"},
+    "loader": {"core", "order", "source", "transform", "parallel"},
+    "ffi": {"core", "loader", "xla"},
+}
+INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]', re.MULTILINE)
+
+
+def faults() -> list[str]:
+    """One line for each include that breaks the rules."""
+    found = []
+    for path in sorted([*ENGINE.rglob("*.h"), *ENGINE.rglob("*.cc")]):
+        room = path.relative_to(ENGINE).parts[0]
+        allowed = MAY_INCLUDE.get(room)
+        if allowed is None:
+            found.append(f"{path}: there is no room called {room}")
+            continue
+        for include in INCLUDE.findall(path.read_text()):
+            if not _allowed(room, allowed, include):
+                found.append(f"{path}: {room} may not include {include}")
+    return found
+
+
+def _allowed(room: str, allowed: set[str], include: str) -> bool:
+    if include.startswith("millstream/"):
+        inner = include.removeprefix("millstream/").removesuffix(".h")
+        target = inner.split("/")[0]
+        return target == room or target in allowed or inner in allowed
+    if include.startswith("xla/"):
+        return "xla" in allowed
+    return not include.startswith(("nanobind", "Python.h", "bindings"))
+
+
+if __name__ == "__main__":
+    lines = faults()
+    print("\n".join(lines) or "every room includes only what it may")
+    sys.exit(1 if lines else 0)
