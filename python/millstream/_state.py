@@ -120,7 +120,7 @@ def key_words(key: Any) -> tuple[Any, Any]:
         if not is_traced(words):
             return _seed_words(int(words))
         return jnp.zeros((), jnp.uint32), words.astype(jnp.uint32)
-    if words.ndim != 1 or words.dtype != np.uint32:
+    if words.ndim != 1 or words.dtype != np.uint32 or words.shape[0] == 0:
         raise ValueError(
             "a key is an int or a vector of uint32, such as jax.random.PRNGKey(0); "
             f"found {words.dtype}{list(words.shape)}"
