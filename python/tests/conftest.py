@@ -1,0 +1,68 @@
+"""What the tests of the loader share: data, and Python processes of their own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+PACKAGE = Path(__file__).resolve().parent.parent
+TESTS = Path(__file__).resolve().parent
+
+
+def rows_of(n: int) -> dict[str, np.ndarray]:
+    """Samples that tell which they are: no two rows have the same bytes."""
+    x = np.arange(1, n + 1, dtype=np.int32)[:, None] * np.array([1, 7, -3], np.int32)
+    return {"x": x, "y": (np.arange(n) % 251 + 1).astype(np.uint8)}
+
+
+@pytest.fixture
+def rows() -> Callable[[int], dict[str, np.ndarray]]:
+    return rows_of
+
+
+class Python:
+    """Runs code in a Python process of its own that finds the package and the tests."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def environment(self, **more: str) -> dict[str, str]:
+        # Last come what this process found it with: a wheel needs no path.
+        path = os.pathsep.join([str(PACKAGE), str(TESTS)])
+        return {**os.environ, "PYTHONPATH": path, "JAX_PLATFORMS": "cpu", **more}
+
+    def start(self, code: str, **more: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-W", "error", "-c", textwrap.dedent(code)],
+            env=self.environment(**more),
+            cwd=self.folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def finished(self, process: subprocess.Popen[str]) -> str:
+        """What it printed; a test fails with its errors unless it ended with 0."""
+        try:
+            out, err = process.communicate(timeout=300)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            out, err = process.communicate()
+            pytest.fail(f"the process hangs\n{out}\n{err}")
+        assert process.returncode == 0, f"status {process.returncode}\n{out}\n{err}"
+        return out
+
+    def run(self, code: str, **more: str) -> str:
+        return self.finished(self.start(code, **more))
+
+
+@pytest.fixture
+def python(tmp_path: Path) -> Python:
+    return Python(tmp_path)

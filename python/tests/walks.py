@@ -1,0 +1,121 @@
+"""Every way to walk through a loader's batches, and how sequences are compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import jax
+import numpy as np
+from millstream import DataLoader, _jit
+
+Walk = tuple[Any, np.ndarray, np.ndarray]
+"""Batches, masks and the words of the states after them, each stacked along axis 0."""
+
+
+def stacked(steps: Iterable[tuple[Any, Any, Any]]) -> Walk:
+    host = [jax.tree.map(np.asarray, step) for step in steps]
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *host)
+
+
+def specified(loader: DataLoader, state: Any, steps: int) -> Walk:
+    """The specification: one thread, no cache, no JAX. Native stages only."""
+    program = loader._program
+    specs = [*program.leaf_specs(), program.mask_spec()]
+    words = np.asarray(state.words)
+    found = []
+    for _ in range(steps):
+        *leaves, mask = _jit.shaped(specs, program.engine.batch(words))
+        words = _jit.next_words(program, words)
+        # A copy: the bytes belong to the engine.
+        found.append(
+            (program.unflatten([x.copy() for x in leaves]), mask.copy(), words)
+        )
+    return stacked(found)
+
+
+def indexed(loader: DataLoader, data: Any, state: Any, steps: int) -> Walk:
+    """The same by hand: NumPy indexing with `which_samples`, zeros in padding."""
+    program = loader._program
+    words = np.asarray(state.words)
+    found = []
+    for _ in range(steps):
+        samples = loader.which_samples(words)
+        mask = samples >= 0
+
+        def taken(x: Any, samples: Any = samples, mask: Any = mask) -> np.ndarray:
+            row = np.asarray(x)[samples]
+            row[~mask] = 0
+            return row
+
+        words = _jit.next_words(program, words)
+        found.append((jax.tree.map(taken, data), mask, words))
+    return stacked(found)
+
+
+def iterated(loader: DataLoader, state: Any, steps: int) -> Walk:
+    iterator = loader.iterate(state, steps=steps)
+    return stacked((batch, mask, iterator.state.words) for batch, mask in iterator)
+
+
+def stepped(loader: DataLoader, state: Any, steps: int, step: Any = None) -> Walk:
+    """By `next_batch`, or by `step` in its place."""
+    step = loader.next_batch if step is None else step
+    found = []
+    for _ in range(steps):
+        batch, state, mask = step(state)
+        found.append((batch, mask, state.words))
+    return stacked(found)
+
+
+def jitted(loader: DataLoader, state: Any, steps: int) -> Walk:
+    return stepped(loader, state, steps, jax.jit(loader.next_batch))
+
+
+def _keep(carry: Any, batch: Any, mask: Any) -> tuple[Any, Any]:
+    return carry + 1, (batch, mask)
+
+
+def scanned(loader: DataLoader, state: Any, steps: int, **more: Any) -> Walk:
+    """By `scan_epoch`; only the last of the words is known."""
+    after, count, (batches, masks) = loader.scan_epoch(
+        state, 0, _keep, steps=steps, **more
+    )
+    assert int(count) == steps
+    batches, masks = jax.tree.map(np.asarray, (batches, masks))
+    return batches, masks, np.asarray(after.words)
+
+
+def same_bytes(found: Any, expected: Any) -> None:
+    """Fails unless both are trees of one structure, dtypes, shapes and bytes."""
+    a, b = jax.tree.structure(found), jax.tree.structure(expected)
+    assert a == b
+    pairs = zip(
+        jax.tree_util.tree_leaves_with_path(found),
+        jax.tree.leaves(expected),
+        strict=True,
+    )
+    for (path, left), right in pairs:
+        name = jax.tree_util.keystr(path)
+        left, right = np.asarray(left), np.asarray(right)
+        assert left.dtype == right.dtype, name
+        assert left.shape == right.shape, name
+        if left.tobytes() != right.tobytes():
+            differ = (
+                np.flatnonzero(
+                    [
+                        a.tobytes() != b.tobytes()
+                        for a, b in zip(left, right, strict=True)
+                    ]
+                )
+                if left.ndim
+                else [0]
+            )
+            raise AssertionError(f"{name} differs at {list(differ)[:20]}")
+
+
+def same_walk(found: Walk, expected: Walk) -> None:
+    """Compares batches, masks and states; of a scan the last state."""
+    same_bytes(found[:2], expected[:2])
+    words, wanted = found[2], expected[2]
+    same_bytes(words, wanted if words.ndim == 2 else wanted[-1])
