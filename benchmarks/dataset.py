@@ -1,0 +1,48 @@
+"""The data of the workloads: Fashion-MNIST as arrays, and the facts about it."""
+
+import gzip
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+FOLDER = Path(os.environ.get("FASHION_MNIST", "/usr/share/datasets/fashion-mnist"))
+BATCH = 128
+SCALE = np.float32(1 / 255)
+
+
+@dataclass(frozen=True)
+class Arrays:
+    """Images uint8[N, 28, 28, 1] and labels int32[N]."""
+
+    image: np.ndarray
+    label: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.label)
+
+    def as_dict(self) -> dict[str, np.ndarray]:
+        """The two arrays under the names `image` and `label`."""
+        return {"image": self.image, "label": self.label}
+
+
+def read_idx(path: Path) -> np.ndarray:
+    """The uint8 array of a gzipped IDX file."""
+    with gzip.open(path) as file:
+        content = file.read()
+    ndim = content[3]
+    shape = np.frombuffer(content, ">u4", count=ndim, offset=4)
+    return np.frombuffer(content, np.uint8, offset=4 + 4 * ndim).reshape(shape)
+
+
+def fashion_mnist() -> Arrays:
+    """The 60,000 training samples."""
+    image = read_idx(FOLDER / "train-images-idx3-ubyte.gz")
+    label = read_idx(FOLDER / "train-labels-idx1-ubyte.gz")
+    return Arrays(image[..., None].copy(), label.astype(np.int32))
+
+
+def normalized(image: np.ndarray) -> np.ndarray:
+    """The pixels as float32 between 0 and 1."""
+    return np.multiply(image, SCALE, dtype=np.float32)

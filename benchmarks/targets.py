@@ -1,0 +1,107 @@
+"""What Millstream is to reach, as ratios within one run."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from results import Results, Timing
+
+OURS = "millstream"
+
+
+@dataclass(frozen=True)
+class Target:
+    """A number to reach: `measured` gives it, or None if the run cannot tell."""
+
+    workload: str
+    text: str
+    measured: Callable[[Results], float | None]
+    bound: float
+    at_least: bool = True
+    unit: str = "x"
+
+    def met(self, value: float) -> bool:
+        """Whether a measured value reaches the target."""
+        return value >= self.bound if self.at_least else value <= self.bound
+
+
+def over(workload: str, rival: str) -> Callable[[Results], float | None]:
+    """How many times as fast as a rival we are; `""` is the best peer."""
+
+    def measured(results: Results) -> float | None:
+        ours = results.timing(workload, OURS)
+        if rival:
+            theirs = results.timing(workload, rival)
+        else:
+            theirs = results.best_peer(workload)
+        return ratio(ours, theirs)
+
+    return measured
+
+
+def ratio(ours: Timing | None, theirs: Timing | None) -> float | None:
+    """How many times as fast the first is as the second."""
+    return ours.rate / theirs.rate if ours and theirs else None
+
+
+def growth(results: Results) -> float | None:
+    """The time of a step at the largest N as a multiple of that at the smallest."""
+    outcome = results.outcomes.get("scaling", {}).get(OURS)
+    if outcome is None or len(outcome.timings) < 2:
+        return None
+    times = [timing.best for timing in outcome.timings.values()]
+    return times[-1] / times[0]
+
+
+def state_bytes(results: Results) -> float | None:
+    """The bytes of the largest state of any N."""
+    outcome = results.outcomes.get("scaling", {}).get(OURS)
+    if outcome is None or not outcome.timings:
+        return None
+    return max(timing.extra["state_bytes"] for timing in outcome.timings.values())
+
+
+def import_added(results: Results) -> float | None:
+    """The milliseconds that our import adds to that of JAX."""
+    ours = results.timing("start_import", OURS)
+    alone = results.timing("start_import", "jax_alone")
+    return (ours.best - alone.best) * 1e3 if ours and alone else None
+
+
+TARGETS = (
+    Target("host_loop", "over the best peer", over("host_loop", ""), 5),
+    Target(
+        "host_loop",
+        "over np.take(out=) + device_put",
+        over("host_loop", "numpy_take_put"),
+        1,
+    ),
+    Target(
+        "host_loop_normalized",
+        "over the best peer",
+        over("host_loop_normalized", ""),
+        3,
+    ),
+    Target(
+        "in_jit",
+        "over scan + take, permutation given",
+        over("in_jit", "scan_take_given"),
+        1.3,
+    ),
+    Target(
+        "in_jit",
+        "over scan + dynamic_slice, no shuffle",
+        over("in_jit", "scan_slice"),
+        1,
+    ),
+    Target("in_jit", "over cyreal's scan_epoch", over("in_jit", "cyreal_scan"), 40),
+    Target(
+        "in_jit_network",
+        "over scan + dynamic_slice, no shuffle",
+        over("in_jit_network", "scan_slice"),
+        0.98,
+    ),
+    Target("scaling", "a step at 1e9 over one at 1e4", growth, 1.5, at_least=False),
+    Target("scaling", "the state at any N", state_bytes, 64, False, "B"),
+    Target("start_import", "added to import jax", import_added, 20, False, "ms"),
+    Target("start_batch", "over by hand", over("start_batch", "by_hand"), 1 / 1.05),
+)

@@ -1,0 +1,11 @@
+"""Grain's MapDataset."""
+
+import grain
+import jax
+import numpy as np
+
+
+def first_batch(records: np.ndarray, batch_size: int) -> jax.Array:
+    """The first batch on the device."""
+    batches = grain.MapDataset.source(records).shuffle(seed=0).batch(batch_size)
+    return jax.block_until_ready(jax.device_put(batches[0]))

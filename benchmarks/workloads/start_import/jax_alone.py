@@ -1,0 +1,5 @@
+"""What everyone who uses JAX pays."""
+
+import jax
+
+__all__ = ["jax"]

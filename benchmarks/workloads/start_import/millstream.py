@@ -1,0 +1,6 @@
+"""JAX and Millstream."""
+
+import jax
+import millstream
+
+__all__ = ["jax", "millstream"]
