@@ -2,6 +2,7 @@
 
 #include <setjmp.h>
 #include <signal.h>
+#include <ucontext.h>
 
 #include <atomic>
 
@@ -45,6 +46,10 @@ void on_bus_error(int signal, siginfo_t* info, void* context) {
       for (const MappedRange& range : guard->ranges) {
         if (!range.holds(address)) continue;
         guard->fault = address;
+        // The jump does not save and restore the mask: that would be a system call a
+        // copy, where this is one a fault.
+        ::pthread_sigmask(SIG_SETMASK, &static_cast<ucontext_t*>(context)->uc_sigmask,
+                          nullptr);
         siglongjmp(guard->jump, 1);
       }
     }
@@ -58,9 +63,7 @@ void install_guard() {
   static const bool installed = [] {
     struct sigaction ours {};
     ours.sa_sigaction = on_bus_error;
-    // With SA_NODEFER the mask is not touched on the way in, so a jump out needs no
-    // system call to restore it.
-    ours.sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK;
+    ours.sa_flags = SA_SIGINFO | SA_ONSTACK;
     ::sigaction(SIGBUS, nullptr, &previous);  // before ours can be called
     return ::sigaction(SIGBUS, &ours, nullptr) == 0;
   }();

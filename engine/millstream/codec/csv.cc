@@ -1,0 +1,189 @@
+#include "millstream/codec/csv.h"
+
+#include <algorithm>
+#include <charconv>
+#include <string_view>
+#include <utility>
+
+#include "millstream/core/error.h"
+
+namespace millstream {
+namespace {
+
+constexpr std::string_view kMark = "\xEF\xBB\xBF";
+constexpr std::size_t kSkipped = static_cast<std::size_t>(-1);
+constexpr std::size_t kShown = 24;  // characters of a bad cell
+
+class CsvParser {
+ public:
+  CsvParser(std::string_view characters, const std::string& name,
+            const CsvFormat& format)
+      : rest_(characters), name_(name), format_(format) {
+    if (rest_.starts_with(kMark)) rest_.remove_prefix(kMark.size());
+    while (!rest_.empty() && (rest_.back() == '\n' || rest_.back() == '\r')) {
+      rest_.remove_suffix(1);
+    }
+  }
+
+  CsvTable parse() {
+    if (rest_.empty()) fail("a line", "an empty file");
+    read_names();
+    while (!ended_) {
+      ++line_;
+      line_started_ = line_;
+      for (std::size_t i = 0; i < names_.size(); ++i) {
+        column_ = i;
+        const std::string_view cell = next_cell();
+        if (slots_[i] != kSkipped) add(table_.columns[slots_[i]], cell);
+        if (line_ended_ && i + 1 < names_.size()) {
+          fail(text(names_.size(), " cells"), text("a line of ", i + 1));
+        }
+      }
+      if (!line_ended_) fail(text(names_.size(), " cells"), "a line of more");
+      ++table_.rows;
+    }
+    if (table_.rows == 0) fail("a line of numbers", "the header alone");
+    return std::move(table_);
+  }
+
+ private:
+  void read_names() {
+    const std::string_view all = rest_;
+    ++line_;
+    line_started_ = line_;
+    do {
+      column_ = names_.size();
+      const std::string_view cell = next_cell();
+      names_.push_back(format_.header ? std::string(cell)
+                                      : text("column", names_.size()));
+    } while (!line_ended_);
+    if (!format_.header) {
+      rest_ = all;
+      line_ = 0;
+      ended_ = false;
+    }
+    slots_.assign(names_.size(), kSkipped);
+    const auto& wanted = format_.columns.empty() ? names_ : format_.columns;
+    for (const std::string& column : wanted) {
+      const auto found = std::ranges::find(names_, column);
+      if (found == names_.end()) {
+        throw ArgumentError(text(name_, ": there is no column '", column, "'"));
+      }
+      column_ = static_cast<std::size_t>(found - names_.begin());
+      if (std::ranges::count(names_, column) > 1 || slots_[column_] != kSkipped) {
+        fail("names that differ", text("'", column, "' twice"));
+      }
+      slots_[column_] = table_.columns.size();
+      table_.columns.emplace_back().name = column;
+    }
+  }
+
+  /// The text of the next cell, without quotes; valid until the next call.
+  std::string_view next_cell() {
+    std::string_view cell;
+    if (!rest_.empty() && rest_.front() == '"') {
+      cell = quoted();
+    } else {
+      std::size_t end = 0;
+      while (end < rest_.size() && rest_[end] != format_.delimiter &&
+             rest_[end] != '\n') {
+        ++end;
+      }
+      cell = rest_.substr(0, end);
+      rest_.remove_prefix(end);
+      if (cell.ends_with('\r') && (rest_.empty() || rest_.front() == '\n')) {
+        cell.remove_suffix(1);
+      }
+    }
+    ended_ = rest_.empty();
+    line_ended_ = ended_ || rest_.front() == '\n';
+    if (!ended_) rest_.remove_prefix(1);
+    return cell;
+  }
+
+  std::string_view quoted() {
+    unquoted_.clear();
+    rest_.remove_prefix(1);
+    for (;;) {
+      const std::size_t end = rest_.find('"');
+      if (end == std::string_view::npos) fail("a closing quote", "the end");
+      const std::string_view piece = rest_.substr(0, end);
+      line_ += std::ranges::count(piece, '\n');
+      unquoted_ += piece;
+      rest_.remove_prefix(end + 1);
+      if (!rest_.starts_with('"')) break;
+      unquoted_ += '"';
+      rest_.remove_prefix(1);
+    }
+    if (rest_.starts_with("\r\n")) rest_.remove_prefix(1);
+    if (!rest_.empty() && rest_.front() != format_.delimiter && rest_.front() != '\n') {
+      fail("the end of the cell after its quote", text("'", rest_.front(), "'"));
+    }
+    return unquoted_;
+  }
+
+  void add(CsvColumn& column, std::string_view cell) {
+    std::string_view number = cell;
+    while (number.starts_with(' ')) number.remove_prefix(1);
+    while (number.ends_with(' ')) number.remove_suffix(1);
+    if (number.starts_with('+') && !number.starts_with("+-")) number.remove_prefix(1);
+    const char* const begin = number.data();
+    const char* const end = begin + number.size();
+    if (column.dtype == DType::kInt64) {
+      std::int64_t value = 0;
+      const auto read = std::from_chars(begin, end, value);
+      if (read.ec == std::errc{} && read.ptr == end) {
+        column.integers.push_back(value);
+        return;
+      }
+      // Not of integers after all. Those so far round to what their text rounds to.
+      column.dtype = DType::kFloat64;
+      column.reals.assign(column.integers.begin(), column.integers.end());
+      column.integers = {};
+    }
+    double value = 0;
+    const auto read = std::from_chars(begin, end, value);
+    if (read.ec != std::errc{} || read.ptr != end) {
+      fail("a number", cell.size() <= kShown
+                           ? text("'", cell, "'")
+                           : text("'", cell.substr(0, kShown), "...'"));
+    }
+    column.reals.push_back(value);
+  }
+
+  [[noreturn]] void fail(const std::string& expected, const std::string& found) const {
+    std::string column;
+    if (format_.header && column_ < names_.size()) {
+      column = text(" ('", std::string_view(names_[column_]).substr(0, kShown), "')");
+    }
+    throw DataError(text(name_, ": line ", line_started_, ", column ", column_ + 1,
+                         column, ": expected ", expected, ", found ", found));
+  }
+
+  std::string_view rest_;
+  const std::string& name_;
+  const CsvFormat& format_;
+  CsvTable table_;
+  std::vector<std::string> names_;
+  std::vector<std::size_t> slots_;  // where in the table a column goes
+  std::string unquoted_;
+  std::int64_t line_ = 0;
+  std::int64_t line_started_ = 1;  // lines may go on within quotes
+  std::size_t column_ = 0;
+  bool line_ended_ = false;
+  bool ended_ = false;
+};
+
+}  // namespace
+
+CsvTable parse_csv(std::span<const std::byte> bytes, const std::string& name,
+                   const CsvFormat& format) {
+  if (format.delimiter == '"' || format.delimiter == '\n' || format.delimiter == '\r') {
+    throw ArgumentError("a delimiter cannot be a quote or the end of a line");
+  }
+  const std::string_view characters(reinterpret_cast<const char*>(bytes.data()),
+                                    bytes.size());
+  return CsvParser(characters, name, format).parse();
+}
+
+}  // namespace millstream

@@ -1,0 +1,237 @@
+#include "millstream/source/combine.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <utility>
+
+#include "millstream/core/convert.h"
+#include "millstream/core/error.h"
+
+namespace millstream {
+namespace {
+
+void check_sources(const std::vector<SharedSource>& sources) {
+  if (sources.empty()) throw ArgumentError("a combination needs at least one source");
+  for (const SharedSource& source : sources) {
+    if (source == nullptr) throw ArgumentError("a source is missing");
+  }
+}
+
+std::string str(const Schema& schema) {
+  std::string fields;
+  for (const Field& field : schema) {
+    fields += (fields.empty() ? "" : ", ") + millstream::str(field);
+  }
+  return "{" + fields + "}";
+}
+
+/// Passes hints on with other indices, a stackful at a time: hints must not throw.
+template <typename Index>
+void pass_hint(const Source& source, std::span<const std::int64_t> indices,
+               const Index& index) noexcept {
+  std::array<std::int64_t, 512> inner;
+  while (!indices.empty()) {
+    const std::size_t count = std::min(indices.size(), inner.size());
+    std::transform(indices.begin(),
+                   indices.begin() + static_cast<std::ptrdiff_t>(count), inner.begin(),
+                   index);
+    source.hint(std::span(inner).first(count));
+    indices = indices.subspan(count);
+  }
+}
+
+template <typename Index>
+std::span<const std::int64_t> translated(std::span<const std::int64_t> indices,
+                                         Memory& memory, const Index& index) {
+  const auto inner =
+      memory.array<std::int64_t>(static_cast<std::int64_t>(indices.size()));
+  std::transform(indices.begin(), indices.end(), inner.begin(), index);
+  return inner;
+}
+
+}  // namespace
+
+Concatenated::Concatenated(std::vector<SharedSource> sources)
+    : sources_(std::move(sources)) {
+  check_sources(sources_);
+  for (std::size_t i = 0; i < sources_.size(); ++i) {
+    const Source& source = *sources_[i];
+    if (source.schema() != schema()) {
+      throw ArgumentError(
+          text("sources to be concatenated must have one schema: ", "source 0 has ",
+               str(schema()), ", source ", i, " has ", str(source.schema())));
+    }
+    first_.push_back(first_.back() + source.size());
+    resident_ = resident_ && source.resident();
+  }
+}
+
+std::size_t Concatenated::source_of(std::int64_t index) const noexcept {
+  const auto after = std::upper_bound(first_.begin() + 1, first_.end(), index);
+  return static_cast<std::size_t>(after - first_.begin()) - 1;
+}
+
+void Concatenated::read(std::span<const std::int64_t> indices,
+                        std::span<Column> columns, Memory& memory) const {
+  if (indices.empty()) return;
+  const auto [least, most] = std::ranges::minmax(indices);
+  const std::size_t only = source_of(least);
+  if (most < first_[only + 1]) {
+    const std::int64_t first = first_[only];
+    const auto inner = translated(
+        indices, memory, [first](std::int64_t index) { return index - first; });
+    return sources_[only]->read(inner, columns, memory);
+  }
+
+  // The rows of each source as a list: its first row, and the row after each row.
+  constexpr std::int64_t kNone = -1;
+  const auto count = static_cast<std::int64_t>(indices.size());
+  const auto heads =
+      memory.array<std::int64_t>(static_cast<std::int64_t>(sources_.size()));
+  const auto next = memory.array<std::int64_t>(count);
+  std::ranges::fill(heads, kNone);
+  for (std::int64_t k = count - 1; k >= 0; --k) {
+    const auto row = static_cast<std::size_t>(k);
+    std::int64_t& head = heads[source_of(indices[row])];
+    next[row] = std::exchange(head, k);
+  }
+
+  const Schema& fields = schema();
+  const auto rows = memory.array<std::int64_t>(count);
+  const auto inner = memory.array<std::int64_t>(count);
+  const auto lent = memory.array<Column>(static_cast<std::int64_t>(fields.size()));
+  for (std::size_t i = 0; i < fields.size(); ++i) {
+    lent[i] = {fields[i].dtype, fields[i].shape, nullptr, 0,
+               memory.array<std::byte*>(count).data()};
+  }
+  for (std::size_t source = 0; source < sources_.size(); ++source) {
+    std::size_t taken = 0;
+    for (std::int64_t k = heads[source]; k != kNone;
+         k = next[static_cast<std::size_t>(k)]) {
+      rows[taken] = k;
+      inner[taken++] = indices[static_cast<std::size_t>(k)] - first_[source];
+    }
+    if (taken == 0) continue;
+    sources_[source]->read(inner.first(taken), lent, memory);
+    for (std::size_t i = 0; i < fields.size(); ++i) {
+      const Column& to = columns[i];
+      const std::int64_t elements = fields[i].shape.elements();
+      const Convert convert = converter(fields[i].dtype, to.dtype);
+      for (std::size_t k = 0; k < taken; ++k) {
+        if (to.data == nullptr) {
+          to.rows[rows[k]] = lent[i].rows[k];
+        } else if (const std::int64_t fitting =
+                       convert(lent[i].rows[k], to.row(rows[k]), elements);
+                   fitting != elements) {
+          throw DataError(text(fields[i].name, ": sample ", inner[k], " of source ",
+                               source, " holds a ", name(fields[i].dtype),
+                               " at element ", fitting, " that ", name(to.dtype),
+                               " cannot hold"));
+        }
+      }
+    }
+  }
+}
+
+void Concatenated::hint(std::span<const std::int64_t> indices) const noexcept {
+  for (std::size_t k = 0; k < indices.size();) {
+    const std::size_t source = source_of(indices[k]);
+    const std::int64_t first = first_[source];
+    std::size_t end = k + 1;
+    while (end < indices.size() && indices[end] >= first &&
+           indices[end] < first_[source + 1]) {
+      ++end;
+    }
+    pass_hint(*sources_[source], indices.subspan(k, end - k),
+              [first](std::int64_t index) { return index - first; });
+    k = end;
+  }
+}
+
+Sliced::Sliced(SharedSource source, std::int64_t start, std::int64_t size,
+               std::int64_t step)
+    : source_(std::move(source)), start_(start), size_(size), step_(step) {
+  check_sources({source_});
+  std::int64_t last = 0;
+  const std::int64_t count = source_->size();
+  const bool exists = size > 0 && !__builtin_mul_overflow(size - 1, step, &last) &&
+                      !__builtin_add_overflow(last, start, &last) && start >= 0 &&
+                      start < count && last >= 0 && last < count;
+  if (!exists) {
+    throw ArgumentError(text("a slice of ", size, " samples from ", start, " by ", step,
+                             " is not within [0, ", count, ")"));
+  }
+}
+
+void Sliced::read(std::span<const std::int64_t> indices, std::span<Column> columns,
+                  Memory& memory) const {
+  const auto inner = translated(
+      indices, memory, [this](std::int64_t index) { return start_ + index * step_; });
+  source_->read(inner, columns, memory);
+}
+
+void Sliced::hint(std::span<const std::int64_t> indices) const noexcept {
+  pass_hint(*source_, indices,
+            [this](std::int64_t index) { return start_ + index * step_; });
+}
+
+Subset::Subset(SharedSource source, std::vector<std::int64_t> samples)
+    : source_(std::move(source)), samples_(std::move(samples)) {
+  check_sources({source_});
+  if (samples_.empty()) throw ArgumentError("a subset needs at least one sample");
+  for (std::size_t k = 0; k < samples_.size(); ++k) {
+    if (samples_[k] >= 0 && samples_[k] < source_->size()) continue;
+    throw ArgumentError(text("sample ", samples_[k], " at position ", k,
+                             " of a subset is not within [0, ", source_->size(), ")"));
+  }
+}
+
+void Subset::read(std::span<const std::int64_t> indices, std::span<Column> columns,
+                  Memory& memory) const {
+  const auto inner = translated(indices, memory, [this](std::int64_t index) {
+    return samples_[static_cast<std::size_t>(index)];
+  });
+  source_->read(inner, columns, memory);
+}
+
+void Subset::hint(std::span<const std::int64_t> indices) const noexcept {
+  pass_hint(*source_, indices, [this](std::int64_t index) {
+    return samples_[static_cast<std::size_t>(index)];
+  });
+}
+
+Zipped::Zipped(std::vector<SharedSource> sources) : sources_(std::move(sources)) {
+  check_sources(sources_);
+  for (std::size_t i = 0; i < sources_.size(); ++i) {
+    const Source& source = *sources_[i];
+    if (source.size() != size()) {
+      throw ArgumentError(
+          text("sources to be zipped must be of one size: source 0 has ", size(),
+               " samples, source ", i, " has ", source.size()));
+    }
+    for (const Field& field : source.schema()) {
+      for (const Field& other : schema_) {
+        if (field.name != other.name) continue;
+        throw ArgumentError(text("two zipped sources have a field '", field.name, "'"));
+      }
+      schema_.push_back(field);
+    }
+    resident_ = resident_ && source.resident();
+  }
+}
+
+void Zipped::read(std::span<const std::int64_t> indices, std::span<Column> columns,
+                  Memory& memory) const {
+  for (const SharedSource& source : sources_) {
+    const std::size_t fields = source->schema().size();
+    source->read(indices, columns.first(fields), memory);
+    columns = columns.subspan(fields);
+  }
+}
+
+void Zipped::hint(std::span<const std::int64_t> indices) const noexcept {
+  for (const SharedSource& source : sources_) source->hint(indices);
+}
+
+}  // namespace millstream

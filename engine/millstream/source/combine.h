@@ -1,0 +1,98 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "millstream/source/source.h"
+
+namespace millstream {
+
+using SharedSource = std::shared_ptr<const Source>;
+
+/// The samples of several sources, one source after the other. Finding a sample's
+/// source takes O(log sources); a batch is read source by source.
+class Concatenated final : public Source {
+ public:
+  /// Throws `ArgumentError` unless there are sources and all have one schema.
+  explicit Concatenated(std::vector<SharedSource> sources);
+
+  std::int64_t size() const noexcept override { return first_.back(); }
+  const Schema& schema() const noexcept override { return sources_.front()->schema(); }
+  void read(std::span<const std::int64_t> indices, std::span<Column> columns,
+            Memory& memory) const override;
+  void hint(std::span<const std::int64_t> indices) const noexcept override;
+  bool resident() const noexcept override { return resident_; }
+
+ private:
+  std::size_t source_of(std::int64_t index) const noexcept;
+
+  std::vector<SharedSource> sources_;
+  std::vector<std::int64_t> first_ = {0};  // sample of each source, and their number
+  bool resident_ = true;
+};
+
+/// Every `step`th sample of a source from `start`, `size` of them. `step` may be
+/// negative.
+class Sliced final : public Source {
+ public:
+  /// Throws `ArgumentError` unless all of them exist and there is at least one.
+  Sliced(SharedSource source, std::int64_t start, std::int64_t size,
+         std::int64_t step = 1);
+
+  std::int64_t size() const noexcept override { return size_; }
+  const Schema& schema() const noexcept override { return source_->schema(); }
+  void read(std::span<const std::int64_t> indices, std::span<Column> columns,
+            Memory& memory) const override;
+  void hint(std::span<const std::int64_t> indices) const noexcept override;
+  bool resident() const noexcept override { return source_->resident(); }
+
+ private:
+  SharedSource source_;
+  std::int64_t start_;
+  std::int64_t size_;
+  std::int64_t step_;
+};
+
+/// The samples of a source that a list names, in its order, as often as it names them.
+class Subset final : public Source {
+ public:
+  /// Throws `ArgumentError` unless all of them exist and there is at least one.
+  Subset(SharedSource source, std::vector<std::int64_t> samples);
+
+  std::int64_t size() const noexcept override {
+    return static_cast<std::int64_t>(samples_.size());
+  }
+  const Schema& schema() const noexcept override { return source_->schema(); }
+  void read(std::span<const std::int64_t> indices, std::span<Column> columns,
+            Memory& memory) const override;
+  void hint(std::span<const std::int64_t> indices) const noexcept override;
+  bool resident() const noexcept override { return source_->resident(); }
+
+ private:
+  SharedSource source_;
+  std::vector<std::int64_t> samples_;
+};
+
+/// Samples with the fields of several sources side by side.
+class Zipped final : public Source {
+ public:
+  /// Throws `ArgumentError` unless there are sources, all of one size, and no two
+  /// fields have one name.
+  explicit Zipped(std::vector<SharedSource> sources);
+
+  std::int64_t size() const noexcept override { return sources_.front()->size(); }
+  const Schema& schema() const noexcept override { return schema_; }
+  void read(std::span<const std::int64_t> indices, std::span<Column> columns,
+            Memory& memory) const override;
+  void hint(std::span<const std::int64_t> indices) const noexcept override;
+  bool resident() const noexcept override { return resident_; }
+
+ private:
+  std::vector<SharedSource> sources_;
+  Schema schema_;
+  bool resident_ = true;
+};
+
+}  // namespace millstream

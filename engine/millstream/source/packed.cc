@@ -1,0 +1,55 @@
+#include "millstream/source/packed.h"
+
+#include <memory>
+#include <utility>
+
+#include "millstream/codec/packed.h"
+#include "millstream/core/error.h"
+
+namespace millstream {
+namespace {
+
+std::vector<MappedColumn> packed_columns(File file, const PackedLayout& layout) {
+  const std::int64_t record = record_bytes(layout.schema);
+  const auto mapped = std::make_shared<const MappedFile>(std::move(file));
+  std::vector<MappedColumn> columns;
+  std::int64_t offset = layout.offset;
+  for (const Field& field : layout.schema) {
+    columns.push_back({field, {{mapped, offset, record, layout.records}}});
+    offset += byte_size(field);
+  }
+  return columns;
+}
+
+std::vector<MappedColumn> described_columns(const std::filesystem::path& path) {
+  File file(path);
+  const auto header = file.bytes(0, kPackedHeader);
+  ByteReader reader(header, path.string());
+  const PackedLayout layout = parse_packed(reader, file.size());
+  return packed_columns(std::move(file), layout);
+}
+
+std::vector<MappedColumn> plain_columns(const std::filesystem::path& path,
+                                        const Schema& schema, std::int64_t offset) {
+  File file(path);
+  const std::int64_t record = record_bytes(schema);
+  if (offset < 0) throw ArgumentError(text("an offset cannot be ", offset));
+  const std::int64_t there = file.size() - offset;
+  if (there < 0 || there % record != 0) {
+    throw DataError(text(path.string(), ": offset ", offset,
+                         ": expected whole records of ", record, " bytes, found ",
+                         there, " bytes"));
+  }
+  return packed_columns(std::move(file), {schema, there / record, offset});
+}
+
+}  // namespace
+
+PackedSource::PackedSource(const std::filesystem::path& path)
+    : ColumnsSource(described_columns(path)) {}
+
+PackedSource::PackedSource(const std::filesystem::path& path, const Schema& schema,
+                           std::int64_t offset)
+    : ColumnsSource(plain_columns(path, schema, offset)) {}
+
+}  // namespace millstream

@@ -1,0 +1,106 @@
+#include "millstream/codec/csv.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "millstream/core/error.h"
+#include "temporary_folder.h"
+
+namespace millstream {
+namespace {
+
+CsvTable parse(std::string_view characters, const CsvFormat& format = {}) {
+  return parse_csv(as_bytes(characters), "x.csv", format);
+}
+
+std::string error(std::string_view characters, const CsvFormat& format = {}) {
+  return error_of<DataError>([&] { parse(characters, format); });
+}
+
+const CsvFormat kBare = {',', false, {}};
+using Integers = std::vector<std::int64_t>;
+using Reals = std::vector<double>;
+
+TEST(Csv, ReadsIntegersAndReals) {
+  const CsvTable table = parse("a,b\n1,2.5\n-3,4\n+5,-6e-3\n");
+  ASSERT_EQ(table.rows, 3);
+  EXPECT_EQ(table.columns[0].name, "a");
+  EXPECT_EQ(table.columns[0].dtype, DType::kInt64);
+  EXPECT_EQ(table.columns[0].integers, (Integers{1, -3, 5}));
+  EXPECT_EQ(table.columns[1].dtype, DType::kFloat64);
+  EXPECT_EQ(table.columns[1].reals, (Reals{2.5, 4, -6e-3}));
+}
+
+TEST(Csv, TurnsToRealsLate) {
+  const CsvTable table = parse("x\n1\n9007199254740993\n0.5\n");
+  EXPECT_EQ(table.columns[0].reals, (Reals{1, 9007199254740992.0, 0.5}));
+  EXPECT_EQ(parse("x\n18446744073709551616\n").columns[0].reals,
+            (Reals{18446744073709551616.0}));
+  EXPECT_EQ(parse("x\n9223372036854775807\n").columns[0].integers,
+            (Integers{std::numeric_limits<std::int64_t>::max()}));
+  EXPECT_TRUE(std::isnan(parse("x\nnan\n").columns[0].reals[0]));
+  EXPECT_TRUE(std::isinf(parse("x\n-inf\n").columns[0].reals[0]));
+}
+
+TEST(Csv, ReadsQuotesLineEndsAndMarks) {
+  const CsvTable table =
+      parse("\xEF\xBB\xBF\"a, \"\"b\"\"\",c\r\n\"1\", 2 \r\n3,\"4.5\"\r\n\r\n");
+  ASSERT_EQ(table.rows, 2);
+  EXPECT_EQ(table.columns[0].name, "a, \"b\"");
+  EXPECT_EQ(table.columns[0].integers, (Integers{1, 3}));
+  EXPECT_EQ(table.columns[1].reals, (Reals{2, 4.5}));
+}
+
+TEST(Csv, ReadsTablesWithoutHeaderAndWithTabs) {
+  const CsvTable table = parse("1\t2\n3\t4", {'\t', false, {}});
+  ASSERT_EQ(table.rows, 2);
+  EXPECT_EQ(table.columns[1].name, "column1");
+  EXPECT_EQ(table.columns[1].integers, (Integers{2, 4}));
+}
+
+TEST(Csv, TakesTheColumnsAskedFor) {
+  const CsvTable table =
+      parse("date,t,u\n\"1981-01-01\",20.7,1\n\"two\nlines\",17.9,2\n",
+            {',', true, {"u", "t"}});
+  ASSERT_EQ(table.columns.size(), 2u);
+  EXPECT_EQ(table.columns[0].integers, (Integers{1, 2}));
+  EXPECT_EQ(table.columns[1].reals, (Reals{20.7, 17.9}));
+  EXPECT_EQ(error_of<ArgumentError>([] {
+              parse("a\n1\n", {',', true, {"b"}});
+            }),
+            "x.csv: there is no column 'b'");
+}
+
+TEST(Csv, NamesLineAndColumn) {
+  EXPECT_EQ(error("a,b\n1,2\n3,x4\n"),
+            "x.csv: line 3, column 2 ('b'): expected a number, found 'x4'");
+  EXPECT_EQ(error("1,2\n3,\n", kBare),
+            "x.csv: line 2, column 2: expected a number, found ''");
+  EXPECT_EQ(error("1,2\n\n3,4\n", kBare),
+            "x.csv: line 2, column 1: expected a number, found ''");
+  EXPECT_EQ(error("1,2\n3\n", kBare),
+            "x.csv: line 2, column 1: expected 2 cells, found a line of 1");
+  EXPECT_EQ(error("1,2\n3,4,5\n", kBare),
+            "x.csv: line 2, column 2: expected 2 cells, found a line of more");
+  EXPECT_EQ(error("1,\"2\n3,4\n", kBare),
+            "x.csv: line 1, column 2: expected a closing quote, found the end");
+  EXPECT_EQ(error("\"1\"2\n", kBare),
+            "x.csv: line 1, column 1: expected the end of the cell after its quote, "
+            "found '2'");
+  EXPECT_EQ(error("a,t\n\"x\ny\",1\nz,w\n", {',', true, {"t"}}),
+            "x.csv: line 4, column 2 ('t'): expected a number, found 'w'");
+  EXPECT_EQ(
+      error("a,a\n1,2\n"),
+      "x.csv: line 1, column 1 ('a'): expected names that differ, found 'a' twice");
+  EXPECT_EQ(error(""), "x.csv: line 1, column 1: expected a line, found an empty file");
+  EXPECT_NE(error("a,b\n").find("found the header alone"), std::string::npos);
+  EXPECT_NE(error("a\n+-1\n").find("expected a number"), std::string::npos);
+  EXPECT_NE(error("a\n0x10\n").find("expected a number"), std::string::npos);
+  EXPECT_NE(error("a\n1 2\n").find("expected a number"), std::string::npos);
+  EXPECT_THROW(parse("a\n1\n", {'"', true, {}}), ArgumentError);
+}
+
+}  // namespace
+}  // namespace millstream

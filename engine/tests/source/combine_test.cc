@@ -1,0 +1,169 @@
+#include "millstream/source/combine.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "conformance/source_conformance.h"
+#include "millstream/codec/npy.h"
+#include "millstream/core/error.h"
+#include "millstream/source/arrays.h"
+#include "millstream/source/npy.h"
+
+namespace millstream {
+namespace {
+
+const Field kImage = {"image", DType::kUint8, {9, 9}};
+const Field kLabel = {"label", DType::kInt64, {}};
+
+/// Rows begin, begin + step, ... of a field, `rows` of them.
+TrueField picked(const TrueField& all, std::int64_t begin, std::int64_t rows,
+                 std::int64_t step = 1) {
+  const std::int64_t bytes = byte_size(all.field);
+  TrueField some{all.field, {}};
+  for (std::int64_t k = 0; k < rows; ++k) {
+    some.bytes += all.bytes.substr(static_cast<std::size_t>((begin + k * step) * bytes),
+                                   static_cast<std::size_t>(bytes));
+  }
+  return some;
+}
+
+SharedSource in_memory(const std::vector<TrueField>& truth) {
+  std::vector<Array> arrays;
+  for (const TrueField& field : truth) {
+    const auto bytes = std::make_shared<std::string>(field.bytes);
+    const std::int64_t row = byte_size(field.field);
+    arrays.push_back({field.field, static_cast<std::int64_t>(bytes->size()) / row,
+                      reinterpret_cast<const std::byte*>(bytes->data()), row, bytes});
+  }
+  return std::make_shared<ArraysSource>(std::move(arrays));
+}
+
+SharedSource on_disk(const TemporaryFolder& folder, const std::string& name,
+                     const std::vector<TrueField>& truth) {
+  std::vector<FieldFiles> fields;
+  for (const TrueField& field : truth) {
+    std::vector<std::int64_t> extents = {static_cast<std::int64_t>(field.bytes.size()) /
+                                         byte_size(field.field)};
+    for (const auto extent : field.field.shape.extents()) extents.push_back(extent);
+    fields.push_back(
+        {field.field.name,
+         {folder.write(name + field.field.name + ".npy",
+                       npy_header(field.field.dtype, Shape(extents)) + field.bytes)}});
+  }
+  return std::make_shared<NpySource>(fields);
+}
+
+const std::vector<TrueField> kTruth = {counted(kImage, 60), counted(kLabel, 60)};
+
+std::vector<TrueField> both(std::int64_t begin, std::int64_t rows,
+                            std::int64_t step = 1) {
+  return {picked(kTruth[0], begin, rows, step), picked(kTruth[1], begin, rows, step)};
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Combine, SourceConformance,
+    testing::Values(
+        SourceCase{"Arrays", kTruth,
+                   [](const TemporaryFolder&) { return in_memory(kTruth); }},
+        SourceCase{"Concatenated", kTruth,
+                   [](const TemporaryFolder& folder) {
+                     return std::make_shared<Concatenated>(std::vector<SharedSource>{
+                         in_memory(both(0, 7)), on_disk(folder, "a", both(7, 30)),
+                         in_memory(both(37, 1)), on_disk(folder, "b", both(38, 22))});
+                   }},
+        SourceCase{"Sliced", both(5, 11, 4),
+                   [](const TemporaryFolder& folder) {
+                     return std::make_shared<Sliced>(on_disk(folder, "a", kTruth), 5,
+                                                     11, 4);
+                   }},
+        SourceCase{"Reversed", both(59, 60, -1),
+                   [](const TemporaryFolder& folder) {
+                     return std::make_shared<Sliced>(on_disk(folder, "a", kTruth), 59,
+                                                     60, -1);
+                   }},
+        SourceCase{"Subset", both(2, 19, 3),
+                   [](const TemporaryFolder& folder) {
+                     std::vector<std::int64_t> samples(19);
+                     for (std::size_t k = 0; k < 19; ++k) {
+                       samples[k] = 2 + 3 * static_cast<std::int64_t>(k);
+                     }
+                     return std::make_shared<Subset>(on_disk(folder, "a", kTruth),
+                                                     samples);
+                   }},
+        SourceCase{"Zipped", kTruth,
+                   [](const TemporaryFolder& folder) {
+                     return std::make_shared<Zipped>(std::vector<SharedSource>{
+                         on_disk(folder, "a", {kTruth[0]}), in_memory({kTruth[1]})});
+                   }},
+        SourceCase{"SliceOfZippedConcatenated", both(3, 50),
+                   [](const TemporaryFolder& folder) {
+                     const auto images =
+                         std::make_shared<Concatenated>(std::vector<SharedSource>{
+                             on_disk(folder, "a", {both(0, 20)[0]}),
+                             on_disk(folder, "b", {both(20, 40)[0]})});
+                     const auto zipped = std::make_shared<Zipped>(
+                         std::vector<SharedSource>{images, in_memory({kTruth[1]})});
+                     return std::make_shared<Sliced>(zipped, 3, 50);
+                   }}),
+    case_name);
+
+TEST(Combine, RefusesWhatDoesNotFit) {
+  const auto images = in_memory({kTruth[0]});
+  const auto labels = in_memory({kTruth[1]});
+  const auto few = in_memory({both(0, 5)[1]});
+  EXPECT_EQ(error_of<ArgumentError>([&] {
+              Concatenated({images, labels});
+            }),
+            "sources to be concatenated must have one schema: source 0 has {image: "
+            "uint8(9, 9)}, source 1 has {label: int64()}");
+  EXPECT_EQ(error_of<ArgumentError>([&] {
+              Zipped({images, few});
+            }),
+            "sources to be zipped must be of one size: source 0 has 60 samples, source "
+            "1 has 5");
+  EXPECT_EQ(error_of<ArgumentError>([&] {
+              Zipped({images, images});
+            }),
+            "two zipped sources have a field 'image'");
+  EXPECT_EQ(error_of<ArgumentError>([&] { Sliced(images, 50, 11); }),
+            "a slice of 11 samples from 50 by 1 is not within [0, 60)");
+  EXPECT_THROW(Sliced(images, 1, std::int64_t{1} << 62, 4), ArgumentError);
+  EXPECT_THROW(Sliced(images, 1, 3, -1), ArgumentError);
+  EXPECT_THROW(Sliced(images, 0, 0), ArgumentError);
+  EXPECT_EQ(error_of<ArgumentError>([&] {
+              Subset(images, {1, 60});
+            }),
+            "sample 60 at position 1 of a subset is not within [0, 60)");
+  EXPECT_THROW(Subset(images, {-1}), ArgumentError);
+  EXPECT_THROW(Subset(images, {}), ArgumentError);
+  EXPECT_THROW(Concatenated({}), ArgumentError);
+  EXPECT_THROW(Zipped({nullptr}), ArgumentError);
+}
+
+TEST(Combine, ChecksWhatItConverts) {
+  TrueField wide = both(0, 3)[1];
+  wide.bytes.replace(8, 8, raw(std::int64_t{1} << 33));
+  const Concatenated source({in_memory({both(0, 3)[1]}), in_memory({wide})});
+  std::vector<std::int32_t> to(2);
+  std::vector<Column> columns = {
+      {DType::kInt32, {}, reinterpret_cast<std::byte*>(to.data()), 4, nullptr}};
+  Memory memory;
+  const std::vector<std::int64_t> indices = {0, 4};
+  EXPECT_EQ(error_of<DataError>([&] { source.read(indices, columns, memory); }),
+            "label: sample 1 of source 1 holds a int64 at element 0 that int32 cannot "
+            "hold");
+}
+
+TEST(Combine, IsResidentWhereAllPartsAre) {
+  const TemporaryFolder folder;
+  const auto images = in_memory({kTruth[0]});
+  const auto labels = on_disk(folder, "a", {kTruth[1]});
+  EXPECT_TRUE(Concatenated({images, images}).resident());
+  EXPECT_TRUE(Sliced(images, 0, 5).resident());
+  EXPECT_FALSE(Zipped({images, labels}).resident());
+  EXPECT_FALSE(Subset(labels, {1}).resident());
+}
+
+}  // namespace
+}  // namespace millstream
