@@ -10,6 +10,8 @@ void bind_ffi(nb::module_& module) {
         nb::dict handlers;
         handlers["millstream_batch"] =
             nb::capsule(reinterpret_cast<void*>(batch_in_jit));
+        handlers["millstream_batch_later"] =
+            nb::capsule(reinterpret_cast<void*>(batch_in_jit_later));
         handlers["millstream_host_batch"] =
             nb::capsule(reinterpret_cast<void*>(batch_on_host));
         return handlers;

@@ -16,7 +16,7 @@ MAY_INCLUDE = {
     "source": {"core", "io", "codec"},
     "transform": {"core", "codec"},
     "loader": {"core", "order", "source", "transform", "parallel"},
-    "ffi": {"core", "loader", "xla"},
+    "ffi": {"core", "loader", "parallel", "xla"},
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]', re.MULTILINE)
 

@@ -57,9 +57,8 @@ def _results(program: Program) -> list[jax.ShapeDtypeStruct]:
 
 
 def _foreign_call(program: Program, words: Any) -> tuple[list[Any], Any, Any]:
-    call = jax.ffi.ffi_call(
-        "millstream_batch", _results(program), vmap_method="broadcast_all"
-    )
+    name = "millstream_batch" if program.resident else "millstream_batch_later"
+    call = jax.ffi.ffi_call(name, _results(program), vmap_method="broadcast_all")
     digest = np.uint64(program.plan.digest).astype(np.int64)
     *leaves, mask, after = call(
         words, plan=np.int64(program.engine.serial), digest=digest

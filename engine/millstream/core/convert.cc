@@ -1,7 +1,5 @@
 #include "millstream/core/convert.h"
 
-#include <cstring>
-
 namespace millstream {
 namespace {
 
@@ -18,10 +16,7 @@ std::int64_t convert(const std::byte* from, std::byte* to, std::int64_t count) {
     return count;
   }
   const auto load = [from](std::int64_t i) {
-    From value;  // rows may stand at any address
-    std::memcpy(&value, from + i * static_cast<std::int64_t>(sizeof(From)),
-                sizeof(From));
-    return value;
+    return loaded<From>(from + i * static_cast<std::int64_t>(sizeof(From)));
   };
   const auto store = [to](std::int64_t i, To value) {
     std::memcpy(to + i * static_cast<std::int64_t>(sizeof(To)), &value, sizeof(To));

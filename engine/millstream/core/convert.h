@@ -4,6 +4,7 @@
 #include <complex>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <type_traits>
 
@@ -39,6 +40,18 @@ To converted(From value) {
     return static_cast<To>(value);
   } else {
     return static_cast<To>(value);
+  }
+}
+
+/// The value stored at `from`, at any address. Bytes other than 0 and 1 are true.
+template <typename T>
+[[gnu::always_inline]] inline T loaded(const std::byte* from) {
+  if constexpr (std::is_same_v<T, bool>) {
+    return *from != std::byte{0};
+  } else {
+    T value;
+    std::memcpy(&value, from, sizeof(T));
+    return value;
   }
 }
 

@@ -41,7 +41,7 @@ std::byte* Memory::allocate(std::int64_t bytes) {
 }
 
 void Memory::reset() noexcept {
-  if (blocks_.size() > 1) {  // one block, as large as all were, serves the next round
+  if (blocks_.size() > 1) {  // the largest alone serves the next round
     std::swap(blocks_.front(), blocks_.back());
     blocks_.resize(1);
   }

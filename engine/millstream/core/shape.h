@@ -17,8 +17,8 @@ class Shape {
   Shape(std::initializer_list<std::int64_t> extents)
       : Shape(std::span<const std::int64_t>(extents.begin(), extents.size())) {}
 
-  /// Throws `ArgumentError` for a negative extent, too many of them, or a product
-  /// that does not fit 62 bits.
+  /// Throws `ArgumentError` for a negative extent, too many of them, or more than
+  /// 2^58 elements.
   explicit Shape(std::span<const std::int64_t> extents);
 
   int rank() const noexcept { return rank_; }

@@ -1,12 +1,13 @@
 #include "millstream/ffi/handlers.h"
 
-#include <array>
 #include <cstring>
 #include <memory>
 #include <span>
-#include <string>
+#include <utility>
+#include <vector>
 
 #include "millstream/core/error.h"
+#include "millstream/ffi/delivery.h"
 #include "millstream/ffi/live.h"
 #include "millstream/loader/state.h"
 #include "xla/ffi/api/ffi.h"
@@ -64,96 +65,169 @@ class Results {
   ffi::RemainingRets results_;
 };
 
-/// One batch for each of `count` states.
-void make(Loader& loader, const std::uint32_t* states, std::int64_t count,
-          const Results& results, bool with_mask) {
-  const Plan& plan = loader.plan();
-  const Schema& schema = plan.schema();
-  const std::int64_t rows = plan.batch_size();
-  const std::size_t fields = schema.size();
+/// What one call asks for, by pointers that XLA keeps valid until it is answered.
+struct Call {
+  std::shared_ptr<Loader> loader;
+  std::vector<std::uint32_t> states;
+  std::vector<Column> columns;
+  bool* mask = nullptr;  // null where none is wanted
+  std::byte* after = nullptr;
 
-  std::vector<Column> columns(fields);
+  std::int64_t count() const {
+    return static_cast<std::int64_t>(states.size() / kStateWords);
+  }
+  Position position(std::int64_t k) const {
+    return decoded(loader->plan(), std::span<const std::uint32_t, kStateWords>(
+                                       states.data() + k * kStateWords, kStateWords));
+  }
+};
+
+Call asked(std::shared_ptr<Loader> loader, const ffi::Buffer<ffi::U32>& states,
+           ffi::RemainingRets rets, bool with_mask) {
+  const Schema& schema = loader->plan().schema();
+  const std::int64_t rows = loader->plan().batch_size();
+  const std::size_t fields = schema.size();
+  const std::size_t words = states.element_count();
+  if (words % kStateWords != 0) {
+    throw ArgumentError(text("a state has ", kStateWords, " words, not ", words));
+  }
+  const Results results(rets, fields + (with_mask ? 2 : 1));
+
+  Call call{std::move(loader), {}, {}, nullptr, nullptr};
+  call.states.assign(states.typed_data(), states.typed_data() + words);
+  call.columns.resize(fields);
   DType dtype;
   for (std::size_t i = 0; i < fields; ++i) {
     const std::int64_t elements = schema[i].shape.elements();
-    std::byte* data = results.data(i, elements * rows * count, &dtype);
+    std::byte* data = results.data(i, elements * rows * call.count(), &dtype);
     if (dtype != schema[i].dtype && dtype != narrowed(schema[i].dtype)) {
       throw ArgumentError(text(str(schema[i]), " cannot be given as ", name(dtype)));
     }
-    columns[i] = {dtype, schema[i].shape, data, elements * byte_size(dtype), nullptr};
+    call.columns[i] = {dtype, schema[i].shape, data, elements * byte_size(dtype),
+                       nullptr};
   }
-  bool* mask = nullptr;
   if (with_mask) {
-    mask = reinterpret_cast<bool*>(results.data(fields, rows * count, &dtype));
+    call.mask =
+        reinterpret_cast<bool*>(results.data(fields, rows * call.count(), &dtype));
   }
-  std::byte* after =
-      results.data(fields + (with_mask ? 1 : 0),
-                   count * static_cast<std::int64_t>(kStateWords), &dtype);
+  call.after = results.data(fields + (with_mask ? 1 : 0),
+                            static_cast<std::int64_t>(words), &dtype);
+  return call;
+}
 
-  for (std::int64_t k = 0; k < count; ++k) {
-    const std::span<const std::uint32_t, kStateWords> state(states + k * kStateWords,
-                                                            kStateWords);
-    const Position position = decoded(plan, state);
-    loader.fill(position, columns, mask);
-    State next = encoded(plan, plan.schedule().next(position));
-    next[6] = state[6];
-    next[7] = state[7];
-    std::memcpy(after + k * static_cast<std::int64_t>(sizeof(State)), next.data(),
-                sizeof(State));
-    for (Column& column : columns) column.data += rows * column.stride;
-    if (mask != nullptr) mask += rows;
+/// Writes the state after the batch that state k names, reserved words kept.
+void advance(const Call& call, std::int64_t k, const Position& position) {
+  const Plan& plan = call.loader->plan();
+  State next = encoded(plan, plan.schedule().next(position));
+  const std::uint32_t* before = call.states.data() + k * kStateWords;
+  next[6] = before[6];
+  next[7] = before[7];
+  std::memcpy(call.after + k * static_cast<std::int64_t>(sizeof(State)), next.data(),
+              sizeof(State));
+}
+
+/// Answers with one batch for each state; waits for those that are being made.
+void answer(Call& call) {
+  const std::int64_t rows = call.loader->plan().batch_size();
+  for (std::int64_t k = 0; k < call.count(); ++k) {
+    const Position position = call.position(k);
+    call.loader->fill(position, call.columns, call.mask);
+    advance(call, k, position);
+    for (Column& column : call.columns) column.data += rows * column.stride;
+    if (call.mask != nullptr) call.mask += rows;
   }
 }
 
-/// Runs `body` and turns what it throws into what XLA reports.
+/// Answers if nothing has to be waited for.
+bool answered_at_once(Call& call) {
+  if (call.count() != 1) return false;
+  const Position position = call.position(0);
+  if (!call.loader->fill_if_ready(position, call.columns, call.mask)) return false;
+  advance(call, 0, position);
+  return true;
+}
+
+/// Runs `body` and turns what it throws into what XLA reports; the loader, where it is
+/// known by then, remembers it.
 template <typename Body>
-ffi::Error reported(Loader* loader, Body&& body) {
+ffi::Error reported(const std::shared_ptr<Loader>& loader, Body&& body) {
+  const auto remember = [&] {
+    if (loader != nullptr) loader->remember(std::current_exception());
+  };
   try {
     body();
     return ffi::Error::Success();
   } catch (const Cancelled& error) {
     return {ffi::ErrorCode::kCancelled, error.what()};
   } catch (const ArgumentError& error) {
-    if (loader != nullptr) loader->remember(std::current_exception());
+    remember();
     return ffi::Error::InvalidArgument(error.what());
   } catch (const DataError& error) {
-    if (loader != nullptr) loader->remember(std::current_exception());
+    remember();
     return {ffi::ErrorCode::kDataLoss, error.what()};
   } catch (const std::exception& error) {
-    if (loader != nullptr) loader->remember(std::current_exception());
+    remember();
     return ffi::Error::Internal(error.what());
   }
 }
 
-ffi::Error run(const ffi::Buffer<ffi::U32>& states, ffi::RemainingRets results,
-               std::int64_t serial, const std::int64_t* digest, bool with_mask) {
-  std::shared_ptr<Loader> loader;
-  ffi::Error found = reported(nullptr, [&] { loader = listed_loader(serial); });
-  if (found.failure()) return found;
-  return reported(loader.get(), [&] {
-    const Plan& plan = loader->plan();
-    if (digest != nullptr && static_cast<std::uint64_t>(*digest) != plan.digest()) {
-      throw ArgumentError("this program was compiled for a pipeline of another shape");
-    }
-    const std::size_t words = states.element_count();
-    if (words % kStateWords != 0) {
-      throw ArgumentError(text("a state has ", kStateWords, " words, not ", words));
-    }
-    make(*loader, states.typed_data(), static_cast<std::int64_t>(words / kStateWords),
-         Results(results, plan.schema().size() + (with_mask ? 2 : 1)), with_mask);
-  });
+void check_digest(const Loader& loader, std::int64_t digest) {
+  if (static_cast<std::uint64_t>(digest) == loader.plan().digest()) return;
+  throw ArgumentError("this program was compiled for a pipeline of another shape");
 }
 
 ffi::Error in_jit(ffi::Buffer<ffi::U32> states, ffi::RemainingRets results,
                   std::int64_t plan, std::int64_t digest) {
-  return run(states, results, plan, &digest, true);
+  std::shared_ptr<Loader> loader;
+  return reported(loader, [&] {
+    loader = listed_loader(plan);
+    check_digest(*loader, digest);
+    Call call = asked(loader, states, results, true);
+    answer(call);
+  });
+}
+
+ffi::Future in_jit_later(ffi::Buffer<ffi::U32> states, ffi::RemainingRets results,
+                         std::int64_t plan, std::int64_t digest) {
+  ffi::Promise promise;
+  ffi::Future future(promise);
+  std::shared_ptr<Loader> loader;
+  auto call = std::make_shared<Call>();
+  bool done = false;
+  ffi::Error error = reported(loader, [&] {
+    loader = listed_loader(plan);
+    check_digest(*loader, digest);
+    *call = asked(loader, states, results, true);
+    done = answered_at_once(*call);
+  });
+  if (error.failure()) {
+    promise.SetError(error);
+  } else if (done) {
+    promise.SetAvailable();
+  } else {
+    deliver([promise, call]() mutable {
+      ffi::Error late = reported(call->loader, [&] { answer(*call); });
+      call.reset();  // XLA goes on with the user's program on this thread
+      if (late.failure()) {
+        promise.SetError(late);
+      } else {
+        promise.SetAvailable();
+      }
+    });
+  }
+  return future;
 }
 
 ffi::Error on_host(ffi::Buffer<ffi::U32> states, ffi::Buffer<ffi::U32> plan,
                    ffi::RemainingRets results) {
   const std::uint32_t* words = plan.typed_data();
   const std::uint64_t serial = (std::uint64_t{words[1]} << 32) | words[0];
-  return run(states, results, static_cast<std::int64_t>(serial), nullptr, false);
+  std::shared_ptr<Loader> loader;
+  return reported(loader, [&] {
+    loader = listed_loader(static_cast<std::int64_t>(serial));
+    Call call = asked(loader, states, results, false);
+    answer(call);
+  });
 }
 
 }  // namespace
@@ -165,6 +239,16 @@ XLA_FFI_Error* batch_in_jit(XLA_FFI_CallFrame* frame) {
                                   .Attr<std::int64_t>("plan")
                                   .Attr<std::int64_t>("digest")
                                   .To(in_jit);
+  return handler->Call(frame);
+}
+
+XLA_FFI_Error* batch_in_jit_later(XLA_FFI_CallFrame* frame) {
+  static const auto handler = ffi::Ffi::Bind()
+                                  .Arg<ffi::Buffer<ffi::U32>>()
+                                  .RemainingRets()
+                                  .Attr<std::int64_t>("plan")
+                                  .Attr<std::int64_t>("digest")
+                                  .To(in_jit_later);
   return handler->Call(frame);
 }
 

@@ -11,6 +11,10 @@ namespace millstream {
 /// and "digest", its plan's.
 XLA_FFI_Error* batch_in_jit(XLA_FFI_CallFrame* frame);
 
+/// The same for sources that have to be waited for: a batch that is not made yet is
+/// promised, and delivered from a thread that is neither XLA's nor a worker.
+XLA_FFI_Error* batch_in_jit_later(XLA_FFI_CallFrame* frame);
+
 /// The batch that a state names, for a Python loop: the same, but the loader's number
 /// is an operand, uint32[2] (low, high), so that loaders of one shape share a program,
 /// and there is no mask.

@@ -72,20 +72,38 @@ void Loader::make(const Position& position, std::span<const Column> output,
   });
 }
 
+bool Loader::cached(std::span<const Column> output) const {
+  return reads_ahead_ && std::ranges::equal(output, layout().schema(), {},
+                                            &Column::dtype, &Field::dtype);
+}
+
 void Loader::fill(const Position& position, std::span<const Column> output,
                   bool* mask) {
   if (cancelled()) throw Cancelled("interrupted");
   delivered_.fetch_add(1, std::memory_order_relaxed);
-  const bool cached = reads_ahead_ && std::ranges::equal(output, layout().schema(), {},
-                                                         &Column::dtype, &Field::dtype);
-  if (!cached) {
+  if (!cached(output)) {
     make(position, output, mask);
     return;
   }
-  constexpr auto kLong = std::chrono::hours(24);
-  const auto batch = prefetcher_->get(position, true, kLong);
-  if (batch == nullptr) throw Error("a batch was not made within a day");
+  shared_pool().grow(threads_);
+  while (true) {
+    const auto batch = prefetcher_->get(position, true, std::chrono::milliseconds(50));
+    if (cancelled()) throw Cancelled("interrupted");
+    if (batch == nullptr) continue;
+    copy(*batch, output, mask, plan_->batch_size());
+    return;
+  }
+}
+
+bool Loader::fill_if_ready(const Position& position, std::span<const Column> output,
+                           bool* mask) {
+  if (cancelled()) throw Cancelled("interrupted");
+  if (!cached(output)) return false;
+  const auto batch = prefetcher_->ready(position);
+  if (batch == nullptr) return false;
   copy(*batch, output, mask, plan_->batch_size());
+  delivered_.fetch_add(1, std::memory_order_relaxed);
+  return true;
 }
 
 std::shared_ptr<const Batch> Loader::take(const Position& position,

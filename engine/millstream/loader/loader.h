@@ -40,6 +40,10 @@ class Loader {
   /// Writes the batch at `position` to memory of the caller's; `mask` may be null.
   void fill(const Position& position, std::span<const Column> output, bool* mask);
 
+  /// The same if it can be had at once, without reading; else false and nothing done.
+  bool fill_if_ready(const Position& position, std::span<const Column> output,
+                     bool* mask);
+
   /// The batch at `position` in memory of its own, or null if it is not done within
   /// `patience`.
   std::shared_ptr<const Batch> take(const Position& position,
@@ -64,6 +68,7 @@ class Loader {
 
  private:
   void make(const Position& position, std::span<const Column> output, bool* mask) const;
+  bool cached(std::span<const Column> output) const;
 
   const std::shared_ptr<const Plan> plan_;
   const std::shared_ptr<Slots> slots_;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "millstream/core/error.h"
+#include "millstream/core/float_mode.h"
 
 namespace millstream {
 namespace {
@@ -54,6 +55,7 @@ void Plan::batch(const Position& position, std::span<const Column> output,
 
 void Plan::rows(const Position& position, std::int64_t first, std::int64_t count,
                 std::span<const Column> output, bool* mask, Memory& memory) const {
+  const ExactFloats exact;
   const auto indices = memory.array<std::int64_t>(count);
   schedule_.run(position, first, indices);
   const std::int64_t valid =

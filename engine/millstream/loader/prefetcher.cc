@@ -75,6 +75,21 @@ std::shared_ptr<const Batch> Prefetcher::get(const Position& position, bool keep
   return entry->batch;
 }
 
+std::shared_ptr<const Batch> Prefetcher::ready(const Position& position) {
+  if (generation_ != fork_generation()) return nullptr;
+  const Lock lock(mutex_);
+  const auto found = entries_.find(position);
+  if (found == entries_.end() || found->second->stage != Stage::kDone ||
+      found->second->error) {
+    return nullptr;
+  }
+  found->second->used = ++clock_;
+  const std::shared_ptr<const Batch> batch = found->second->batch;
+  look_ahead(position);
+  evict();
+  return batch;
+}
+
 void Prefetcher::make(Entry& entry) noexcept {
   try {
     auto batch = slots_->take();

@@ -35,6 +35,9 @@ class Prefetcher {
   std::shared_ptr<const Batch> get(const Position& position, bool keep,
                                    std::chrono::milliseconds patience);
 
+  /// The batch at `position` if it is made already, else null; never waits for it.
+  std::shared_ptr<const Batch> ready(const Position& position);
+
  private:
   enum class Stage : std::uint8_t { kQueued, kMaking, kDone };
   struct Entry {

@@ -171,7 +171,11 @@ Parted::Parted(std::shared_ptr<const Order> inner, const Part& part)
   const bool fits = part.first >= 0 && part.length > 0 && part.gap >= 0 &&
                     part.gap <= part.n && part.length <= part.n - part.gap &&
                     part.first <= part.n - part.gap - part.length;
-  if (!fits || inner_->samples() != part.length) {
+  if (inner_->samples() != part.length) {
+    throw ArgumentError(text("a part of ", part.length,
+                             " samples is visited by an order of ", inner_->samples()));
+  }
+  if (!fits) {
     throw ArgumentError(text("a part of ", part.length, " samples from ", part.first,
                              " on does not fit ", part.n, " samples"));
   }

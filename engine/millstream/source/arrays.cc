@@ -46,7 +46,8 @@ ArraysSource::ArraysSource(std::vector<Array> arrays) : arrays_(std::move(arrays
                                array.field.name, "' has ", array.size));
     }
     if (array.size < 1) {
-      throw ArgumentError(text("'", array.field.name, "' is empty: it has 0 rows"));
+      throw ArgumentError(
+          text("'", array.field.name, "' is empty: it has ", array.size, " rows"));
     }
     schema_.push_back(array.field);
   }

@@ -27,9 +27,7 @@ template <typename From, typename To, bool kShifts>
                                              std::byte* __restrict to,
                                              std::int64_t count, To scale, To offset) {
   for (std::int64_t i = 0; i < count; ++i) {
-    From value;  // rows stand at any address
-    std::memcpy(&value, from + i * static_cast<std::int64_t>(sizeof(From)),
-                sizeof(From));
+    const From value = loaded<From>(from + i * static_cast<std::int64_t>(sizeof(From)));
     const To result = scaled<To>(converted<To>(value), scale, offset, kShifts);
     std::memcpy(to + i * static_cast<std::int64_t>(sizeof(To)), &result, sizeof(To));
   }

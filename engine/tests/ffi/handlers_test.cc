@@ -1,0 +1,218 @@
+#include "millstream/ffi/handlers.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "ffi/fake_runtime.h"
+#include "loader/sample_plan.h"
+#include "millstream/ffi/live.h"
+#include "millstream/loader/state.h"
+
+namespace millstream {
+namespace {
+
+constexpr std::int64_t kRows = 8;
+
+/// The results of one call, for `count` states.
+struct Results {
+  explicit Results(std::int64_t count, XLA_FFI_DataType type = XLA_FFI_DataType_S64)
+      : x(XLA_FFI_DataType_S32, {count, kRows, 3}, 4),
+        y(type, {count, kRows}, type == XLA_FFI_DataType_S64 ? 8 : 4),
+        mask(XLA_FFI_DataType_PRED, {count, kRows}, 1),
+        after(XLA_FFI_DataType_U32, {count, 8}, 4) {}
+
+  std::vector<FakeBuffer*> in_jit() { return {&x, &y, &mask, &after}; }
+  std::vector<FakeBuffer*> on_host() { return {&x, &y, &after}; }
+
+  FakeBuffer x, y, mask, after;
+};
+
+std::string kind_of_source(const testing::TestParamInfo<bool>& resident) {
+  return resident.param ? "InMemory" : "ThatAreWaitedFor";
+}
+
+class Handlers : public testing::TestWithParam<bool> {
+ protected:
+  explicit Handlers(std::int64_t bad_sample = -1)
+      : plan(sample_plan(std::make_shared<CountingSource>(43, GetParam(), bad_sample),
+                         kRows)),
+        loader(std::make_shared<Loader>(plan, dtypes_of(*plan), Knobs{2, 2})),
+        listing(std::make_unique<Listing>(loader)),
+        handler(GetParam() ? batch_in_jit : batch_in_jit_later) {}
+
+  std::vector<std::pair<std::string, std::int64_t>> names() const {
+    return {{"digest", static_cast<std::int64_t>(plan->digest())},
+            {"plan", listing->serial()}};
+  }
+
+  static void set(FakeBuffer& states, std::int64_t k, const State& state) {
+    std::ranges::copy(state, states.as<std::uint32_t>() + k * 8);
+  }
+
+  std::shared_ptr<const Plan> plan;
+  std::shared_ptr<Loader> loader;
+  std::unique_ptr<Listing> listing;
+  XLA_FFI_Handler* handler;
+};
+
+TEST_P(Handlers, WalkThroughEpochsLikeTheSpecification) {
+  FakeBuffer states(XLA_FFI_DataType_U32, {8}, 4);
+  Position position{{1, 2}, 0, 0};
+  set(states, 0, encoded(*plan, position));
+  for (int i = 0; i < 15; ++i) {
+    Results results(1);
+    ASSERT_EQ(call(handler, {&states}, results.in_jit(), names()), std::nullopt);
+    const auto expected = specified(*plan, position);
+    EXPECT_TRUE(std::ranges::equal(
+        results.x.bytes(), std::span(expected).first(results.x.bytes().size())));
+    position = plan->schedule().next(position);
+    EXPECT_TRUE(std::ranges::equal(std::span(results.after.as<std::uint32_t>(), 8),
+                                   encoded(*plan, position)));
+    set(states, 0, encoded(*plan, position));
+  }
+}
+
+TEST_P(Handlers, AnswerSeveralStatesAtOnce) {
+  FakeBuffer states(XLA_FFI_DataType_U32, {3, 8}, 4);
+  for (std::uint32_t k = 0; k < 3; ++k) {
+    set(states, k, encoded(*plan, {{k, k}, k, k}));
+  }
+  Results together(3);
+  ASSERT_EQ(call(handler, {&states}, together.in_jit(), names()), std::nullopt);
+  for (std::uint32_t k = 0; k < 3; ++k) {
+    FakeBuffer state(XLA_FFI_DataType_U32, {8}, 4);
+    set(state, 0, encoded(*plan, {{k, k}, k, k}));
+    Results alone(1);
+    ASSERT_EQ(call(handler, {&state}, alone.in_jit(), names()), std::nullopt);
+    const std::size_t bytes = alone.x.bytes().size();
+    EXPECT_TRUE(std::ranges::equal(
+        alone.x.bytes(), std::span(together.x.bytes()).subspan(k * bytes, bytes)));
+  }
+}
+
+TEST_P(Handlers, TakeTheDtypeFromTheResult) {
+  FakeBuffer states(XLA_FFI_DataType_U32, {8}, 4);
+  set(states, 0, encoded(*plan, {}));
+  Results wide(1);
+  Results narrow(1, XLA_FFI_DataType_S32);
+  ASSERT_EQ(call(handler, {&states}, wide.in_jit(), names()), std::nullopt);
+  ASSERT_EQ(call(handler, {&states}, narrow.in_jit(), names()), std::nullopt);
+  for (std::int64_t k = 0; k < kRows; ++k) {
+    EXPECT_EQ(wide.y.as<std::int64_t>()[k], narrow.y.as<std::int32_t>()[k]);
+  }
+}
+
+TEST_P(Handlers, ServeALoopWithTheNumberAsAnOperand) {
+  FakeBuffer states(XLA_FFI_DataType_U32, {8}, 4);
+  FakeBuffer number(XLA_FFI_DataType_U32, {2}, 4);
+  set(states, 0, encoded(*plan, {}));
+  number.as<std::uint32_t>()[0] = static_cast<std::uint32_t>(listing->serial());
+  Results results(1);
+  ASSERT_EQ(call(batch_on_host, {&states, &number}, results.on_host(), {}),
+            std::nullopt);
+  const auto expected = specified(*plan, {});
+  EXPECT_TRUE(std::ranges::equal(results.x.bytes(),
+                                 std::span(expected).first(results.x.bytes().size())));
+}
+
+TEST_P(Handlers, RefuseWhatDoesNotFit) {
+  FakeBuffer states(XLA_FFI_DataType_U32, {8}, 4);
+  set(states, 0, encoded(*plan, {}));
+  Results results(1);
+
+  auto error = call(handler, {&states}, results.on_host(), names());
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->second, "the call has 3 results, the batch needs 4");
+
+  Results two(2);
+  error = call(handler, {&states}, two.in_jit(), names());
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->second, "result 0 has 48 elements, the batch needs 24");
+
+  auto other = names();
+  ++other[0].second;
+  error = call(handler, {&states}, results.in_jit(), other);
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->second, "this program was compiled for a pipeline of another shape");
+
+  states.as<std::uint32_t>()[0] ^= 1;
+  error = call(handler, {&states}, results.in_jit(), names());
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->first, XLA_FFI_Error_Code_INVALID_ARGUMENT);
+  EXPECT_NE(error->second.find("another pipeline"), std::string::npos);
+  EXPECT_TRUE(loader->last_error());
+}
+
+TEST_P(Handlers, SayThatALoaderIsGone) {
+  const auto stale = names();
+  FakeBuffer states(XLA_FFI_DataType_U32, {8}, 4);
+  set(states, 0, encoded(*plan, {}));
+  listing.reset();
+  loader.reset();
+  Results results(1);
+  const auto error = call(handler, {&states}, results.in_jit(), stale);
+  ASSERT_TRUE(error);
+  EXPECT_NE(error->second.find("is gone"), std::string::npos);
+}
+
+TEST_P(Handlers, AreCancelled) {
+  FakeBuffer states(XLA_FFI_DataType_U32, {8}, 4);
+  set(states, 0, encoded(*plan, {}));
+  loader->cancel();
+  Results results(1);
+  const auto error = call(handler, {&states}, results.in_jit(), names());
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->first, XLA_FFI_Error_Code_CANCELLED);
+}
+
+TEST_P(Handlers, MayBeCalledFromManyThreads) {
+  std::vector<std::jthread> threads;
+  for (std::uint32_t seed = 0; seed < 4; ++seed) {
+    threads.emplace_back([&, seed] {
+      FakeBuffer states(XLA_FFI_DataType_U32, {8}, 4);
+      Position position{{seed, 0}, 0, 0};
+      for (int i = 0; i < 30; ++i) {
+        set(states, 0, encoded(*plan, position));
+        Results results(1);
+        ASSERT_EQ(call(handler, {&states}, results.in_jit(), names()), std::nullopt);
+        const auto expected = specified(*plan, position);
+        EXPECT_TRUE(std::ranges::equal(
+            results.x.bytes(), std::span(expected).first(results.x.bytes().size())));
+        position = plan->schedule().next(position);
+      }
+    });
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(OfSources, Handlers, testing::Bool(), kind_of_source);
+
+class FailingHandlers : public Handlers {
+ protected:
+  FailingHandlers() : Handlers(/*bad_sample=*/17) {}
+};
+
+TEST_P(FailingHandlers, NameTheSampleAndRememberTheError) {
+  FakeBuffer states(XLA_FFI_DataType_U32, {8}, 4);
+  int failed = 0;
+  for (std::int64_t step = 0; step < plan->schedule().steps(); ++step) {
+    set(states, 0, encoded(*plan, {{3, 3}, 0, step}));
+    Results results(1);
+    const auto error = call(handler, {&states}, results.in_jit(), names());
+    if (!error) continue;
+    ++failed;
+    EXPECT_EQ(error->first, XLA_FFI_Error_Code_DATA_LOSS);
+    EXPECT_EQ(error->second, "sample 17 is bad");
+  }
+  EXPECT_EQ(failed, 1);
+  EXPECT_THROW(std::rethrow_exception(loader->last_error()), DataError);
+}
+
+INSTANTIATE_TEST_SUITE_P(OfSources, FailingHandlers, testing::Bool(), kind_of_source);
+
+}  // namespace
+}  // namespace millstream
