@@ -161,13 +161,14 @@ class NormalizeImageTransform(Stage):
 
     def trace(self, value: Tree, mask: Any, batched: bool) -> Tree:
         x = keyed(value, self.data_key, type(self).__name__).astype(self.dtype)
-        # The engine rounds after every step; a barrier keeps XLA from fusing two.
+        # The engine rounds after every step, and so must this.
         small = self.dtype.itemsize == 2
         if self.scale != 1 or self.offset != 0:
             x = lax.optimization_barrier(x) if small else x
             x = x * jnp.asarray(self.scale, self.dtype)
+            x = lax.optimization_barrier(x) if small else _rounded(x)
         if self.offset != 0:
-            x = lax.optimization_barrier(x) + jnp.asarray(self.offset, self.dtype)
+            x = x + jnp.asarray(self.offset, self.dtype)
         x = lax.optimization_barrier(x) if small else x
         return with_key(value, self.data_key, x)
 
@@ -279,6 +280,18 @@ class RenameTransform(Stage):
 
     def trace(self, value: Tree, mask: Any, batched: bool) -> Tree:
         return self._renamed(value)
+
+
+def _rounded(product: Any) -> Any:
+    """The same values, in a form that no compiler fuses with a sum that follows.
+
+    LLVM makes one rounding of a product and a sum, through XLA's barriers as well; a
+    maximum that changes nothing keeps it from seeing both at once.
+    """
+    if not jnp.issubdtype(product.dtype, jnp.floating):
+        return product
+    least = jnp.asarray(jnp.finfo(product.dtype).min, product.dtype)
+    return jnp.where(product < least, product, lax.max(product, least))
 
 
 def _check_callable(stage: Stage, fn: Any) -> None:
