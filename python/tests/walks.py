@@ -118,4 +118,4 @@ def same_walk(found: Walk, expected: Walk) -> None:
     """Compares batches, masks and states; of a scan the last state."""
     same_bytes(found[:2], expected[:2])
     words, wanted = found[2], expected[2]
-    same_bytes(words, wanted if words.ndim == 2 else wanted[-1])
+    same_bytes(words, wanted if words.ndim == wanted.ndim else wanted[-1])
