@@ -1,0 +1,20 @@
+#include "millstream/codec/csv.h"
+
+#include "input.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace millstream;
+  if (size == 0) return 0;
+  CsvFormat format;  // the first byte chooses it
+  format.header = (data[0] & 1) != 0;
+  if ((data[0] & 2) != 0) format.delimiter = '\t';
+  return accept_or_refuse([&] {
+    const CsvTable table = parse_csv(fuzzed(data + 1, size - 1), "fuzzed", format);
+    require(table.rows > 0 && !table.columns.empty());
+    for (const CsvColumn& column : table.columns) {
+      const bool integers = column.dtype == DType::kInt64;
+      const std::size_t rows = integers ? column.integers.size() : column.reals.size();
+      require(static_cast<std::int64_t>(rows) == table.rows);
+    }
+  });
+}

@@ -1,0 +1,181 @@
+#include "millstream/source/cifar.h"
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "millstream/codec/tar.h"
+#include "millstream/core/error.h"
+#include "millstream/source/arrays.h"
+#include "millstream/source/columns.h"
+#include "millstream/source/unpack.h"
+
+namespace millstream {
+namespace {
+
+const Field kImage = {"image", DType::kUint8, {32, 32, 3}};
+
+/// A stretch of a file that is one batch.
+struct Batch {
+  std::shared_ptr<const MappedFile> file;
+  std::int64_t begin = 0;
+  std::int64_t size = 0;
+  std::string name;
+};
+
+Batch whole_file(const std::filesystem::path& path) {
+  File file(path);
+  const std::int64_t size = file.size();
+  return {std::make_shared<const MappedFile>(std::move(file)), 0, size, path.string()};
+}
+
+Array label_array(std::string name, std::vector<std::uint8_t> labels) {
+  const auto owner =
+      std::make_shared<const std::vector<std::uint8_t>>(std::move(labels));
+  return {{std::move(name), DType::kUint8, {}},
+          static_cast<std::int64_t>(owner->size()),
+          reinterpret_cast<const std::byte*>(owner->data()),
+          1,
+          owner};
+}
+
+SharedSource pickled(const std::vector<Batch>& batches, CifarKind kind) {
+  std::vector<MappedPart> images;
+  std::vector<std::uint8_t> labels;
+  std::vector<std::uint8_t> coarse;
+  for (const Batch& batch : batches) {
+    std::vector<std::byte> bytes(static_cast<std::size_t>(batch.size));
+    batch.file->read(batch.begin, bytes);
+    ByteReader reader(bytes, batch.name, batch.begin);
+    const CifarBatch parsed = parse_cifar_pickle(reader, kind);
+    images.push_back({batch.file, parsed.offset, kCifarImage, parsed.images});
+    labels.insert(labels.end(), parsed.labels.begin(), parsed.labels.end());
+    coarse.insert(coarse.end(), parsed.coarse_labels.begin(),
+                  parsed.coarse_labels.end());
+  }
+  std::vector<MappedColumn> columns;
+  columns.emplace_back(kImage, std::move(images), Stored::kPlanar);
+  auto mapped = std::make_shared<const ColumnsSource>(std::move(columns));
+  std::vector<Array> arrays = {label_array("label", std::move(labels))};
+  if (kind == CifarKind::kCifar100) {
+    arrays.push_back(label_array("coarse_label", std::move(coarse)));
+  }
+  return std::make_shared<const Zipped>(std::vector<SharedSource>{
+      std::move(mapped), std::make_shared<const ArraysSource>(std::move(arrays))});
+}
+
+SharedSource binary(const std::vector<Batch>& batches, CifarKind kind) {
+  const std::int64_t record = cifar_record(kind);
+  const auto parts = [&](std::int64_t offset) {
+    std::vector<MappedPart> found;
+    for (const Batch& batch : batches) {
+      if (batch.size % record != 0) {
+        throw DataError(text(batch.name, ": offset ", batch.begin,
+                             ": expected whole records of ", record, " bytes, found ",
+                             batch.size, " bytes"));
+      }
+      found.push_back({batch.file, batch.begin + offset, record, batch.size / record});
+    }
+    return found;
+  };
+  const std::int64_t labels = cifar_labels(kind);
+  std::vector<MappedColumn> columns;
+  columns.emplace_back(kImage, parts(labels), Stored::kPlanar);
+  columns.emplace_back(Field{"label", DType::kUint8, {}}, parts(labels - 1));
+  if (kind == CifarKind::kCifar100) {
+    columns.emplace_back(Field{"coarse_label", DType::kUint8, {}}, parts(0));
+  }
+  return std::make_shared<const ColumnsSource>(std::move(columns));
+}
+
+SharedSource open_batches(const std::vector<Batch>& batches, CifarKind kind) {
+  if (batches.empty()) throw ArgumentError("CIFAR needs at least one batch");
+  // A pickle begins with 0x80, which is no label: there are a hundred of them at most.
+  std::size_t pickles = 0;
+  for (const Batch& batch : batches) {
+    std::byte first{};
+    if (batch.size > 0) batch.file->read(batch.begin, {&first, 1});
+    pickles += first == std::byte{0x80} ? 1u : 0u;
+  }
+  if (pickles != 0 && pickles != batches.size()) {
+    throw DataError(text(batches.front().name, ": expected all batches pickled or all ",
+                         "binary, found ", pickles, " pickled of ", batches.size()));
+  }
+  return pickles != 0 ? pickled(batches, kind) : binary(batches, kind);
+}
+
+/// The names of a split's batches, without the binary ones' ".bin".
+std::vector<std::string> batch_names(CifarKind kind, CifarSplit split) {
+  const bool train = split == CifarSplit::kTrain;
+  if (kind == CifarKind::kCifar100) return {train ? "train" : "test"};
+  if (!train) return {"test_batch"};
+  return {"data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4",
+          "data_batch_5"};
+}
+
+std::vector<Batch> folder_batches(const std::filesystem::path& folder,
+                                  const std::vector<std::string>& names) {
+  std::vector<Batch> batches;
+  for (const std::string& name : names) {
+    const auto binary_path = folder / (name + ".bin");
+    std::error_code code;
+    const bool is_binary = std::filesystem::exists(binary_path, code);
+    batches.push_back(whole_file(is_binary ? binary_path : folder / name));
+  }
+  return batches;
+}
+
+std::vector<Batch> archive_batches(const std::filesystem::path& path,
+                                   const std::vector<std::string>& names,
+                                   const std::filesystem::path& cache) {
+  const Batch archive = whole_file(unpacked(path, cache));
+  std::vector<Batch> batches(names.size());
+  std::vector<std::byte> block(static_cast<std::size_t>(kTarBlock));
+  for (std::int64_t at = 0; at + kTarBlock <= archive.size;) {
+    archive.file->read(at, block);
+    ByteReader reader(block, path.string(), at);
+    const auto entry = parse_tar_header(reader);
+    if (!entry) break;
+    at += kTarBlock;
+    if (entry->size > archive.size - at) {
+      reader.fail(at, text(entry->size, " bytes of ", entry->name),
+                  text(archive.size - at, " bytes"));
+    }
+    std::filesystem::path stem = std::filesystem::path(entry->name).filename();
+    if (stem.extension() == ".bin") stem = stem.stem();
+    const auto found = std::ranges::find(names, stem.string());
+    if (entry->is_file && found != names.end()) {
+      batches[static_cast<std::size_t>(found - names.begin())] = {
+          archive.file, at, entry->size, text(path.string(), "[", entry->name, "]")};
+    }
+    at += (entry->size + kTarBlock - 1) / kTarBlock * kTarBlock;
+  }
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (batches[i].file != nullptr) continue;
+    throw DataError(text(path.string(), ": expected a batch '", names[i],
+                         "' in the archive, found none"));
+  }
+  return batches;
+}
+
+}  // namespace
+
+CifarSource::CifarSource(const std::vector<std::filesystem::path>& batches,
+                         CifarKind kind) {
+  std::vector<Batch> files;
+  for (const auto& path : batches) files.push_back(whole_file(path));
+  source_ = open_batches(files, kind);
+}
+
+CifarSource::CifarSource(const std::filesystem::path& path, CifarKind kind,
+                         CifarSplit split, const std::filesystem::path& cache) {
+  const auto names = batch_names(kind, split);
+  std::error_code code;
+  source_ = open_batches(std::filesystem::is_directory(path, code)
+                             ? folder_batches(path, names)
+                             : archive_batches(path, names, cache),
+                         kind);
+}
+
+}  // namespace millstream

@@ -1,0 +1,132 @@
+#include "millstream/codec/pickle.h"
+
+#include <gtest/gtest.h>
+
+#include "millstream/codec/cifar.h"
+#include "millstream/codec/tar.h"
+#include "pickled.h"
+#include "temporary_folder.h"
+
+namespace millstream {
+namespace {
+
+using Kind = PickleValue::Kind;
+
+std::string error(std::string_view bytes) {
+  ByteReader reader(as_bytes(bytes), "x.pkl");
+  return error_of<DataError>([&] { Pickle{reader}; });
+}
+
+TEST(Pickle, ReadsNumbersTextAndLists) {
+  const std::string bytes(
+      "\x80\x02}(U\x01"
+      "aK\x05U\x01"
+      "b](J\xFE\xFF\xFF\xFFM\x01\x02"
+      "\x8A\x02\x00\x80\x8A\x00"
+      "eu.",
+      34);
+  ByteReader reader(as_bytes(bytes), "x.pkl");
+  const Pickle pickle(reader);
+  ASSERT_EQ(pickle.root().kind, Kind::kDict);
+  EXPECT_EQ(pickle.find(pickle.root(), "a")->integer, 5);
+  EXPECT_EQ(pickle.find(pickle.root(), "c"), nullptr);
+  const PickleValue& list = *pickle.find(pickle.root(), "b");
+  ASSERT_EQ(list.items.size(), 4u);
+  EXPECT_EQ(pickle[list.items[0]].integer, -2);
+  EXPECT_EQ(pickle[list.items[1]].integer, 0x201);
+  EXPECT_EQ(pickle[list.items[2]].integer, -32768);
+  EXPECT_EQ(pickle[list.items[3]].integer, 0);
+}
+
+TEST(Pickle, WritesCallsDownAndRunsNone) {
+  const std::string bytes = "cposix\nsystem\nU\x02ls\x85R.";
+  ByteReader reader(as_bytes(bytes), "x.pkl");
+  const Pickle pickle(reader);
+  ASSERT_EQ(pickle.root().kind, Kind::kCall);
+  const PickleValue& global = pickle[pickle.root().items[0]];
+  EXPECT_EQ(pickle[global.items[1]].bytes, "system");
+}
+
+TEST(Pickle, SaysWhatIsWrongAndWhere) {
+  EXPECT_EQ(error("K"), "x.pkl: offset 1: expected 1 bytes of a number, found 0 bytes");
+  EXPECT_EQ(error("."), "x.pkl: offset 0: expected a value on the stack, found none");
+  EXPECT_EQ(error("NNi"),
+            "x.pkl: offset 2: expected an instruction that makes numbers, text and "
+            "lists, found instruction 105, which is not run");
+  EXPECT_EQ(error("Nt."), "x.pkl: offset 1: expected a mark on the stack, found none");
+  EXPECT_EQ(error("NNa."),
+            "x.pkl: offset 2: expected a value that takes others, found one that does "
+            "not");
+  EXPECT_EQ(error("h\x01."), "x.pkl: offset 0: expected a value kept before, found 1");
+  EXPECT_EQ(error("(Nd."),
+            "x.pkl: offset 2: expected keys and values by turns, found 1 of them");
+  EXPECT_NE(error("T\xFF\xFF\xFF\x7F"
+                  "abc")
+                .find("expected 2147483647 bytes"),
+            std::string::npos);
+  EXPECT_NE(error("N(00t.").find("x.pkl: offset"), std::string::npos);
+}
+
+TEST(CifarPickle, FindsImagesAndLabels) {
+  const std::string images = std::string(3072, 'a') + std::string(3072, 'b');
+  const PickledBatch batch = {images, {{"labels", {7, 9}}}};
+  for (const std::string& bytes : {batch.protocol2(), batch.protocol5()}) {
+    ByteReader reader(as_bytes(bytes), "x", 1000);
+    const CifarBatch parsed = parse_cifar_pickle(reader, CifarKind::kCifar10);
+    EXPECT_EQ(parsed.images, 2);
+    EXPECT_EQ(bytes.substr(static_cast<std::size_t>(parsed.offset) - 1000, 6144),
+              images);
+    EXPECT_EQ(parsed.labels, (std::vector<std::uint8_t>{7, 9}));
+  }
+}
+
+TEST(CifarPickle, RefusesWhatIsNotABatch) {
+  const std::string images(6144, 'a');
+  const auto refuses = [](const std::string& bytes, CifarKind kind) {
+    ByteReader reader(as_bytes(bytes), "x");
+    return error_of<DataError>([&] { parse_cifar_pickle(reader, kind); });
+  };
+  const auto ten = CifarKind::kCifar10;
+  EXPECT_EQ(refuses(PickledBatch{images, {{"labels", {7}}}}.protocol2(), ten),
+            "x: offset 0: expected 2 labels in a list, found 1 values");
+  EXPECT_EQ(refuses(PickledBatch{images, {{"labels", {7, 9}}}}.protocol2(),
+                    CifarKind::kCifar100),
+            "x: offset 0: expected a dict with 'fine_labels', found none");
+  EXPECT_NE(refuses("N.", ten), "");
+  EXPECT_NE(refuses("}(U\x04"
+                    "dataNu.",
+                    ten),
+            "");
+  const std::string whole = PickledBatch{images, {{"labels", {7, 9}}}}.protocol2();
+  std::string wrong = whole;
+  wrong.replace(wrong.find("u1K"), 2, "i1");
+  EXPECT_EQ(refuses(wrong, ten),
+            "x: offset 0: expected 'data' of dtype u1 in C order, found dtype i1");
+  for (std::size_t length = 0; length < whole.size(); length += 37) {
+    EXPECT_NE(refuses(whole.substr(0, length), ten), "") << length;
+  }
+}
+
+TEST(Tar, ReadsHeaders) {
+  const std::string bytes = tar_entry("folder/a.bin", "hello") + std::string(512, '\0');
+  ByteReader reader(as_bytes(bytes), "x.tar");
+  const auto entry = parse_tar_header(reader);
+  ASSERT_TRUE(entry);
+  EXPECT_EQ(entry->name, "folder/a.bin");
+  EXPECT_EQ(entry->size, 5);
+  EXPECT_TRUE(entry->is_file);
+  reader.take(kTarBlock, "data");
+  EXPECT_FALSE(parse_tar_header(reader));
+  std::string wrong = bytes;
+  wrong[3] = 'X';
+  ByteReader damaged(as_bytes(wrong), "x.tar");
+  EXPECT_NE(error_of<DataError>([&] {
+              parse_tar_header(damaged);
+            }).find("x.tar: offset 0: expected a tar header of check sum"),
+            std::string::npos);
+  ByteReader brief(as_bytes("short"), "x.tar");
+  EXPECT_THROW(parse_tar_header(brief), DataError);
+}
+
+}  // namespace
+}  // namespace millstream

@@ -1,0 +1,169 @@
+#include "millstream/source/cifar.h"
+
+#include <gtest/gtest.h>
+
+#include "conformance/source_conformance.h"
+#include "gzip.h"
+#include "millstream/core/error.h"
+#include "pickled.h"
+
+namespace millstream {
+namespace {
+
+constexpr int kRows = 6;  // a batch
+constexpr int kBatches = 5;
+
+/// Pixel (channel, y, x) of an image, so that a mistake in the layout shows.
+char pixel(int image, int channel, int y, int x) {
+  return static_cast<char>(image * 37 + channel * 101 + y * 7 + x);
+}
+
+std::string planes(int image) {
+  std::string bytes;
+  for (int c = 0; c < 3; ++c) {
+    for (int y = 0; y < 32; ++y) {
+      for (int x = 0; x < 32; ++x) bytes += pixel(image, c, y, x);
+    }
+  }
+  return bytes;
+}
+
+std::string pixels(int image) {
+  std::string bytes;
+  for (int y = 0; y < 32; ++y) {
+    for (int x = 0; x < 32; ++x) {
+      for (int c = 0; c < 3; ++c) bytes += pixel(image, c, y, x);
+    }
+  }
+  return bytes;
+}
+
+int fine(int image) { return image * 3 % 100; }
+int coarse(int image) { return image % 20; }
+
+std::vector<TrueField> truth(CifarKind kind, int images) {
+  TrueField image{{"image", DType::kUint8, {32, 32, 3}}, {}};
+  TrueField label{{"label", DType::kUint8, {}}, {}};
+  TrueField wide{{"coarse_label", DType::kUint8, {}}, {}};
+  for (int i = 0; i < images; ++i) {
+    image.bytes += pixels(i);
+    label.bytes += static_cast<char>(fine(i));
+    wide.bytes += static_cast<char>(coarse(i));
+  }
+  if (kind == CifarKind::kCifar10) return {image, label};
+  return {image, label, wide};
+}
+
+std::string binary(CifarKind kind, int begin, int end) {
+  std::string bytes;
+  for (int i = begin; i < end; ++i) {
+    if (kind == CifarKind::kCifar100) bytes += static_cast<char>(coarse(i));
+    bytes += static_cast<char>(fine(i)) + planes(i);
+  }
+  return bytes;
+}
+
+std::string pickled(CifarKind kind, int begin, int end) {
+  PickledBatch batch;
+  std::vector<int> labels;
+  std::vector<int> wide;
+  for (int i = begin; i < end; ++i) {
+    batch.images += planes(i);
+    labels.push_back(fine(i));
+    wide.push_back(coarse(i));
+  }
+  if (kind == CifarKind::kCifar10) {
+    batch.labels = {{"labels", labels}};
+    return batch.protocol2();
+  }
+  batch.labels = {{"fine_labels", labels}, {"coarse_labels", wide}};
+  return batch.protocol5();
+}
+
+std::string batch_name(int batch) { return "data_batch_" + std::to_string(batch + 1); }
+
+/// The published archive, with batches out of order and things that are none.
+std::string archive(bool binaries) {
+  std::string tar = tar_entry("cifar/", "", '5') + tar_entry("cifar/readme.html", "hi");
+  for (int b = kBatches - 1; b >= 0; --b) {
+    const int begin = b * kRows;
+    tar += tar_entry("cifar/" + batch_name(b) + (binaries ? ".bin" : ""),
+                     binaries ? binary(CifarKind::kCifar10, begin, begin + kRows)
+                              : pickled(CifarKind::kCifar10, begin, begin + kRows));
+  }
+  return tar + std::string(1024, '\0');
+}
+
+using Folder = TemporaryFolder;
+constexpr auto kTen = CifarKind::kCifar10;
+constexpr auto kHundred = CifarKind::kCifar100;
+constexpr auto kTrain = CifarSplit::kTrain;
+
+INSTANTIATE_TEST_SUITE_P(
+    Cifar, SourceConformance,
+    testing::Values(SourceCase{"Binary", truth(kTen, kRows),
+                               [](const Folder& folder) {
+                                 return std::make_shared<CifarSource>(
+                                     std::vector<std::filesystem::path>{
+                                         folder.write("a.bin", binary(kTen, 0, 2)),
+                                         folder.write("b.bin", binary(kTen, 2, kRows))},
+                                     kTen);
+                               }},
+                    SourceCase{"BinaryHundred", truth(kHundred, kRows),
+                               [](const Folder& folder) {
+                                 folder.write("train.bin", binary(kHundred, 0, kRows));
+                                 return std::make_shared<CifarSource>(folder.path(),
+                                                                      kHundred, kTrain);
+                               }},
+                    SourceCase{"Pickled", truth(kTen, kRows),
+                               [](const Folder& folder) {
+                                 folder.write("test_batch", pickled(kTen, 0, kRows));
+                                 return std::make_shared<CifarSource>(
+                                     folder.path(), kTen, CifarSplit::kTest);
+                               }},
+                    SourceCase{"PickledHundred", truth(kHundred, kRows),
+                               [](const Folder& folder) {
+                                 folder.write("train", pickled(kHundred, 0, kRows));
+                                 return std::make_shared<CifarSource>(folder.path(),
+                                                                      kHundred, kTrain);
+                               }},
+                    SourceCase{"PickledArchive", truth(kTen, kRows* kBatches),
+                               [](const Folder& folder) {
+                                 return std::make_shared<CifarSource>(
+                                     folder.write("cifar.tar.gz", gzip(archive(false))),
+                                     kTen, kTrain, folder.path() / "cache");
+                               }},
+                    SourceCase{"BinaryArchive", truth(kTen, kRows* kBatches),
+                               [](const Folder& folder) {
+                                 return std::make_shared<CifarSource>(
+                                     folder.write("cifar.tar", archive(true)), kTen,
+                                     kTrain);
+                               }}),
+    case_name);
+
+TEST(CifarSource, RefusesWhatIsMissingOrDamaged) {
+  const Folder folder;
+  const auto tar = folder.write("cifar.tar", archive(false));
+  EXPECT_EQ(
+      error_of<DataError>([&] { CifarSource(tar, kTen, CifarSplit::kTest); }),
+      tar.string() + ": expected a batch 'test_batch' in the archive, found none");
+  EXPECT_THROW(CifarSource(folder.path(), kTen, kTrain), IoError);
+  const auto broken = folder.write("a.bin", binary(kTen, 0, 2) + "x");
+  EXPECT_EQ(error_of<DataError>([&] { CifarSource({broken}, kTen); }),
+            broken.string() +
+                ": offset 0: expected whole records of 3073 bytes, found 6147 bytes");
+  const auto good = folder.write("b.bin", binary(kTen, 0, 2));
+  const auto other = folder.write("c", pickled(kTen, 0, 2));
+  EXPECT_NE(error_of<DataError>([&] {
+              CifarSource({good, other}, kTen);
+            }).find("found 1 pickled of 2"),
+            std::string::npos);
+  const auto cut = folder.write("cut.tar", archive(false).substr(0, 512 * 3 + 1000));
+  EXPECT_THROW(CifarSource(cut, kTen, kTrain), DataError);
+  const auto packed = folder.write("cifar.tar.gz", gzip(archive(false)));
+  EXPECT_THROW(CifarSource(packed, kTen, kTrain), ArgumentError);
+  EXPECT_THROW(CifarSource(std::vector<std::filesystem::path>{}, kTen), ArgumentError);
+}
+
+}  // namespace
+}  // namespace millstream

@@ -1,0 +1,52 @@
+#include "millstream/source/csv.h"
+
+#include <gtest/gtest.h>
+
+#include "conformance/source_conformance.h"
+#include "millstream/core/error.h"
+
+namespace millstream {
+namespace {
+
+const TrueField kA = {{"a", DType::kInt64, {}},
+                      raw_all(std::vector<std::int64_t>{1, -2, 30, 4})};
+const TrueField kB = {{"b", DType::kFloat64, {}},
+                      raw_all(std::vector<double>{0.5, 1e-3, 7, -2.25})};
+
+INSTANTIATE_TEST_SUITE_P(
+    Csv, SourceConformance,
+    testing::Values(SourceCase{"Commas",
+                               {kA, kB},
+                               [](const TemporaryFolder& folder) {
+                                 return std::make_shared<CsvSource>(folder.write(
+                                     "x.csv", "a,b\n1,0.5\n-2,1e-3\n30,7\n4,-2.25\n"));
+                               }},
+                    SourceCase{"Tabs",
+                               {kB},
+                               [](const TemporaryFolder& folder) {
+                                 return std::make_shared<CsvSource>(
+                                     folder.write("x.tsv",
+                                                  "day\tb\r\nmon\t0.5\r\ntue\t1e-3\r\n"
+                                                  "wed\t7\r\nthu\t-2.25\r\n"),
+                                     CsvFormat{'\t', true, {"b"}});
+                               }}),
+    case_name);
+
+TEST(CsvSource, IsInMemory) {
+  const TemporaryFolder folder;
+  const CsvSource source(folder.write("x.csv", "a\n1\n2\n"));
+  EXPECT_TRUE(source.resident());
+  EXPECT_EQ(source.size(), 2);
+}
+
+TEST(CsvSource, NamesTheFile) {
+  const TemporaryFolder folder;
+  const auto path = folder.write("x.csv", "a\n1\noops\n");
+  EXPECT_EQ(
+      error_of<DataError>([&] { CsvSource{path}; }),
+      path.string() + ": line 3, column 1 ('a'): expected a number, found 'oops'");
+  EXPECT_THROW(CsvSource(folder.path()), IoError);
+}
+
+}  // namespace
+}  // namespace millstream

@@ -1,0 +1,98 @@
+#include <gtest/gtest.h>
+
+#include "conformance/source_conformance.h"
+#include "millstream/codec/npy.h"
+#include "millstream/core/error.h"
+#include "millstream/source/npy.h"
+#include "zip.h"
+
+namespace millstream {
+namespace {
+
+std::string npy(const TrueField& truth) {
+  std::vector<std::int64_t> extents = {static_cast<std::int64_t>(truth.bytes.size()) /
+                                       byte_size(truth.field)};
+  for (const std::int64_t extent : truth.field.shape.extents())
+    extents.push_back(extent);
+  return npy_header(truth.field.dtype, Shape(extents)) + truth.bytes;
+}
+
+const TrueField kX = counted({"x", DType::kFloat32, {5, 3}}, 40);
+const TrueField kY = counted({"y", DType::kInt64, {}}, 40);
+
+SourceCase npz(std::string name, bool x_deflated, bool y_deflated, bool large) {
+  return {std::move(name), {kX, kY}, [=](const TemporaryFolder& folder) {
+            const auto path =
+                folder.write("x.npz", make_zip({{"x.npy", npy(kX), x_deflated},
+                                                {"y.npy", npy(kY), y_deflated},
+                                                {"notes.txt", "not an array", true}},
+                                               large));
+            return std::make_shared<NpzSource>(path, std::vector<std::string>{},
+                                               folder.path() / "cache");
+          }};
+}
+
+INSTANTIATE_TEST_SUITE_P(Npz, SourceConformance,
+                         testing::Values(npz("Stored", false, false, false),
+                                         npz("Deflated", true, true, false),
+                                         npz("Mixed", false, true, false),
+                                         npz("Zip64", true, false, true)),
+                         case_name);
+
+TEST(NpzSource, TakesTheNamesAskedFor) {
+  const TemporaryFolder folder;
+  const auto path = folder.write(
+      "x.npz", make_zip({{"x.npy", npy(kX), false}, {"y.npy", npy(kY), false}}, false));
+  const NpzSource source(path, {"y", "x"});
+  ASSERT_EQ(source.schema().size(), 2u);
+  EXPECT_EQ(source.schema()[0].name, "y");
+  EXPECT_EQ(
+      error_of<ArgumentError>([&] { NpzSource(path, {"z"}); }),
+      path.string() + ": there is no array 'z', only the members 'x.npy' 'y.npy'");
+}
+
+TEST(NpzSource, RefusesDamage) {
+  const TemporaryFolder folder;
+  const auto cache = folder.path() / "cache";
+  std::string zip = make_zip({{"x.npy", npy(kX), true}}, false);
+  EXPECT_THROW(NpzSource(folder.write("a.npz", zip)), ArgumentError);  // no cache
+  zip[60] ^= 0x55;
+  const auto damaged = folder.write("b.npz", zip);
+  EXPECT_NE(
+      error_of<DataError>([&] { NpzSource(damaged, {}, cache); }).find("b.npz: offset"),
+      std::string::npos);
+  std::string wrong = make_zip({{"x.npy", npy(kX), true}}, false);
+  wrong[wrong.find("PK\x01\x02") + 16] ^= 1;  // the CRC
+  const auto sum = folder.write("c.npz", wrong);
+  EXPECT_NE(
+      error_of<DataError>([&] { NpzSource(sum, {}, cache); }).find("expected CRC"),
+      std::string::npos);
+  wrong = make_zip({{"x.npy", npy(kX), true}}, false);
+  wrong[wrong.find("PK\x01\x02") + 24] ^= 1;  // the size
+  const auto length = folder.write("d.npz", wrong);
+  EXPECT_NE(error_of<DataError>([&] {
+              NpzSource(length, {}, cache);
+            }).find("bytes when inflated"),
+            std::string::npos);
+  const auto text_only =
+      folder.write("e.npz", make_zip({{"x.npy", "not an array", false}}, false));
+  EXPECT_NE(error_of<DataError>([&] {
+              NpzSource(text_only, {}, cache);
+            }).find("e.npz[x]: offset"),
+            std::string::npos);
+}
+
+TEST(NpzSource, KeepsNamesFromOutsideInItsCache) {
+  const TemporaryFolder folder;
+  const auto cache = folder.path() / "cache";
+  const auto path =
+      folder.write("x.npz", make_zip({{"../../escaped/x.npy", npy(kX), true}}, false));
+  const NpzSource source(path, {}, cache);
+  EXPECT_EQ(source.size(), 40);
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
+    EXPECT_TRUE(entry.path() == path || entry.path() == cache) << entry.path();
+  }
+}
+
+}  // namespace
+}  // namespace millstream
