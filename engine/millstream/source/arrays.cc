@@ -10,28 +10,32 @@
 namespace millstream {
 namespace {
 
-/// The first sample of a 64-bit array with a value outside [lowest, highest], or -1.
-template <typename T>
-std::int64_t first_outside(const Array& array, T lowest, T highest) {
+/// Throws for the first sample with a value that `Narrow` does not have.
+template <typename T, typename Narrow>
+void check_fit(const Array& array) {
+  constexpr T kLowest = std::numeric_limits<Narrow>::min();
+  constexpr T kHighest = std::numeric_limits<Narrow>::max();
   const std::int64_t elements = array.field.shape.elements();
   const std::int64_t rows = array.stride == 0 ? 1 : array.size;
   for (std::int64_t row = 0; row < rows; ++row) {
     const std::byte* at = array.data + row * array.stride;
-    bool inside = true;
-    for (std::int64_t i = 0; i < elements; ++i) {
-      T value;
-      std::memcpy(&value, at + i * 8, 8);
-      inside &= value >= lowest && value <= highest;
-    }
-    if (!inside) return row;
+    const auto value = [&](std::int64_t i) {
+      T element;
+      std::memcpy(&element, at + i * 8, 8);
+      return element;
+    };
+    const auto fits = [](T x) { return x >= kLowest && x <= kHighest; };
+    bool inside = true;  // with no way out early, so that it is vectorized
+    for (std::int64_t i = 0; i < elements; ++i) inside &= fits(value(i));
+    if (inside) continue;
+    std::int64_t bad = 0;
+    while (fits(value(bad))) ++bad;
+    const DType dtype = array.field.dtype;
+    throw ArgumentError(text("'", array.field.name, "': sample ", row, " holds a ",
+                             name(dtype), " that ", name(narrowed(dtype)),
+                             " cannot hold, ", value(bad),
+                             "; JAX has no 64-bit types unless jax_enable_x64 is set"));
   }
-  return -1;
-}
-
-template <typename T, typename Narrow>
-std::int64_t first_unfit(const Array& array) {
-  using Limits = std::numeric_limits<Narrow>;
-  return first_outside<T>(array, Limits::min(), Limits::max());
 }
 
 }  // namespace
@@ -55,15 +59,9 @@ ArraysSource::ArraysSource(std::vector<Array> arrays) : arrays_(std::move(arrays
 
 void ArraysSource::check_narrow() const {
   for (const Array& array : arrays_) {
-    std::int64_t bad = -1;
     const DType dtype = array.field.dtype;
-    if (dtype == DType::kInt64) bad = first_unfit<std::int64_t, std::int32_t>(array);
-    if (dtype == DType::kUint64) bad = first_unfit<std::uint64_t, std::uint32_t>(array);
-    if (bad < 0) continue;
-    throw ArgumentError(text("'", array.field.name, "': sample ", bad, " holds a ",
-                             name(dtype), " that ", name(narrowed(dtype)),
-                             " cannot hold, and JAX has no 64-bit types unless "
-                             "jax_enable_x64 is set"));
+    if (dtype == DType::kInt64) check_fit<std::int64_t, std::int32_t>(array);
+    if (dtype == DType::kUint64) check_fit<std::uint64_t, std::uint32_t>(array);
   }
 }
 
