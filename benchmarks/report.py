@@ -104,9 +104,27 @@ def target_lines(results: Results, workload: str) -> list[str]:
     return [f"Targets: {'; '.join(parts)}.", ""] if parts else []
 
 
+def setting(results: Results) -> str:
+    """The machine, and every version of the packages that was seen in the run."""
+    seen: dict[str, set[str]] = {}
+    for outcomes in results.outcomes.values():
+        for outcome in outcomes.values():
+            for package, version in outcome.versions.items():
+                seen.setdefault(package, set()).add(version)
+    versions = [f"{name} {' and '.join(sorted(seen[name]))}" for name in sorted(seen)]
+    machine = results.machine
+    parts = [
+        f"{machine['cores']} cores",
+        f"{machine['system']} {machine['architecture']}",
+        f"Python {machine['python']}",
+        *versions,
+    ]
+    return ", ".join(parts) + "."
+
+
 def markdown(results: Results) -> str:
     """The tables of every workload of a run."""
-    lines = ["## Benchmarks", "", RULES, ""]
+    lines = ["## Benchmarks", "", RULES, setting(results), ""]
     for workload in WORKLOADS:
         if workload in results.outcomes:
             lines += table(results, workload)

@@ -104,10 +104,13 @@ def main() -> int:
         cores = sorted(os.sched_getaffinity(0))[: options.cores]
         os.sched_setaffinity(0, cores)
     results = Results.of_this_machine()
-    output = options.output or HERE / "results" / "latest.json"
+    output = options.output
+    if options.chart and not output:
+        output = options.chart.with_suffix(".json")
     for workload, contenders in plan(options).items():
         results.outcomes[workload] = run(workload, contenders, rounds)
-        results.write(output)
+        if output:
+            results.write(output)
     print(markdown(results))
     if options.table:
         options.table.parent.mkdir(parents=True, exist_ok=True)
