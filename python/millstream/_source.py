@@ -16,6 +16,12 @@ from millstream._orders import Order, Part, order_of, split_sizes
 from millstream._pipeline import SampleSource, Tree
 from millstream._state import key_words
 
+_DTYPES = {
+    "bool",
+    *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    *("float16", "bfloat16", "float32", "float64", "complex64", "complex128"),
+}
+
 
 @dataclass(frozen=True, eq=False)
 class ArraySampleSource(SampleSource):
@@ -139,9 +145,10 @@ def _leaf(name: str, value: Any) -> Any:
         array = np.asarray(value) if _on_cpu(value) else value
     else:
         array = np.asarray(value)
-    if array.dtype.kind in "OUSM" or array.dtype.names is not None:
+    if array.dtype.name not in _DTYPES:
         raise TypeError(
-            f"'{name}' is an array of {array.dtype}, which is not a type of numbers"
+            f"'{name}' is an array of {array.dtype}, which is not a type of numbers "
+            "that batches can have"
         )
     if array.ndim == 0:
         raise ValueError(f"'{name}' is a scalar; its leading dimension is the samples")
