@@ -6,10 +6,10 @@ folder=$1
 seconds=$2
 corpora=engine/fuzz/corpus
 found=0
-for target in "$folder"/*_fuzz; do
+for target in "$folder"/fuzz_*; do
   [ -x "$target" ] || continue
   found=1
-  name=$(basename "$target" _fuzz)
+  name=$(basename "$target"); name=${name#fuzz_}
   scratch=$(mktemp -d)
   [ -d "$corpora/$name" ] && cp -r "$corpora/$name/." "$scratch"
   echo "fuzzing $name for $seconds s"
