@@ -54,6 +54,11 @@ class Outcome:
     versions: dict[str, str] = field(default_factory=dict)
     timings: dict[str, Timing] = field(default_factory=dict)
 
+    @property
+    def judged(self) -> bool:
+        """Whether the contender ran to its end: it was timed, or found wrong."""
+        return self.status in ("ok", "wrong")
+
     def add(self, done: Round) -> None:
         """Takes in a round; one that is not ok makes the whole outcome so."""
         if done.status != "ok":

@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from results import Results, Timing
+from catalogue import CONTENDERS, Kind, contenders_of
+from results import Outcome, Results, Timing
 
 OURS = "millstream"
 
@@ -32,21 +33,34 @@ def over(workload: str, rival: str) -> Callable[[Results], float | None]:
         if rival:
             theirs = results.timing(workload, rival)
         else:
-            theirs = results.best_peer(workload)
-        return ratio(ours, theirs)
+            theirs = best_of_all_peers(results, workload)
+        return ours.rate / theirs.rate if ours and theirs else None
 
     return measured
 
 
-def ratio(ours: Timing | None, theirs: Timing | None) -> float | None:
-    """How many times as fast the first is as the second."""
-    return ours.rate / theirs.rate if ours and theirs else None
+def best_of_all_peers(results: Results, workload: str) -> Timing | None:
+    """The fastest peer, or None if any was left out or could not be run."""
+    outcomes = results.outcomes.get(workload, {})
+    peers = (each for each in contenders_of(workload) if is_peer(each))
+    judged = all(each in outcomes and outcomes[each].judged for each in peers)
+    return results.best_peer(workload) if judged else None
+
+
+def is_peer(contender: str) -> bool:
+    """Whether a contender is another project's loader."""
+    return CONTENDERS[contender].kind is Kind.PEER
+
+
+def ours_scaled(results: Results) -> Outcome | None:
+    """Our outcome of `scaling`, or None if it has no timings that count."""
+    outcome = results.outcomes.get("scaling", {}).get(OURS)
+    return outcome if outcome and outcome.status == "ok" and outcome.timings else None
 
 
 def growth(results: Results) -> float | None:
     """The time of a step at the largest N as a multiple of that at the smallest."""
-    outcome = results.outcomes.get("scaling", {}).get(OURS)
-    if outcome is None or len(outcome.timings) < 2:
+    if (outcome := ours_scaled(results)) is None:
         return None
     times = [timing.best for timing in outcome.timings.values()]
     return times[-1] / times[0]
@@ -54,8 +68,7 @@ def growth(results: Results) -> float | None:
 
 def state_bytes(results: Results) -> float | None:
     """The bytes of the largest state of any N."""
-    outcome = results.outcomes.get("scaling", {}).get(OURS)
-    if outcome is None or not outcome.timings:
+    if (outcome := ours_scaled(results)) is None:
         return None
     return max(timing.extra["state_bytes"] for timing in outcome.timings.values())
 
