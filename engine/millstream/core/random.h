@@ -26,6 +26,8 @@ enum class Purpose : std::uint32_t {
   kSplit = 4,
   kTransform = 5,
   kMixture = 6,
+  kBlocks = 7,
+  kWindow = 8,
 };
 
 /// The numbers that one stage may draw for one sample: a pure function of (seed,

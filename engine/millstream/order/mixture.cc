@@ -1,0 +1,166 @@
+#include "millstream/order/mixture.h"
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <queue>
+#include <utility>
+
+#include "millstream/core/error.h"
+#include "millstream/order/draw.h"
+
+namespace millstream {
+namespace {
+
+__extension__ using Wide = unsigned __int128;
+
+constexpr std::size_t kChunk = 256;
+
+Seed component_seed(Seed seed, std::uint32_t component) {
+  const auto words = draw(seed, 0, component, Purpose::kMixture);
+  return {words[0], words[1]};
+}
+
+/// Positions [visits, visits + out.size()) of the endless sequence of one order.
+void run_on(const Order& order, Seed seed, Wide visits, std::span<std::int64_t> out) {
+  const auto length = static_cast<std::uint64_t>(order.length());
+  auto epoch = static_cast<std::uint32_t>(visits / length);
+  auto position = static_cast<std::int64_t>(visits % length);
+  while (!out.empty()) {
+    const auto count = static_cast<std::size_t>(
+        std::min(order.length() - position, static_cast<std::int64_t>(out.size())));
+    order.run(seed, epoch, position, out.first(count));
+    out = out.subspan(count);
+    position = 0;
+    ++epoch;
+  }
+}
+
+/// A tree as Huffman's: nobody's grandparent weighs less than twice as much, which
+/// keeps both the depth and the error of rounding at each split small.
+void plant(std::vector<Mixture::Node>& nodes) {
+  using Entry = std::pair<std::uint32_t, std::uint32_t>;  // weight, node
+  std::priority_queue<Entry, std::vector<Entry>, std::greater<>> loose;
+  for (std::uint32_t i = 0; i < nodes.size(); ++i) {
+    if (nodes[i].weight > 0) loose.emplace(nodes[i].weight, i);
+  }
+  if (loose.size() == 1) {  // a root that only leads there
+    const auto [weight, only] = loose.top();
+    nodes.push_back({weight, weight, only, only});
+    return;
+  }
+  while (loose.size() > 1) {
+    const auto [left_weight, left] = loose.top();
+    loose.pop();
+    const auto [right_weight, right] = loose.top();
+    loose.pop();
+    const std::uint32_t weight = left_weight + right_weight;
+    loose.emplace(weight, static_cast<std::uint32_t>(nodes.size()));
+    nodes.push_back({left_weight, weight, left, right});
+  }
+}
+
+}  // namespace
+
+Mixture::Mixture(std::span<const Component> components, std::int64_t length)
+    : components_(components.begin(), components.end()), length_(length) {
+  if (length < 1 || length > kMaxSamples) {
+    throw ArgumentError(
+        text("a mixture needs between 1 and 2^62 positions, not ", length));
+  }
+  std::int64_t total = 0;
+  for (std::size_t i = 0; i < components_.size(); ++i) {
+    const auto& [order, weight] = components_[i];
+    if (order == nullptr) throw ArgumentError(text("component ", i, " has no order"));
+    if (weight < 0 || weight > kMaxWeight - total) {
+      throw ArgumentError(text("the weight of component ", i, " is ", weight,
+                               "; weights are not negative and add up to at most ",
+                               kMaxWeight));
+    }
+    if (order->samples() > kMaxSamples - samples_) {
+      throw ArgumentError(
+          text("with component ", i, " a mixture has more than 2^62 samples"));
+    }
+    total += weight;
+    first_.push_back(samples_);
+    samples_ += order->samples();
+    const auto part = static_cast<std::uint32_t>(weight);
+    const auto leaf = static_cast<std::uint32_t>(i);
+    nodes_.push_back({part, part, leaf, leaf});
+  }
+  if (total == 0) {
+    throw ArgumentError(text("a mixture of ", components_.size(),
+                             " components needs one whose weight is not 0"));
+  }
+  plant(nodes_);
+}
+
+Mixture::Visit Mixture::visit(std::uint64_t position) const noexcept {
+  auto at = static_cast<std::uint32_t>(nodes_.size() - 1);
+  while (at >= components_.size()) {
+    // `lefts` is position * left_weight / weight, rounded: how many went left before.
+    const Node& node = nodes_[at];
+    const std::uint64_t product = position * node.left_weight + node.weight / 2;
+    const std::uint64_t lefts = product / node.weight;
+    const bool left = product % node.weight + node.left_weight >= node.weight;
+    position = left ? lefts : position - lefts;
+    at = left ? node.left : node.right;
+  }
+  return {at, static_cast<std::uint32_t>(position)};
+}
+
+void Mixture::run(Seed seed, std::uint32_t epoch, std::int64_t first,
+                  std::span<std::int64_t> out) const {
+  constexpr std::int32_t kNone = -1;
+  const std::uint64_t period = nodes_.back().weight;
+  const Wide from = static_cast<Wide>(epoch) * static_cast<std::uint64_t>(length_) +
+                    static_cast<std::uint64_t>(first);
+  Wide periods = from / period;
+  auto position = static_cast<std::uint64_t>(from % period);
+  std::vector<std::int32_t> heads(components_.size(), kNone);
+  while (!out.empty()) {
+    // A component's visits within a chunk follow each other: one run gives them all.
+    const std::size_t count = std::min(kChunk, out.size());
+    std::array<std::uint32_t, kChunk> component;
+    std::array<Wide, kChunk> visits;
+    for (std::size_t i = 0; i < count; ++i) {
+      const Visit turn = visit(position);
+      component[i] = turn.component;
+      visits[i] = periods * nodes_[turn.component].weight + turn.number;
+      if (++position == period) {
+        position = 0;
+        ++periods;
+      }
+    }
+    std::array<std::int32_t, kChunk> next;
+    for (std::size_t i = count; i-- > 0;) {
+      next[i] = std::exchange(heads[component[i]], static_cast<std::int32_t>(i));
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::uint32_t its = component[i];
+      if (heads[its] != static_cast<std::int32_t>(i)) continue;
+      heads[its] = kNone;
+      std::size_t taken = 0;
+      std::array<std::size_t, kChunk> rows;
+      for (auto k = static_cast<std::int32_t>(i); k != kNone; k = next[rows[taken++]]) {
+        rows[taken] = static_cast<std::size_t>(k);
+      }
+      std::array<std::int64_t, kChunk> samples;
+      run_on(*components_[its].order, component_seed(seed, its), visits[i],
+             std::span(samples).first(taken));
+      for (std::size_t k = 0; k < taken; ++k) out[rows[k]] = first_[its] + samples[k];
+    }
+    out = out.subspan(count);
+  }
+}
+
+void Mixture::add_to(Digest& digest) const {
+  digest.add("mixture").add(length_);
+  digest.add(static_cast<std::uint64_t>(components_.size()));
+  for (const Component& component : components_) {
+    digest.add(component.weight);
+    component.order->add_to(digest);
+  }
+}
+
+}  // namespace millstream
