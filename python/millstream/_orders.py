@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from millstream import _engine, _traced
+from millstream._frozen import Frozen
 
 
-class Order:
+class Order(Frozen):
     """Which sample comes when: a pure function of (seed, epoch, position)."""
 
     def native(self, n: int) -> _engine.Order:
@@ -27,7 +28,7 @@ class Order:
         return n
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Sequential(Order):
     """0, 1, 2, ... in every epoch."""
 
@@ -38,7 +39,7 @@ class Sequential(Order):
         return _traced.sequential(n)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Shuffle(Order):
     """Every sample once an epoch, in an order of the epoch's own."""
 
@@ -49,7 +50,7 @@ class Shuffle(Order):
         return _traced.shuffle(n)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class WithReplacement(Order):
     """Draws of any sample: ``num_samples`` an epoch, or as many as there are."""
 
@@ -65,7 +66,7 @@ class WithReplacement(Order):
         return _traced.replacement(n)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, repr=False)
 class Weighted(Order):
     """Draws of samples as often as their weights say, with replacement.
 
@@ -95,7 +96,7 @@ class Weighted(Order):
         return _traced.weighted(*_engine.weighted_table(self.native(n)))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, repr=False)
 class Listed(Order):
     """The samples that ``indices`` lists, as listed or shuffled anew in each epoch.
 
@@ -131,7 +132,7 @@ class Listed(Order):
         return _traced.listed(inner, np.asarray(self.indices))
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Part(Order):
     """One part of a split, visited in the order of ``inner``."""
 

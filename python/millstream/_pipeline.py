@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from millstream import _engine
+from millstream._frozen import Frozen
 
 if TYPE_CHECKING:
     from millstream._orders import Order
@@ -111,7 +112,7 @@ class Pipeline(Source):
         return f"Pipeline({[self._head, *self._stages]})"
 
 
-class Stage:
+class Stage(Frozen):
     """Something done to samples or to batches of them.
 
     A stage is a description. It says what the engine is to do (``native``) and the same

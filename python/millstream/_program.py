@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,8 +23,7 @@ if TYPE_CHECKING:
     from millstream._host import HostDoor
 
 
-@dataclass(frozen=True)
-class Placed:
+class Placed(NamedTuple):
     """A stage, and whether it stands after batching and in the engine."""
 
     stage: Stage

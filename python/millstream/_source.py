@@ -12,6 +12,7 @@ import numpy as np
 
 from millstream import _engine
 from millstream._devices import device_named
+from millstream._frozen import Frozen
 from millstream._orders import Order, Part, order_of, split_sizes
 from millstream._pipeline import SampleSource, Tree
 from millstream._state import key_words
@@ -23,8 +24,8 @@ _DTYPES = {
 }
 
 
-@dataclass(frozen=True, eq=False)
-class ArraySampleSource(SampleSource):
+@dataclass(eq=False, repr=False)
+class ArraySampleSource(Frozen, SampleSource):
     """A pytree of arrays whose rows are samples.
 
     NumPy arrays and JAX arrays on the CPU are read where they are, at any row stride;
@@ -40,7 +41,7 @@ class ArraySampleSource(SampleSource):
     data: Tree
     ordering: Any = "shuffle"
     storage_device: Any = field(default=None, kw_only=True)
-    _leaves: list[Any] = field(init=False, repr=False)
+    _leaves: list[Any] = field(init=False, repr=False, compare=False)
     _names: list[str] = field(init=False, repr=False)
     _order: Order = field(init=False, repr=False)
     _native: _engine.Source = field(init=False, repr=False)

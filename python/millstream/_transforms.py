@@ -18,7 +18,7 @@ from millstream._pipeline import Stage, Tree, keyed, with_key
 _REMAINDERS = ("pad", "drop", "wrap", "partial")
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class BatchTransform(Stage):
     """Batches of ``batch_size`` samples.
 
@@ -57,7 +57,7 @@ class BatchTransform(Stage):
         return value  # rows are batches already where anything is traced
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class MapTransform(Stage):
     """``fn(value, mask) -> value``, pure and traced by XLA.
 
@@ -74,7 +74,7 @@ class MapTransform(Stage):
         return self.fn(value, mask)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class HostCallbackTransform(Stage):
     """``fn(batch, mask)`` in Python, with NumPy arrays, once a delivered batch.
 
@@ -109,7 +109,7 @@ class HostCallbackTransform(Stage):
         return io_callback(self.run, result, value, mask)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class DevicePutTransform(Stage):
     """Puts batches onto ``device``: one of JAX's, or "cpu", "gpu:1"; or the first.
 
@@ -132,7 +132,7 @@ class DevicePutTransform(Stage):
         return value
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class NormalizeImageTransform(Stage):
     """``data_key`` as ``dtype``, times ``scale``, plus ``offset``."""
 
@@ -173,7 +173,7 @@ class NormalizeImageTransform(Stage):
         return with_key(value, self.data_key, x)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class CastTransform(Stage):
     """``data_key`` as ``dtype``."""
 
@@ -194,7 +194,7 @@ class CastTransform(Stage):
         return with_key(value, self.data_key, x)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class FlattenTransform(Stage):
     """Joins the axes of ``data_key`` from ``start_index`` on into one.
 
@@ -232,7 +232,7 @@ class FlattenTransform(Stage):
         return with_key(value, self.data_key, x.reshape(*x.shape[:kept], -1))
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class FlattenImageTransform(FlattenTransform):
     """Makes a vector of each image under ``data_key``, before batching or after."""
 
@@ -243,7 +243,7 @@ class FlattenImageTransform(FlattenTransform):
         return 0
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class RenameTransform(Stage):
     """Gives keys other names: ``{"old": "new"}``."""
 
