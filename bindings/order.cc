@@ -3,12 +3,15 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
+#include <nanobind/stl/vector.h>
 
 #include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "millstream/order/mixture.h"
+#include "millstream/order/windowed.h"
 #include "module.h"
 
 using namespace nanobind::literals;
@@ -40,6 +43,33 @@ OrderHandle parted(const OrderHandle& inner, std::int64_t n, std::int64_t first,
   return {std::make_shared<Parted>(inner.shared, part)};
 }
 
+OrderHandle mixture(const std::vector<std::pair<OrderHandle, std::int64_t>>& components,
+                    std::int64_t length) {
+  std::vector<Mixture::Component> parts;
+  for (const auto& [order, weight] : components)
+    parts.push_back({order.shared, weight});
+  return {std::make_shared<Mixture>(parts, length)};
+}
+
+using Table = nb::ndarray<nb::numpy, std::uint32_t, nb::ndim<1>>;
+
+/// The tree of a mixture, for the traced path: a list of a table for each of a node's
+/// words.
+nb::list mixture_nodes(const OrderHandle& order) {
+  const auto& nodes = dynamic_cast<const Mixture&>(*order.shared).nodes();
+  nb::list tables;
+  for (const auto word : {&Mixture::Node::left_weight, &Mixture::Node::weight,
+                          &Mixture::Node::left, &Mixture::Node::right}) {
+    auto* words = new std::uint32_t[nodes.size()];
+    const nb::capsule owner(words, [](void* pointer) noexcept {
+      delete[] static_cast<std::uint32_t*>(pointer);
+    });
+    for (std::size_t i = 0; i < nodes.size(); ++i) words[i] = nodes[i].*word;
+    tables.append(Table(words, {nodes.size()}, owner));
+  }
+  return tables;
+}
+
 /// Walker's table of a weighted order, for the traced path: thresholds and others.
 nb::tuple weighted_table(const OrderHandle& order) {
   const auto& columns = dynamic_cast<const Weighted&>(*order.shared).columns();
@@ -51,7 +81,6 @@ nb::tuple weighted_table(const OrderHandle& order) {
     words[i] = columns[i].threshold;
     words[columns.size() + i] = columns[i].other;
   }
-  using Table = nb::ndarray<nb::numpy, std::uint32_t, nb::ndim<1>>;
   return nb::make_tuple(Table(words, {columns.size()}, owner),
                         Table(words + columns.size(), {columns.size()}, owner));
 }
@@ -72,6 +101,13 @@ void bind_order(nb::module_& module) {
       [](std::int64_t n) { return OrderHandle{std::make_shared<Shuffle>(n)}; }, "n"_a,
       "Every sample once an epoch, in an order of the epoch's own.");
   module.def(
+      "windowed_shuffle",
+      [](std::int64_t n, std::int64_t block_size, std::int64_t window) {
+        return OrderHandle{std::make_shared<WindowedShuffle>(n, block_size, window)};
+      },
+      "n"_a, "block_size"_a, "window"_a,
+      "Every sample once an epoch: blocks permuted, and samples within windows.");
+  module.def(
       "replacement",
       [](std::int64_t n, std::int64_t length) {
         return OrderHandle{std::make_shared<Replacement>(n, length)};
@@ -83,6 +119,10 @@ void bind_order(nb::module_& module) {
              "The thresholds and the alternatives of a weighted order's columns.");
   module.def("listed", listed, "inner"_a, "list"_a, "n"_a,
              "Listed samples, in the order in which `inner` visits the list.");
+  module.def("mixture", mixture, "components"_a, "length"_a,
+             "Several orders in turn, each (order, weight) as often as it weighs.");
+  module.def("mixture_nodes", mixture_nodes, "order"_a,
+             "Left weight, weight, left and right of each node of a mixture's tree.");
   module.def("parted", parted, "inner"_a, "n"_a, "first"_a, "length"_a, "gap"_a,
              "seed"_a.none(), "One part of a split or a fold.");
 }

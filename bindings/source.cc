@@ -12,6 +12,7 @@
 
 #include "millstream/core/error.h"
 #include "millstream/source/arrays.h"
+#include "millstream/source/combine.h"
 #include "module.h"
 
 using namespace nanobind::literals;
@@ -44,6 +45,12 @@ SourceHandle arrays(const std::vector<ArraySpec>& specs, bool narrow) {
   return {source};
 }
 
+SourceHandle concatenated(const std::vector<SourceHandle>& handles) {
+  std::vector<SharedSource> sources;
+  for (const SourceHandle& handle : handles) sources.push_back(handle.shared);
+  return {std::make_shared<Concatenated>(std::move(sources))};
+}
+
 }  // namespace
 
 void bind_source(nb::module_& module) {
@@ -62,6 +69,8 @@ Args:
   specs: A (name, dtype, shape, address, row stride, owner) for each array.
   narrow: Whether 64-bit integers will be given as 32-bit ones; those that do not fit
     are an error here.)");
+  module.def("concatenated", concatenated, "sources"_a,
+             "The samples of several sources, one source after the other.");
 }
 
 }  // namespace millstream::python
