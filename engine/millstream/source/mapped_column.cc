@@ -19,6 +19,7 @@ constexpr std::int64_t kPositioned = std::int64_t{1} << 15;
 /// Ranges closer than this are asked for as one.
 constexpr std::int64_t kGap = std::int64_t{1} << 14;
 constexpr std::size_t kProbes = 4;
+constexpr int kIdleHints = 15;
 constexpr std::size_t kAhead = 4;
 
 void copy_rows(std::span<const std::byte* const> rows, std::int64_t bytes,
@@ -83,10 +84,12 @@ void MappedColumn::read(std::span<const std::int64_t> indices, Column& to,
     }
   } else {
     fetch(indices, values.data, values.stride, memory);
-    if (stored_ == Stored::kBigEndian) {
-      for (std::int64_t k = 0; k < count; ++k) {
-        swap_bytes(values.row(k), field_.dtype, field_.shape.elements());
-      }
+    const std::int64_t elements = field_.shape.elements();
+    for (std::int64_t k = 0; k < count && stored_ == Stored::kBigEndian; ++k) {
+      swap_bytes(values.row(k), field_.dtype, elements);
+    }
+    for (std::int64_t k = 0; k < count && field_.dtype == DType::kBool; ++k) {
+      clean_booleans(values.row(k), elements);
     }
   }
   if (views) {
@@ -180,6 +183,10 @@ void MappedColumn::read_positioned(std::span<const std::int64_t> indices, std::b
 
 void MappedColumn::hint(std::span<const std::int64_t> indices) const noexcept {
   if (row_bytes_ == 0 || indices.empty()) return;
+  if (idle_hints_->load(std::memory_order_relaxed) > 0) {
+    idle_hints_->fetch_sub(1, std::memory_order_relaxed);
+    return;
+  }
   const auto offset_of = [this](std::size_t i, std::int64_t index) {
     return parts_[i].offset + (index - first_[i]) * parts_[i].stride;
   };
@@ -187,9 +194,13 @@ void MappedColumn::hint(std::span<const std::int64_t> indices) const noexcept {
   const std::size_t step = std::max<std::size_t>(indices.size() / kProbes, 1);
   for (std::size_t k = 0; k < indices.size() && cached; k += step) {
     const std::size_t i = part_of(indices[k]);
-    cached = parts_[i].file->cached(offset_of(i, indices[k]));
+    // The middle: the first page may be there for the sake of the row before.
+    cached = parts_[i].file->cached(offset_of(i, indices[k]) + row_bytes_ / 2);
   }
-  if (cached) return;
+  if (cached) {
+    idle_hints_->store(kIdleHints, std::memory_order_relaxed);
+    return;
+  }
   try {
     std::vector<std::int64_t> sorted(indices.begin(), indices.end());
     std::sort(sorted.begin(), sorted.end());

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -43,7 +44,8 @@ class MappedColumn {
   /// naming the file where one cannot be read to the end that it had.
   void read(std::span<const std::int64_t> indices, Column& to, Memory& memory) const;
 
-  /// Asks for these rows ahead, unless a few of them are found in the page cache.
+  /// Asks for these rows ahead, unless a few of them are found in the page cache; then
+  /// the next few hints cost nothing.
   void hint(std::span<const std::int64_t> indices) const noexcept;
 
  private:
@@ -63,6 +65,7 @@ class MappedColumn {
   std::vector<MappedPart> parts_;
   std::vector<std::int64_t> first_ = {0};  // row of each part, and their number
   std::vector<MappedRange> ranges_;        // of each part's file
+  std::unique_ptr<std::atomic<int>> idle_hints_ = std::make_unique<std::atomic<int>>(0);
 };
 
 /// The part and the field that an array takes of its file; `begin` is where its header

@@ -59,6 +59,12 @@ void swap_bytes(std::byte* values, DType dtype, std::int64_t count) {
   }
 }
 
+void clean_booleans(std::byte* values, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    values[i] = values[i] != std::byte{0} ? std::byte{1} : std::byte{0};
+  }
+}
+
 void interleave(const std::byte* planes, std::byte* pixels, const Shape& shape) {
   const std::int64_t area = shape[0] * shape[1];
   const std::int64_t channels = shape[2];

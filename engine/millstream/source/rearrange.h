@@ -11,6 +11,9 @@ namespace millstream {
 /// Reverses the bytes of each of `count` values, and of both parts of complex ones.
 void swap_bytes(std::byte* values, DType dtype, std::int64_t count);
 
+/// Makes 1 of every byte that is not 0: files may hold others, C++ and XLA may not.
+void clean_booleans(std::byte* values, std::int64_t count);
+
 /// Writes the bytes of an image stored plane by plane as pixels; `shape` is [height,
 /// width, channels].
 void interleave(const std::byte* planes, std::byte* pixels, const Shape& shape);

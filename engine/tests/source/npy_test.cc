@@ -98,6 +98,18 @@ TEST(NpySource, RefusesLabelsThatDoNotFit) {
                 ": label: sample 7 holds a int64 at element 0 that int32 cannot hold");
 }
 
+TEST(NpySource, ReadsBooleansThatAreNeitherZeroNorOne) {
+  const TemporaryFolder folder;
+  const TrueField truth = {{"x", DType::kBool, {2}}, std::string("\0\1\2\xFF", 4)};
+  const NpySource source({{"x", {folder.write("x.npy", npy(truth))}}});
+  std::string to(4, ' ');
+  std::vector<Column> columns = {
+      {DType::kBool, {2}, reinterpret_cast<std::byte*>(to.data()), 2, nullptr}};
+  Memory memory;
+  source.read(std::vector<std::int64_t>{0, 1}, columns, memory);
+  EXPECT_EQ(to, std::string("\0\1\1\1", 4));
+}
+
 TEST(NpySource, RefusesShardsAndFieldsThatDisagree) {
   const TemporaryFolder folder;
   const auto a = folder.write("a.npy", npy(counted({"x", DType::kFloat32, {2}}, 4)));

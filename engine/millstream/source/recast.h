@@ -1,0 +1,36 @@
+#pragma once
+
+#include "millstream/source/combine.h"
+
+namespace millstream {
+
+/// What a field of a recast source becomes.
+struct RecastField {
+  Field field;
+  bool transposed = false;  // stored by columns, as EMNIST stores its images
+};
+
+/// The samples of a source with other names, dtypes and shapes of as many elements;
+/// matrices may be transposed. Nothing is copied but what is converted or transposed.
+class Recast final : public Source {
+ public:
+  /// One field for each of the source's. Throws `ArgumentError` where elements do not
+  /// match, two names are equal, or what is transposed is no matrix.
+  Recast(SharedSource source, std::vector<RecastField> fields);
+
+  std::int64_t size() const noexcept override { return source_->size(); }
+  const Schema& schema() const noexcept override { return schema_; }
+  void read(std::span<const std::int64_t> indices, std::span<Column> columns,
+            Memory& memory) const override;
+  void hint(std::span<const std::int64_t> indices) const noexcept override {
+    source_->hint(indices);
+  }
+  bool resident() const noexcept override { return source_->resident(); }
+
+ private:
+  SharedSource source_;
+  Schema schema_;
+  std::vector<bool> transposed_;
+};
+
+}  // namespace millstream
