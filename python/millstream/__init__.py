@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 from millstream._errors import DataError
 from millstream._loader import DataLoader
 from millstream._materialize import dataset_to_jax
+from millstream._mixture import mix
 from millstream._orders import (
     Listed,
     Order,
@@ -78,6 +79,7 @@ __all__ = [
     "Weighted",
     "WithReplacement",
     "dataset_to_jax",
+    "mix",
     "prepare_seq_to_seq_windows",
     "prepare_time_series_windows",
     "select_split",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -41,13 +41,47 @@ class Sequential(Order):
 
 @dataclass(eq=False, repr=False)
 class Shuffle(Order):
-    """Every sample once an epoch, in an order of the epoch's own."""
+    """Every sample once an epoch, in an order of the epoch's own.
+
+    With ``window``, samples stay near their neighbours, for disks and networks where
+    random access is dear: blocks of ``block_size`` samples (1024 unless given) are
+    shuffled, then samples within each window of so many shuffled blocks. An epoch reads
+    one window's blocks, then the next one's; there is no buffer to fill or to lose.
+    """
+
+    window: int | None = field(default=None, kw_only=True)
+    block_size: int | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        for name in ("window", "block_size"):
+            value = getattr(self, name)
+            if value is not None and (type(value) is not int or value < 1):
+                raise ValueError(
+                    f"Shuffle: {name} must be a whole number of at least 1, "
+                    f"not {value!r}"
+                )
+        if self.window is None and self.block_size is not None:
+            raise ValueError(
+                f"Shuffle: block_size={self.block_size} needs a window, in blocks"
+            )
+
+    def __repr__(self) -> str:
+        return "Shuffle()" if self.window is None else super().__repr__()
+
+    def _blocks(self) -> tuple[int, int]:
+        """The samples of a block and the blocks of a window."""
+        most = (1 << 63) - 1  # more of either than samples is as many as samples
+        return min(self.block_size or 1024, most), min(self.window or 1, most)
 
     def native(self, n: int) -> _engine.Order:
-        return _engine.shuffle(n)
+        if self.window is None:
+            return _engine.shuffle(n)
+        return _engine.windowed_shuffle(n, *self._blocks())
 
     def traced(self, n: int) -> _traced.Order:
-        return _traced.shuffle(n)
+        if self.window is None:
+            return _traced.shuffle(n)
+        return _traced.windowed_shuffle(n, *self._blocks())
 
 
 @dataclass(eq=False, repr=False)

@@ -20,6 +20,7 @@ EXACT = 128
 ROUNDS = 8
 
 SHUFFLE, REPLACEMENT, WEIGHTED, SPLIT = 1, 2, 3, 4
+MIXTURE, BLOCKS, WINDOW = 6, 7, 8
 
 Array = Any
 Key = tuple[Array, Array]
@@ -118,6 +119,65 @@ def shuffle(n: int) -> Order:
     return lambda key, epoch, positions: permuted(n, key, epoch, positions, SHUFFLE)
 
 
+def windowed_shuffle(n: int, block: int, window: int) -> Order:
+    block = min(block, n)
+    full, short = divmod(n, block)
+    slots = full + (short > 0)
+    window = min(window, slots)
+    missing = block - short if short else 0
+    last = (slots - 1) // window
+    whole, rest = window * block, (slots - last * window) * block
+
+    def order(key: Key, epoch: Array, positions: Array) -> Array:
+        zero = jnp.zeros_like(positions)
+        short_slot, shifted = zero + _word(slots), zero + _word(n)
+        if short:
+            words = philox(
+                (zero + epoch, zero, zero + _word(1), zero + _word(BLOCKS)), key
+            )
+            short_slot = _below(slots, words[0], words[1])
+        short_window = short_slot // _word(window)
+        if short:
+            held = jnp.where(short_window == _word(last), _word(rest), _word(whole))
+            shifted = short_window * _word(whole) + held - _word(missing)
+        late = jnp.where(positions < shifted, zero, _word(missing))
+        at = (positions + late) // _word(whole)
+        lost = jnp.where(at > short_window, _word(missing), zero)
+        begin = at * _word(whole) - lost
+
+        size = jnp.where(at == _word(last), _word(rest), _word(whole))
+        size = jnp.where(at == short_window, size - _word(missing), size)
+        words = philox((zero + epoch, at, zero, zero + _word(WINDOW)), key)
+        index = zero
+        for length in sorted({whole, whole - missing, rest, rest - missing}):
+            if length <= n:
+                fits = size == _word(length)
+                offsets = jnp.where(fits, positions - begin, zero)
+                moved = _permuted_apart(length, (words[1], words[0]), zero, offsets)
+                index = jnp.where(fits, moved, index)
+
+        after = (short_slot - at * _word(window)) * _word(block) + _word(short)
+        beyond = (at == short_window) & (index >= after)
+        index = jnp.where(beyond, index + _word(missing), index)
+        slot = at * _word(window) + index // _word(block)
+        place = slot - (slot > short_slot).astype(jnp.uint32)
+        place = jnp.where(slot == short_slot, zero, place)
+        moved = permuted(full, key, epoch, place, BLOCKS)
+        number = jnp.where(slot == short_slot, _word(full), moved)
+        return number * _word(block) + index % _word(block)
+
+    return order
+
+
+def _permuted_apart(n: int, keys: Key, epochs: Array, positions: Array) -> Array:
+    """Where the permutations of windows take their positions, a key each."""
+
+    def one(high: Array, low: Array, epoch: Array, position: Array) -> Array:
+        return permuted(n, (high, low), epoch, position[None], WINDOW)[0]
+
+    return jax.vmap(one)(*keys, epochs, positions)
+
+
 def replacement(n: int) -> Order:
     def order(key: Key, epoch: Array, positions: Array) -> Array:
         words = _draw(key, epoch, positions, REPLACEMENT)
@@ -164,7 +224,70 @@ def parted(
     return order
 
 
-def _divided(high: Array, low: Array, by: int) -> tuple[Array, Array]:
+def mixture(
+    components: list[tuple[Order, int]],
+    firsts: list[int],
+    nodes: list[np.ndarray],
+    length: int,
+) -> Order:
+    """Components as (order, its length) and the first sample of each."""
+    period = int(nodes[1][-1])
+    depth = _depth(nodes)
+
+    def order(key: Key, epoch: Array, positions: Array) -> Array:
+        zero = jnp.zeros_like(positions)
+        # Which position of all epochs, in two words; which period and where in it.
+        low = epoch * _word(length) + positions
+        high = mulhi(zero + epoch, _word(length)) + (low < positions).astype(jnp.uint32)
+        periods_high = high // _word(period)
+        periods, index = _divided(high % _word(period), low, zero + _word(period))
+
+        left_weights, weights, lefts, rights = (jnp.asarray(x) for x in nodes)
+        at = zero + _word(len(weights) - 1)
+        for _ in range(depth):
+            left_weight, weight = left_weights[at], weights[at]
+            product = index * left_weight + weight // _word(2)
+            carry = (product < weight // _word(2)).astype(jnp.uint32)
+            before, odd = _divided(mulhi(index, left_weight) + carry, product, weight)
+            goes_left = odd + left_weight >= weight
+            index = jnp.where(goes_left, before, index - before)
+            at = jnp.where(goes_left, lefts[at], rights[at])
+
+        visits = periods * weights[at] + index
+        visits_high = (
+            periods_high * weights[at]
+            + mulhi(periods, weights[at])
+            + (visits < index).astype(jnp.uint32)
+        )
+        sample = zero
+        for k, (component, its_length) in enumerate(components):
+            if not nodes[1][k]:
+                continue
+            epochs, places = _divided(visits_high, visits, zero + _word(its_length))
+            words = philox(tuple(jnp.uint32(c) for c in (0, k, 0, MIXTURE)), key)
+            found = _apart(component, (words[1], words[0]), epochs, places)
+            sample = jnp.where(at == _word(k), found + _word(firsts[k]), sample)
+        return sample
+
+    return order
+
+
+def _depth(nodes: list[np.ndarray]) -> int:
+    """How many splits lead to the furthest component of a mixture."""
+    _, _, lefts, rights = nodes
+    found = np.zeros(len(lefts), int)
+    for node, (left, right) in enumerate(zip(lefts, rights, strict=True)):
+        if left != node:
+            found[node] = 1 + max(found[left], found[right])
+    return int(found[-1])
+
+
+def _apart(order: Order, key: Key, epochs: Array, positions: Array) -> Array:
+    """The samples at positions that have an epoch each."""
+    return jax.vmap(lambda e, p: order(key, e, p[None])[0])(epochs, positions)
+
+
+def _divided(high: Array, low: Array, by: Array) -> tuple[Array, Array]:
     """Quotient (its low word) and remainder of a two-word number, by < 2^31."""
 
     def shift(i: int, carried: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -173,8 +296,8 @@ def _divided(high: Array, low: Array, by: int) -> tuple[Array, Array]:
         word = jnp.where(at >= _word(32), high, low)
         bit = (word >> (at & _word(31))) & _word(1)
         rest = (rest << _word(1)) | bit
-        fits = (rest >= _word(by)).astype(jnp.uint32)
-        return (quotient << _word(1)) | fits, rest - fits * _word(by)
+        fits = (rest >= by).astype(jnp.uint32)
+        return (quotient << _word(1)) | fits, rest - fits * by
 
     zero = jnp.zeros_like(low)
     return lax.fori_loop(0, 64, shift, (zero, zero))
@@ -199,9 +322,8 @@ def batch_indices(
     at = step * _word(batch_size) + rows
     total = low + at
     high = mulhi(epoch, drift) + (total < low).astype(jnp.uint32)
-    later, positions = _divided(high, total, length)
-    epochs = epoch + later
-    indices = jax.vmap(lambda e, p: order(key, e, p[None])[0])(epochs, positions)
+    later, positions = _divided(high, total, _word(length))
+    indices = _apart(order, key, epoch + later, positions)
     return indices, jnp.ones(batch_size, bool)
 
 

@@ -1,0 +1,204 @@
+"""Several sources as one, in exact proportions."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from millstream import _engine, _traced
+from millstream._frozen import Frozen
+from millstream._orders import Order
+from millstream._pipeline import SampleSource, Tree
+
+MOST_WEIGHT = (1 << 31) - 1
+"""What the engine's weights add up to at most."""
+
+
+def mix(
+    sources: Sequence[SampleSource],
+    weights: Sequence[float] | None = None,
+    *,
+    num_samples: int | None = None,
+) -> Mixture:
+    """One source that takes from each of ``sources`` as often as its weight says.
+
+    The proportions hold in every stretch of samples, not on average: of the first L, a
+    source of share w has L * w to within 2, or to within 1/2 where there are two
+    sources. Each source keeps its ordering and goes through epochs of its own, with a
+    seed of its own: a small one begins again, shuffled anew, while a large one goes on.
+    Epochs of the mixture are stretches of that one endless sequence; nothing restarts
+    with them. All of it is arithmetic, so a state resumes exactly.
+
+    Args:
+      sources: Sources whose samples have the same structure, dtypes and shapes.
+      weights: A number for each. Whole numbers, and fractions with a small common
+        denominator such as 0.7 and 0.3, are exact; others are rounded to 30 bits.
+        None weighs sources by their epochs, so that with ``num_samples=None`` an epoch
+        has every sample once.
+      num_samples: The samples of an epoch; None for as many as the epochs of all
+        sources have together.
+    """
+    return Mixture(tuple(sources), weights, num_samples)
+
+
+@dataclass(eq=False, repr=False)
+class MixtureOrder(Order):
+    """Several orders in turn: of samples that stand one component after the other.
+
+    ``components`` are orders with the number of samples that each has.
+    """
+
+    components: tuple[tuple[Order, int], ...] = field(repr=False)
+    weights: tuple[int, ...]
+    num_samples: int | None = None
+
+    def length(self, n: int) -> int:
+        if self.num_samples is not None:
+            return self.num_samples
+        return sum(order.length(size) for order, size in self.components)
+
+    def native(self, n: int) -> _engine.Order:
+        orders = [order.native(size) for order, size in self.components]
+        pairs = list(zip(orders, self.weights, strict=True))
+        return _engine.mixture(pairs, self.length(n))
+
+    def traced(self, n: int) -> _traced.Order:
+        lengths = [order.length(size) for order, size in self.components]
+        longest = max(self.length(n), *lengths)
+        if longest >= _traced.MOST_SAMPLES:
+            raise ValueError(
+                f"a traced mixture has epochs of fewer than 2^31 samples, not {longest}"
+            )
+        orders = [order.traced(size) for order, size in self.components]
+        sizes = [size for _, size in self.components]
+        return _traced.mixture(
+            list(zip(orders, lengths, strict=True)),
+            list(itertools.accumulate(sizes, initial=0))[:-1],
+            _engine.mixture_nodes(self.native(n)),
+            self.length(n),
+        )
+
+
+@dataclass(eq=False, repr=False)
+class Mixture(Frozen, SampleSource):
+    """What `mix` makes. Its samples are numbered one source after the other."""
+
+    sources: tuple[SampleSource, ...]
+    weights: Sequence[float] | None = None
+    epoch_samples: int | None = None
+    _order: MixtureOrder = field(init=False, repr=False)
+    _native: _engine.Source = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        _check_components(self.sources)
+        count = self.epoch_samples
+        if count is not None and (type(count) is not int or count < 1):
+            raise ValueError(
+                f"mix: num_samples must be a whole number of at least 1, not {count!r}"
+            )
+        components = tuple((s.order, s.num_samples) for s in self.sources)
+        weights = self.weights
+        if weights is None:
+            weights = [order.length(size) for order, size in components]
+        self._order = MixtureOrder(
+            components, whole_weights(weights, len(components)), count
+        )
+        self._order.native(self.num_samples)
+        natives = [source.native()[0] for source in self.sources]
+        self._native = _engine.concatenated(natives)
+
+    @property
+    def num_samples(self) -> int:
+        return sum(source.num_samples for source in self.sources)
+
+    @property
+    def order(self) -> Order:
+        return self._order
+
+    def native(self) -> tuple[_engine.Source, Tree, list[str]]:
+        _, tree, names = self.sources[0].native()
+        return self._native, tree, names
+
+    def arrays(self) -> list[Any] | None:
+        parts = [source.arrays() for source in self.sources]
+        known = [part for part in parts if part is not None]
+        if len(known) < len(parts):
+            return None
+        return [jnp.concatenate(columns) for columns in zip(*known, strict=True)]
+
+    def device(self) -> Any:
+        return self.sources[0].device()
+
+
+def whole_weights(weights: Sequence[float], count: int) -> tuple[int, ...]:
+    """Whole numbers in the proportions of ``weights``, of a sum that the engine takes.
+
+    They are the smallest where the proportions are exact, or are those of fractions
+    with small denominators but for rounding; else each is rounded to 2^-30.
+    """
+    if len(weights) != count:
+        raise ValueError(f"mix: there are {len(weights)} weights for {count} sources")
+    for i, weight in enumerate(weights):
+        if not math.isfinite(weight) or weight < 0:
+            raise ValueError(
+                f"mix: weight {i} is {weight}; weights are finite and not negative"
+            )
+    exact = [Fraction(w if isinstance(w, int | float) else float(w)) for w in weights]
+    total = sum(exact)
+    if not total:
+        raise ValueError("mix: the weights add up to 0; one must be positive")
+    shares = [weight / total for weight in exact]
+    near = [share.limit_denominator(1 << 15) for share in shares]
+    for fractions in (shares, near):
+        common = math.lcm(*(f.denominator for f in fractions))
+        close = all(
+            abs(f - share) < Fraction(1, 10**12) and bool(f) == bool(share)
+            for f, share in zip(fractions, shares, strict=True)
+        )
+        if close and sum(fractions) == 1 and common <= MOST_WEIGHT:
+            return tuple(int(f * common) for f in fractions)
+    return tuple(max(1, round(s * (1 << 30))) if s else 0 for s in shares)
+
+
+def _check_components(sources: Sequence[Any]) -> None:
+    """Raises unless all are sources of the same kind of samples on one device."""
+    if not sources:
+        raise ValueError("mix: there are no sources to mix")
+    for i, source in enumerate(sources):
+        if not isinstance(source, SampleSource):
+            raise TypeError(
+                f"mix: component {i} is of type {type(source).__name__}, not a source "
+                "of samples; stages go after the mixture"
+            )
+    first, tree, _ = sources[0].native()
+    for i, source in enumerate(sources[1:], start=1):
+        other, other_tree, _ = source.native()
+        structure, its = jax.tree.structure(tree), jax.tree.structure(other_tree)
+        if structure != its:
+            raise ValueError(
+                f"mix: samples of component {i} have the structure {its}, "
+                f"those of component 0 {structure}"
+            )
+        for field_0, field_i in zip(first.schema, other.schema, strict=True):
+            if field_0 != field_i:
+                raise ValueError(
+                    f"mix: {_described(field_i)} in component {i}, but "
+                    f"{_described(field_0)} in component 0"
+                )
+        if source.device() != sources[0].device():
+            raise ValueError(
+                f"mix: component {i} is held by {source.device() or 'the host'}, "
+                f"component 0 by {sources[0].device() or 'the host'}"
+            )
+
+
+def _described(schema_field: tuple[str, str, Sequence[int]]) -> str:
+    name, dtype, shape = schema_field
+    return f"'{name}' is {dtype}{list(shape)}"
