@@ -1,0 +1,30 @@
+"""The code in README.md and docs/ runs as it is written."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+FASHION = Path("/usr/share/datasets/fashion-mnist")
+
+
+def blocks(path):
+    """The Python blocks of a document, in order."""
+    return re.findall(
+        r"^```python\n(.*?)^```", path.read_text(), re.DOTALL | re.MULTILINE
+    )
+
+
+@pytest.mark.skipif(not FASHION.is_dir(), reason="needs Debian's dataset-fashion-mnist")
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_code_runs(path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    namespace = {"__name__": "document"}
+    for number, block in enumerate(blocks(path)):
+        exec(compile(block, f"{path.name}, block {number}", "exec"), namespace)
+
+
+def test_readme_has_code():
+    assert len(blocks(ROOT / "README.md")) >= 2

@@ -1,0 +1,72 @@
+"""The examples run, and train as a plain loop over NumPy arrays does."""
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+EXAMPLES = Path(__file__).parent.parent.parent / "examples"
+
+
+@pytest.fixture(scope="module")
+def fashion():
+    spec = importlib.util.spec_from_file_location(
+        "fashion_mnist", EXAMPLES / "fashion_mnist.py"
+    )
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 10, 1000).astype(np.int32)
+    images = rng.integers(0, 60, (1000, 28, 28, 1), dtype=np.uint8)
+    for image, label in zip(images, labels, strict=True):
+        image[2 * label : 2 * label + 3] += 150
+    return {"image": images, "label": labels}
+
+
+def test_one_scan_an_epoch_trains_as_indexing_the_same_samples_does(fashion, data):
+    loader = fashion.pipeline(data, batch_size=64)
+    start = fashion.init_params(jax.random.key(1))
+    state, scanned, _ = loader.scan_epoch(loader.init_state(3), start, fashion.update)
+
+    params, step, at = start, jax.jit(fashion.update), loader.init_state(3)
+    for _ in range(loader.steps_per_epoch):
+        rows = loader.which_samples(at)
+        mask = rows >= 0
+        chosen = np.where(mask, rows, 0)
+        images = data["image"][chosen] * np.float32(1 / 255)
+        images[~mask] = 0
+        batch = {"image": images, "label": np.where(mask, data["label"][chosen], 0)}
+        params, _ = step(params, batch, mask)
+        _, at, _ = loader.next_batch(at)
+
+    assert at == state
+    for a, b in zip(jax.tree.leaves(scanned), jax.tree.leaves(params), strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-5)
+
+
+def test_training_learns(fashion, data, capsys):
+    test = {"image": data["image"] / np.float32(255), "label": data["label"]}
+    ours = fashion.train(data, test, epochs=5)
+    plain = fashion.train_numpy(data, test, epochs=5)
+    assert ours[-1] > 0.9
+    assert abs(ours[-1] - plain[-1]) < 0.05
+    printed = capsys.readouterr().out
+    assert "accuracy" in printed
+    assert "samples/s" in printed
+
+
+def test_the_demo_is_a_script():
+    command = [sys.executable, str(EXAMPLES / "fashion_mnist.py"), "--help"]
+    assert (
+        "jitted"
+        in subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    )
