@@ -1,0 +1,296 @@
+"""The arguments of the command line, and what becomes of them."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from millstream._cli.formats import KNOWN, DataSet, Options, find
+from millstream._cli.opening import error_text, joined, opened
+from millstream._cli.schema import DTYPES, Field, parse_schema
+from millstream._errors import DataError
+
+_FORMATS = f"Formats: {KNOWN}. They are told by content, then by name."
+
+_INSPECT = """examples:
+  millstream inspect train-images-idx3-ubyte.gz train-labels-idx1-ubyte.gz
+  millstream inspect train.npz --samples 5 --all
+  millstream inspect records.bin --schema "image:uint8(28,28,1),label:int32"
+  millstream inspect weather.csv --fields temperature,wind
+"""
+_VERIFY = """examples:
+  millstream verify data/*.npy
+  millstream verify cifar-10-binary.tar.gz
+"""
+_CONVERT = """examples:
+  millstream convert train.npz train.packed
+  millstream convert image=train-images-idx3-ubyte.gz \\
+      label=train-labels-idx1-ubyte.gz train.npz
+  millstream convert cifar-100-python.tar.gz cifar100 --split train
+  millstream convert table.csv digits --to idx --cast column0=uint8,column1=float32
+
+A name without a suffix is a folder with an .npy file for each field and fields.json,
+which names them in their order. With several sources each gives the field that stands
+before its "=".
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs a command and returns its exit status: 0, 1 for errors, 2 for usage."""
+    try:
+        given = _parser().parse_args(arguments)
+        status: int = given.run(given)
+        sys.stdout.flush()
+        return status
+    except SystemExit as exit:  # argparse has said why
+        return exit.code if isinstance(exit.code, int) else 2
+    except BrokenPipeError:  # whoever read the output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except KeyboardInterrupt:
+        _complain("interrupted")
+        return 130
+    except (DataError, OSError, ValueError) as error:
+        _complain(error_text(error))
+        return 1
+
+
+def _complain(text: str) -> None:
+    sys.stdout.flush()
+    print(f"millstream: {text}", file=sys.stderr)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="millstream",
+        description="Looks at data sets on disk, checks them and converts them.",
+    )
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    inspect = _command(
+        commands,
+        "inspect",
+        "show formats, fields, samples and histograms",
+        _INSPECT,
+        _run_inspect,
+    )
+    inspect.add_argument("paths", nargs="+", metavar="PATH", type=Path)
+    inspect.add_argument(
+        "--samples", type=_count, default=3, metavar="N", help="show N samples (3)"
+    )
+    inspect.add_argument(
+        "--all",
+        action="store_true",
+        help="count all values in the histograms, not those of 64 MiB of samples",
+    )
+    verify = _command(
+        commands,
+        "verify",
+        "read everything and report what is corrupt, and where",
+        _VERIFY,
+        _run_verify,
+    )
+    verify.add_argument("paths", nargs="+", metavar="PATH", type=Path)
+    convert = _command(
+        commands,
+        "convert",
+        "write the samples in another format",
+        _CONVERT,
+        _run_convert,
+    )
+    convert.usage = "millstream convert [options] SRC... DST"
+    convert.add_argument("sources", nargs="+", metavar="SRC", help="PATH or NAME=PATH")
+    convert.add_argument("target", metavar="DST", type=Path)
+    convert.add_argument(
+        "--to",
+        choices=("npy", "npz", "idx", "packed", "csv", "tsv"),
+        help="the format of DST; by default its suffix decides",
+    )
+    convert.add_argument(
+        "--cast",
+        type=_casts,
+        default={},
+        metavar="FIELD=DTYPE,...",
+        help="dtypes for fields; values that they cannot hold are an error",
+    )
+    convert.add_argument("--force", action="store_true", help="replace DST")
+    for command in (inspect, verify, convert):
+        _add_options(command)
+    return parser
+
+
+def _command(
+    commands: Any, name: str, summary: str, examples: str, run: Callable[..., int]
+) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=summary,
+        description=f"{summary[0].upper()}{summary[1:]}. {_FORMATS}",
+        epilog=examples,
+        formatter_class=_Formatter,
+    )
+    parser.set_defaults(run=run)
+    return parser
+
+
+class _Formatter(argparse.HelpFormatter):
+    """Wraps descriptions and leaves examples as they are."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        if text.startswith("examples:"):
+            return text
+        return super()._fill_text(text, width, indent)
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("what the files are")
+    group.add_argument(
+        "--schema",
+        type=_schema,
+        metavar="FIELDS",
+        help='the fields of packed records without a header, such as "image:uint8(28,'
+        '28,1),label:int32"; else they are read from FILE.json beside the file, '
+        '{"image": "uint8(28,28,1)", "label": "int32"}',
+    )
+    group.add_argument(
+        "--offset",
+        type=_count,
+        default=0,
+        metavar="BYTES",
+        help="of the first record of --schema (0)",
+    )
+    group.add_argument(
+        "--fields",
+        type=_names,
+        default=(),
+        metavar="NAME,...",
+        help="only these columns of a table or arrays of an .npz or a folder",
+    )
+    group.add_argument("--split", choices=("train", "test"), help="only one of CIFAR's")
+    group.add_argument(
+        "--delimiter", metavar="CHARACTER", help="of a table; told by its first line"
+    )
+    group.add_argument(
+        "--header",
+        action=argparse.BooleanOptionalAction,
+        help="whether a table's first line names its columns; told by that line",
+    )
+    group.add_argument(
+        "--shards",
+        action="store_true",
+        help="take all .npy files of a folder for shards of one array; by default "
+        "those are whose names differ in a number at the end",
+    )
+
+
+def _options(given: argparse.Namespace) -> Options:
+    return Options(
+        schema=given.schema,
+        offset=given.offset,
+        fields=given.fields,
+        split=given.split,
+        delimiter=given.delimiter,
+        header=given.header,
+        shards=given.shards,
+    )
+
+
+def _schema(text: str) -> tuple[Field, ...]:
+    try:
+        return parse_schema(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"expected a count, found {text!r}")
+    return int(text)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _casts(text: str) -> dict[str, str]:
+    casts = {}
+    for word in _names(text):
+        name, _, dtype = word.rpartition("=")
+        if not name or dtype not in DTYPES:
+            raise argparse.ArgumentTypeError(
+                f"expected FIELD=DTYPE with a dtype of {', '.join(DTYPES)}, "
+                f"found {word!r}"
+            )
+        casts[name] = dtype
+    return casts
+
+
+def _run_inspect(given: argparse.Namespace) -> int:
+    from millstream._cli.inspect import describe
+
+    def show(data: DataSet, options: Options) -> bool:
+        with opened(data, fields=options.fields) as source:
+            for line in describe(
+                data, source, samples=given.samples, everything=given.all
+            ):
+                print(line)
+        return True
+
+    return _each(given, show)
+
+
+def _run_verify(given: argparse.Namespace) -> int:
+    from millstream._cli.verify import examine
+
+    def check(data: DataSet, options: Options) -> bool:
+        findings = examine(data, options.fields)
+        for defect in findings.defects:
+            _complain(f"damaged: {defect}")
+        if not findings.defects:
+            print(f"ok  {data.name}: {findings.summary}")
+        for note in findings.notes:
+            print(f"    note: {note}")
+        return not findings.defects
+
+    return _each(given, check)
+
+
+def _each(given: argparse.Namespace, act: Callable[[DataSet, Options], bool]) -> int:
+    """Acts on all data sets at all paths; 1 unless all of that went well."""
+    options = _options(given)
+    status = 0
+    for path in given.paths:
+        try:
+            found = find(path, options)
+        except (DataError, OSError, ValueError) as error:
+            _complain(error_text(error))
+            status = 1
+            continue
+        for data in found:
+            try:
+                status |= not act(data, options)
+            except BrokenPipeError:
+                raise
+            except (DataError, OSError, ValueError) as error:
+                _complain(error_text(error))
+                status = 1
+    return status
+
+
+def _run_convert(given: argparse.Namespace) -> int:
+    from millstream._cli.convert import target_of, write
+
+    try:
+        target = target_of(given.target, given.to)
+    except ValueError as error:
+        _complain(str(error))
+        return 2
+    options = _options(given)
+    data = joined(given.sources, options)
+    with opened(data, fields=options.fields) as source:
+        write(source, target, force=given.force, casts=given.cast)
+        print(f"{target.path}: {len(source):,} samples from {data.name}")
+    return 0

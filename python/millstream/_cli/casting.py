@@ -1,0 +1,89 @@
+"""Samples in other dtypes, as long as these hold their values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from millstream import _engine
+from millstream._cli.reading import Reader, fields_of
+from millstream._cli.schema import Field
+from millstream._jit import dtype_named
+
+
+def cast_source(
+    source: _engine.Source, casts: dict[str, str], progress: Callable[[int], None]
+) -> _engine.Source:
+    """The samples of ``source`` with the fields that ``casts`` names in other dtypes.
+
+    All values are looked at first. Real numbers may be rounded to shorter ones. Raises
+    ``ValueError`` naming the field, the sample and the value for any other that the new
+    dtype does not hold.
+    """
+    fields = fields_of(source)
+    known = [field.name for field in fields]
+    for name in casts:
+        if name not in known:
+            raise ValueError(f"--cast: there is no field {name!r}, only {known}")
+    reader = Reader(source)
+    for step in range(reader.steps):
+        first = step * reader.rows
+        for field, column in zip(fields, reader.batch(step), strict=True):
+            if field.name in casts:
+                _check(field, column, dtype_named(casts[field.name]), first)
+        progress(min(first + reader.rows, reader.samples))
+    specs = [
+        (field.name, casts.get(field.name, field.dtype), list(field.shape), False)
+        for field in fields
+    ]
+    return _engine.recast(source, specs)
+
+
+def _check(
+    field: Field, column: NDArray[Any], dtype: np.dtype[Any], first: int
+) -> None:
+    if column.dtype == dtype:
+        return
+    with np.errstate(all="ignore"):
+        held = np.asarray(_held(column, column.astype(dtype)))
+    if not held.all():
+        place = np.argwhere(~held)[0]
+        raise ValueError(
+            f"'{field.name}', sample {first + int(place[0])}: "
+            f"{column[tuple(place)]} is not a value of {dtype.name}"
+        )
+
+
+def _held(column: NDArray[Any], cast: NDArray[Any]) -> Any:
+    """Where the values are the same, but for the rounding of real numbers."""
+    if _is_whole(column) and _is_whole(cast):
+        return (cast == column) & ((cast < 0) == (column < 0))
+    if _is_whole(cast):  # from real numbers
+        least, end = _limits(cast.dtype)
+        fits = (column >= least) & (column < end)
+        return fits & (column == np.trunc(column))
+    if _is_whole(column):
+        _, end = _limits(column.dtype)
+        return (cast.real < end) & (cast.real.astype(column.dtype) == column)
+    if _is_complex(column) and not _is_complex(cast):
+        return column.imag == 0
+    return np.isfinite(cast) | ~np.isfinite(column)
+
+
+def _is_whole(values: NDArray[Any]) -> bool:
+    return values.dtype.kind in "iub"
+
+
+def _is_complex(values: NDArray[Any]) -> bool:
+    return values.dtype.kind == "c"
+
+
+def _limits(dtype: np.dtype[Any]) -> tuple[float, float]:
+    """The least integer and the first that is too great, both exact as floats."""
+    if dtype.kind == "b":
+        return 0.0, 2.0
+    info = np.iinfo(dtype)
+    return float(info.min), float(int(info.max) + 1)

@@ -1,0 +1,74 @@
+"""Tells which CIFAR a file, a folder or an archive holds."""
+
+from __future__ import annotations
+
+import mmap
+import re
+import tarfile
+import zlib
+from pathlib import Path, PurePosixPath
+
+from millstream._errors import DataError
+
+_TEN = re.compile(r"(data_batch_[1-5]|test_batch)(\.bin)?")
+_HUNDRED = re.compile(r"(train|test)(\.bin)?")
+_IMAGE = 3 * 32 * 32
+
+
+def label_bounds(classes: int) -> tuple[tuple[str, int], ...]:
+    """The labels of a data set, and how many values each may have."""
+    return (("label", 10),) if classes == 10 else (("label", 100), ("coarse_label", 20))
+
+
+def batch_kind(path: Path, head: bytes) -> tuple[int, str] | None:
+    """``(classes, "binary" or "pickled")`` of a batch, or None if it is none."""
+    if head[:1] == b"\x80":
+        with path.open("rb") as file, _mapped(file.fileno()) as content:
+            fine = content.find(b"fine_labels") >= 0
+        return (100 if fine else 10), "pickled"
+    if _TEN.fullmatch(path.name):
+        return 10, "binary" if path.suffix == ".bin" else "pickled"
+    if path.suffix == ".bin":
+        if _HUNDRED.fullmatch(path.name):
+            return 100, "binary"
+        size = path.stat().st_size
+        for classes, labels in ((10, 1), (100, 2)):
+            if size and size % (_IMAGE + labels) == 0:
+                return classes, "binary"
+    return None
+
+
+def archive_kind(path: Path) -> int:
+    """How many classes the CIFAR in an archive has, by the names of its batches.
+
+    Raises ``DataError`` for an archive of other things. Where it is damaged before the
+    first batch, its own name decides, so that whoever opens it can name the damage.
+    """
+    try:
+        with tarfile.open(path, "r|*") as archive:
+            for member in archive:
+                name = PurePosixPath(member.name).name
+                if member.isfile() and _TEN.fullmatch(name):
+                    return 10
+                if member.isfile() and _HUNDRED.fullmatch(name):
+                    return 100
+    except (tarfile.TarError, EOFError, zlib.error):
+        return 100 if "100" in path.name else 10
+    raise DataError(f"{path}: expected CIFAR's batches in the archive, found none")
+
+
+def folder_splits(files: list[Path]) -> list[tuple[int, str, tuple[Path, ...]]]:
+    """``(classes, split, files)`` of each split of CIFAR among these files."""
+    splits: dict[tuple[int, str], list[Path]] = {}
+    for file in files:
+        if _TEN.fullmatch(file.name):
+            split = "test" if file.name.startswith("test") else "train"
+            splits.setdefault((10, split), []).append(file)
+        elif _HUNDRED.fullmatch(file.name):
+            splits.setdefault((100, file.name.partition(".")[0]), []).append(file)
+    order = sorted(splits, key=lambda key: (key[0], key[1] != "train"))
+    return [(*key, tuple(splits[key])) for key in order]
+
+
+def _mapped(descriptor: int) -> mmap.mmap:
+    return mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)

@@ -1,0 +1,305 @@
+"""What lies at a path, found out from its first bytes and its name."""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from millstream import _engine
+from millstream._cli import cifar, tables
+from millstream._cli.schema import Field, read_schema
+from millstream._errors import DataError
+
+KNOWN = (
+    ".npy, folders of .npy, .npz, IDX (raw or gzipped), CIFAR (binary, pickled, "
+    "folders and archives), packed records and tables (CSV, TSV)"
+)
+MANIFEST = "fields.json"
+
+_HEAD = 4096
+_GZIP = b"\x1f\x8b"
+_IDX_TYPES = frozenset((0x08, 0x09, 0x0B, 0x0C, 0x0D, 0x0E))
+IDX_NAME = re.compile(r"(\.idx|idx\d?-u?byte|\.idx\d-ubyte)(\.gz)?$", re.IGNORECASE)
+_NUMBER = re.compile(r"[-_.]?\d+(-of-\d+)?$")
+_SUFFIXES = re.compile(r"\.(npy|idx)(\.gz)?$|\.gz$", re.IGNORECASE)
+
+FieldFiles = list[tuple[str, list[Path]]]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line says of the files that it names."""
+
+    schema: tuple[Field, ...] | None = None
+    offset: int = 0
+    fields: tuple[str, ...] = ()
+    split: str | None = None
+    delimiter: str | None = None
+    header: bool | None = None
+    shards: bool = False
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """Samples that lie at a path.
+
+    ``open`` gives the engine's source; it is told a folder to unpack into. ``files``
+    are those that it reads, and ``parts`` opens each of several that can be damaged by
+    themselves. ``classes`` bound the values of fields that are labels.
+    """
+
+    path: Path
+    title: str
+    open: Callable[[Path], _engine.Source]
+    files: tuple[Path, ...]
+    parts: tuple[Callable[[Path], _engine.Source], ...] = ()
+    split: str | None = None
+    classes: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The path, and the split where there are several."""
+        return f"{self.path} ({self.split})" if self.split else str(self.path)
+
+
+def find(path: Path, options: Options) -> list[DataSet]:
+    """Return what lies at ``path``: one data set, or those in a folder or archive.
+
+    Raises ``DataError`` naming the path where it is none, ``OSError`` where it cannot
+    be read.
+    """
+    if path.is_dir():
+        return _in_folder(path, options)
+    found = _in_file(path, options, guess_text=True)
+    if not found:
+        head = _head(path)
+        shown = f"a file that begins with {head[:8]!r}" if head else "an empty file"
+        raise DataError(
+            f"{path}: expected one of {KNOWN}, found {shown}; packed records without a "
+            f"header need --schema or {path.name}.json beside them"
+        )
+    return found
+
+
+def field_name(path: Path) -> str:
+    """The name that the array of a file goes by: the file's, without suffixes."""
+    return _SUFFIXES.sub("", path.name) or path.name
+
+
+def npy_set(path: Path, fields: FieldFiles, title: str) -> DataSet:
+    """A data set of .npy files."""
+    files = tuple(file for _, shards in fields for file in shards)
+    parts = tuple(_npy_part(name, file) for name, shards in fields for file in shards)
+    return DataSet(path, title, lambda _: _engine.npy(fields), files, parts)
+
+
+def idx_set(path: Path, fields: FieldFiles, title: str = "") -> DataSet:
+    """A data set of IDX files."""
+    files = tuple(file for _, shards in fields for file in shards)
+    if not title:
+        title = "IDX, gzipped" if _head(files[0]).startswith(_GZIP) else "IDX"
+    parts = tuple(_idx_part(name, file) for name, shards in fields for file in shards)
+    return DataSet(path, title, lambda cache: _engine.idx(fields, cache), files, parts)
+
+
+def _npy_part(name: str, file: Path) -> Callable[[Path], _engine.Source]:
+    return lambda _: _engine.npy([(name, [file])])
+
+
+def _idx_part(name: str, file: Path) -> Callable[[Path], _engine.Source]:
+    return lambda cache: _engine.idx([(name, [file])], cache)
+
+
+def _head(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(_HEAD)
+
+
+def _in_file(path: Path, options: Options, *, guess_text: bool) -> list[DataSet]:
+    """What a file holds, or nothing where nobody can tell."""
+    head = _head(path)
+    name = path.name.lower()
+    if head.startswith(b"\x93NUMPY"):
+        return [npy_set(path, [(field_name(path), [path])], "NumPy .npy")]
+    if head.startswith(b"PK\x03\x04"):
+        return [_npz_set(path, options)]
+    if head.startswith(b"MSPACKED"):
+        title = "packed records"
+        return [DataSet(path, title, lambda _: _engine.packed(path, None, 0), (path,))]
+    if head.startswith(_GZIP):
+        return _in_gzip(path, head, options)
+    schema = options.schema or _schema_beside(path)
+    if schema:
+        return [_records_set(path, schema, options.offset)]
+    if head[257:262] == b"ustar" or name.endswith(".tar"):
+        return _archive_sets(path, options)
+    if _is_idx(head) or IDX_NAME.search(name):
+        return [idx_set(path, [(field_name(path), [path])])]
+    if batch := cifar.batch_kind(path, head):
+        return [_cifar_batch_set(path, *batch)]
+    if name.endswith(".npy"):
+        return [npy_set(path, [(field_name(path), [path])], "NumPy .npy")]
+    if name.endswith(".npz"):
+        return [_npz_set(path, options)]
+    if name.endswith(".packed"):
+        title = "packed records"
+        return [DataSet(path, title, lambda _: _engine.packed(path, None, 0), (path,))]
+    if tables.is_table(name, head, guess_text=guess_text):
+        return [_table_set(path, head, options)]
+    return []
+
+
+def _in_gzip(path: Path, head: bytes, options: Options) -> list[DataSet]:
+    name = path.name.lower()
+    try:
+        inside = zlib.decompressobj(wbits=31).decompress(head, _HEAD)
+    except zlib.error:
+        inside = b""
+    is_tar = inside[257:262] == b"ustar" or name.endswith((".tar.gz", ".tgz"))
+    if is_tar and not _is_idx(inside):
+        return _archive_sets(path, options)
+    if inside and not _is_idx(inside) and not IDX_NAME.search(name):
+        raise DataError(
+            f"{path}: expected a gzipped IDX file or CIFAR archive, found gzipped "
+            f"bytes that begin with {inside[:8]!r}; unpack them first"
+        )
+    return [idx_set(path, [(field_name(path), [path])])]
+
+
+def _is_idx(head: bytes) -> bool:
+    return (
+        head[:2] == b"\0\0" and len(head) > 3 and head[2] in _IDX_TYPES and head[3] > 0
+    )
+
+
+def _schema_beside(path: Path) -> tuple[Field, ...] | None:
+    beside = path.with_name(f"{path.name}.json")
+    return read_schema(beside) if beside.is_file() else None
+
+
+def _records_set(path: Path, schema: tuple[Field, ...], offset: int) -> DataSet:
+    specs = [(field.name, field.dtype, list(field.shape)) for field in schema]
+    return DataSet(
+        path,
+        "packed records, without a header",
+        lambda _: _engine.packed(path, specs, offset),
+        (path,),
+    )
+
+
+def _npz_set(path: Path, options: Options) -> DataSet:
+    names = list(options.fields)
+    return DataSet(
+        path, "NumPy .npz", lambda cache: _engine.npz(path, names, cache), (path,)
+    )
+
+
+def _table_set(path: Path, head: bytes, options: Options) -> DataSet:
+    form = tables.form_of(path, head, options.delimiter, options.header)
+    columns = list(options.fields)
+    return DataSet(
+        path,
+        form.title,
+        lambda _: _engine.csv(path, form.delimiter, form.header, columns, False),
+        (path,),
+    )
+
+
+def _cifar_batch_set(path: Path, classes: int, title: str) -> DataSet:
+    return DataSet(
+        path,
+        f"CIFAR-{classes}, a {title} batch",
+        lambda _: _engine.cifar_batches([path], classes),
+        (path,),
+        classes=cifar.label_bounds(classes),
+    )
+
+
+def _archive_sets(path: Path, options: Options) -> list[DataSet]:
+    classes = cifar.archive_kind(path)
+    splits = [options.split] if options.split else ["train", "test"]
+    return [_cifar_set(path, classes, split, "archive", (path,)) for split in splits]
+
+
+def _cifar_set(
+    path: Path, classes: int, split: str, place: str, files: tuple[Path, ...]
+) -> DataSet:
+    return DataSet(
+        path,
+        f"CIFAR-{classes}, {place}",
+        lambda cache: _engine.cifar(path, classes, split, cache),
+        files,
+        split=split,
+        classes=cifar.label_bounds(classes),
+    )
+
+
+def _in_folder(folder: Path, options: Options) -> list[DataSet]:
+    files = sorted(path for path in folder.iterdir() if path.is_file())
+    manifest = folder / MANIFEST
+    if manifest in files:
+        return [_manifest_set(folder, manifest, options)]
+    splits = cifar.folder_splits(files)
+    if splits:
+        return [
+            _cifar_set(folder, classes, split, "folder", batches)
+            for classes, split, batches in splits
+            if options.split in (None, split)
+        ]
+    arrays = [path for path in files if path.suffix == ".npy"]
+    if arrays:
+        fields = _folder_fields(folder, arrays, options)
+        title = "folder of .npy"
+        if len(arrays) > len(fields):
+            title += f" ({len(arrays)} shards)"
+        return [npy_set(folder, fields, title)]
+    found = [
+        data
+        for path in files
+        if path.suffix != ".json"
+        for data in _in_file(path, options, guess_text=False)
+    ]
+    if not found:
+        raise DataError(f"{folder}: expected {KNOWN} in this folder, found none")
+    return found
+
+
+def _folder_fields(folder: Path, files: list[Path], options: Options) -> FieldFiles:
+    """Files whose names differ in a number at the end are shards of one field."""
+    fields: dict[str, list[Path]] = {}
+    for file in files:
+        name = "" if options.shards else _NUMBER.sub("", file.stem)
+        fields.setdefault(name or folder.resolve().name, []).append(file)
+    return _chosen(folder, fields, options)
+
+
+def _manifest_set(folder: Path, manifest: Path, options: Options) -> DataSet:
+    expected = f'{manifest}: expected a dict such as {{"image": "image.npy"}}'
+    try:
+        stored = json.loads(manifest.read_text("utf-8"))
+    except ValueError as error:
+        raise DataError(f"{expected}, found no JSON: {error}") from error
+    if not isinstance(stored, dict) or not stored:
+        raise DataError(f"{expected}, found {stored!r:.60}")
+    fields: dict[str, list[Path]] = {}
+    for name, file in stored.items():
+        if not isinstance(file, str) or Path(file).name != file:
+            raise DataError(f"{expected}, found {file!r:.60} for {name!r}")
+        fields[name] = [folder / file]
+    chosen = _chosen(folder, fields, options)
+    if all(file.suffix == ".npy" for _, shards in chosen for file in shards):
+        return npy_set(folder, chosen, "folder of .npy")
+    return idx_set(folder, chosen, "folder of IDX")
+
+
+def _chosen(
+    folder: Path, fields: dict[str, list[Path]], options: Options
+) -> FieldFiles:
+    for name in options.fields:
+        if name not in fields:
+            raise ValueError(f"{folder}: there is no field {name!r}, only {[*fields]}")
+    return [(name, fields[name]) for name in options.fields or fields]

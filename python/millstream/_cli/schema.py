@@ -1,0 +1,104 @@
+"""Schemas of packed records as they are written on a command line or in JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from millstream._errors import DataError
+
+DTYPES = (
+    *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    *("float16", "bfloat16", "float32", "float64", "complex64", "complex128"),
+)
+
+_FIELD = re.compile(r"\s*([^:,()]+?)\s*:\s*(\w+)\s*(?:\(([\d\s,]*)\))?\s*(?:,|$)")
+_TYPE = re.compile(r"\s*(\w+)\s*(?:\(([\d\s,]*)\))?\s*")
+
+
+class Field(NamedTuple):
+    """A field of a sample, as the engine describes it."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"{self.name}:{type_text(self)}"
+
+
+def type_text(field: Field) -> str:
+    """Return the type of a field as schemas have it, such as ``"uint8(28,28,1)"``."""
+    shape = ",".join(str(extent) for extent in field.shape)
+    return f"{field.dtype}({shape})" if field.shape else field.dtype
+
+
+def parse_schema(text: str) -> tuple[Field, ...]:
+    """Return the fields of a text such as ``"image:uint8(28,28,1),label:int32"``.
+
+    Raises ``ValueError`` naming the place that is not understood.
+    """
+    fields: list[Field] = []
+    at = 0
+    while at < len(text):
+        found = _FIELD.match(text, at)
+        if not found:
+            raise ValueError(
+                f"schema: expected NAME:DTYPE or NAME:DTYPE(EXTENT,...) at character "
+                f"{at + 1}, found {text[at:]!r}"
+            )
+        fields.append(_field(found[1], found[2], found[3]))
+        at = found.end()
+    return _checked(fields)
+
+
+def read_schema(path: Path) -> tuple[Field, ...]:
+    """Return the fields in a JSON file ``{"image": "uint8(28,28,1)", ...}``.
+
+    Raises ``DataError`` naming the file for anything else.
+    """
+    expected = f'{path}: expected a dict such as {{"image": "uint8(28,28,1)"}}'
+    try:
+        stored = json.loads(path.read_text("utf-8"))
+    except ValueError as error:
+        raise DataError(f"{expected}, found no JSON: {error}") from error
+    if not isinstance(stored, dict):
+        raise DataError(f"{expected}, found a {type(stored).__name__}")
+    try:
+        return _checked([_typed(name, text) for name, text in stored.items()])
+    except ValueError as error:
+        raise DataError(f"{path}: {error}") from error
+
+
+def _typed(name: str, text: object) -> Field:
+    found = _TYPE.fullmatch(text) if isinstance(text, str) else None
+    if not found:
+        raise ValueError(
+            f"schema: expected a type such as 'uint8(28,28,1)' for {name!r}, "
+            f"found {text!r}"
+        )
+    return _field(name, found[1], found[2])
+
+
+def _field(name: str, dtype: str, extents: str | None) -> Field:
+    if dtype not in DTYPES:
+        raise ValueError(
+            f"schema: {name!r}: expected a dtype of {', '.join(DTYPES)}, "
+            f"found {dtype!r}"
+        )
+    shape = tuple(int(word) for word in (extents or "").split(",") if word.strip())
+    return Field(name, dtype, shape)
+
+
+def _checked(fields: list[Field]) -> tuple[Field, ...]:
+    if not fields:
+        raise ValueError("schema: expected at least one field, found none")
+    names = [field.name for field in fields]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(
+                f"schema: expected names that differ, found {name!r} twice"
+            )
+    return tuple(fields)

@@ -1,0 +1,159 @@
+"""``millstream verify``: reads all of a data set and says what is wrong with it."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from millstream import _engine
+from millstream._cli.formats import DataSet
+from millstream._cli.opening import error_text, opened
+from millstream._cli.reading import Reader, sample_bytes
+from millstream._cli.schema import Field
+from millstream._errors import DataError
+from millstream._progress import ProgressBar, amount_text
+
+_MOST_DEFECTS = 20  # reported of one data set
+_CHUNK = 1 << 20
+_LOCAL_HEADER = 30
+
+
+class Findings:
+    """What is wrong with a data set, and what is only worth a note."""
+
+    def __init__(self) -> None:
+        self.defects: list[str] = []
+        self.notes: list[str] = []
+        self.summary = ""
+
+    def add(self, defect: str) -> None:
+        """Adds a defect, unless there are many already."""
+        if len(self.defects) < _MOST_DEFECTS:
+            self.defects.append(defect)
+        elif len(self.defects) == _MOST_DEFECTS:
+            self.defects.append("and more, which are not listed")
+
+
+def examine(data: DataSet, fields: tuple[str, ...] = ()) -> Findings:
+    """Return what is wrong with a data set; everything in it is read."""
+    findings = Findings()
+    if len(data.parts) > 1:
+        _open_parts(data, findings)
+    if findings.defects:
+        return findings
+    try:
+        with opened(data, fields=fields) as source:
+            _read_all(data, source, findings)
+    except (DataError, OSError) as error:
+        findings.add(error_text(error))
+        return findings
+    for file in data.files:
+        if data.title == "NumPy .npz":
+            for defect in _damaged_members(file):
+                findings.add(defect)
+    return findings
+
+
+def _open_parts(data: DataSet, findings: Findings) -> None:
+    """Opens each file by itself, so that not only the first damaged one is named."""
+    for opener in data.parts:
+        try:
+            with opened(data, opener=opener):
+                pass
+        except (DataError, OSError) as error:
+            findings.add(error_text(error))
+
+
+def _read_all(data: DataSet, source: _engine.Source, findings: Findings) -> None:
+    reader = Reader(source)
+    each = sample_bytes(source)
+    bounds = dict(data.classes)
+    checks = [_Check(data, field, bounds.get(field.name)) for field in reader.fields]
+    with ProgressBar(f"verify {data.path.name}", reader.samples * each) as bar:
+        for step in range(reader.steps):
+            first = step * reader.rows
+            last = min(first + reader.rows, reader.samples)
+            try:
+                columns = reader.batch(step)
+            except (DataError, OSError) as error:
+                findings.add(f"{error_text(error)} (samples {first} to {last - 1})")
+                if isinstance(error, OSError):
+                    break  # what comes after cannot be read either
+                continue
+            for check, column in zip(checks, columns, strict=True):
+                for defect in check.defects(first, column):
+                    findings.add(defect)
+            bar.update(last * each)
+    findings.notes += [note for check in checks for note in check.notes()]
+    findings.summary = f"{data.title}, {reader.samples:,} samples, " + amount_text(
+        reader.samples * each
+    )
+
+
+class _Check:
+    """Looks at the values of one field."""
+
+    def __init__(self, data: DataSet, field: Field, bound: int | None) -> None:
+        self._data = data
+        self._field = field
+        self._bound = bound
+        self._not_finite = 0
+        self._first_not_finite = 0
+
+    def defects(self, first: int, column: NDArray[Any]) -> Iterator[str]:
+        """Values that the field cannot have, in rows that begin with ``first``."""
+        if self._field.dtype.startswith(("float", "bfloat", "complex")):
+            self._count(first, column)
+        if self._bound is None:
+            return
+        for row in np.flatnonzero(column >= self._bound)[: _MOST_DEFECTS + 1]:
+            yield (
+                f"{self._data.name}: sample {first + row}, {self._field.name}: "
+                f"expected a label below {self._bound}, found {column[row]}"
+            )
+
+    def _count(self, first: int, column: NDArray[Any]) -> None:
+        strange = ~np.isfinite(column)
+        count = int(strange.sum())
+        if count and not self._not_finite:
+            self._first_not_finite = first + int(np.argwhere(strange)[0][0])
+        self._not_finite += count
+
+    def notes(self) -> Iterator[str]:
+        if self._not_finite:
+            yield (
+                f"{self._field.name}: {self._not_finite:,} values are not finite, the "
+                f"first in sample {self._first_not_finite}"
+            )
+
+
+def _damaged_members(path: Path) -> Iterator[str]:
+    """Stored members whose bytes are not those that were stored.
+
+    The engine reads them where they lie, without a look at their check sums.
+    """
+    with zipfile.ZipFile(path) as archive, path.open("rb") as file:
+        for member in archive.infolist():
+            if member.compress_type != zipfile.ZIP_STORED:
+                continue
+            file.seek(member.header_offset)
+            header = file.read(_LOCAL_HEADER)
+            names = int.from_bytes(header[26:28], "little")
+            extra = int.from_bytes(header[28:30], "little")
+            start = member.header_offset + _LOCAL_HEADER + names + extra
+            file.seek(start)
+            crc, left = 0, member.file_size
+            while left and (chunk := file.read(min(_CHUNK, left))):
+                crc = zlib.crc32(chunk, crc)
+                left -= len(chunk)
+            if crc != member.CRC:
+                yield (
+                    f"{path}[{member.filename}]: offset {start}: expected CRC "
+                    f"{member.CRC:#010x} of {member.file_size} bytes, found {crc:#010x}"
+                )
