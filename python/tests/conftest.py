@@ -51,7 +51,7 @@ class Python:
     def finished(self, process: subprocess.Popen[str]) -> str:
         """What it printed; a test fails with its errors unless it ended with 0."""
         try:
-            out, err = process.communicate(timeout=300)
+            out, err = process.communicate(timeout=120)
         except subprocess.TimeoutExpired:
             process.kill()
             out, err = process.communicate()
