@@ -8,6 +8,7 @@ NB_MODULE(_engine, module) {
   python::bind_core(module);
   python::bind_order(module);
   python::bind_source(module);
+  python::bind_disk_source(module);
   python::bind_transform(module);
   python::bind_loader(module);
   python::bind_ffi(module);

@@ -25,6 +25,7 @@ struct Handle {
 };
 
 void bind_core(nb::module_& module);
+void bind_disk_source(nb::module_& module);
 void bind_ffi(nb::module_& module);
 void bind_loader(nb::module_& module);
 void bind_order(nb::module_& module);

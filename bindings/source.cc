@@ -1,5 +1,6 @@
 #include "millstream/source/source.h"
 
+#include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -13,6 +14,7 @@
 #include "millstream/core/error.h"
 #include "millstream/source/arrays.h"
 #include "millstream/source/combine.h"
+#include "millstream/source/recast.h"
 #include "module.h"
 
 using namespace nanobind::literals;
@@ -45,10 +47,66 @@ SourceHandle arrays(const std::vector<ArraySpec>& specs, bool narrow) {
   return {source};
 }
 
-SourceHandle concatenated(const std::vector<SourceHandle>& handles) {
+std::vector<SharedSource> shared(const std::vector<SourceHandle>& handles) {
   std::vector<SharedSource> sources;
   for (const SourceHandle& handle : handles) sources.push_back(handle.shared);
-  return {std::make_shared<Concatenated>(std::move(sources))};
+  return sources;
+}
+
+SourceHandle concatenated(const std::vector<SourceHandle>& handles) {
+  return {std::make_shared<Concatenated>(shared(handles))};
+}
+
+using Indices =
+    nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+SourceHandle subset(const SourceHandle& source, const Indices& indices) {
+  std::vector<std::int64_t> samples(indices.data(), indices.data() + indices.size());
+  const nb::gil_scoped_release released;
+  return {std::make_shared<Subset>(source.shared, std::move(samples))};
+}
+
+/// Name, dtype, shape, and whether it is transposed.
+using RecastSpec =
+    std::tuple<std::string, std::string, std::vector<std::int64_t>, bool>;
+
+SourceHandle recast(const SourceHandle& source, const std::vector<RecastSpec>& specs) {
+  std::vector<RecastField> fields;
+  for (const auto& [name, dtype, shape, transposed] : specs) {
+    fields.push_back({{name, dtype_named(dtype), Shape(shape)}, transposed});
+  }
+  return {std::make_shared<Recast>(source.shared, std::move(fields))};
+}
+
+/// The bytes of each field of these samples.
+nb::list read(const SourceHandle& handle, const Indices& indices) {
+  const Source& source = *handle.shared;
+  const std::span samples(indices.data(), indices.size());
+  for (const std::int64_t sample : samples) {
+    if (sample >= 0 && sample < source.size()) continue;
+    throw ArgumentError(
+        text("sample ", sample, " is not within [0, ", source.size(), ")"));
+  }
+  using Bytes = nb::ndarray<nb::numpy, std::uint8_t, nb::ndim<1>>;
+  nb::list result;
+  std::vector<Column> columns;
+  for (const Field& field : source.schema()) {
+    const std::int64_t row = byte_size(field);
+    const std::size_t bytes = static_cast<std::size_t>(row) * samples.size();
+    auto* data = new std::uint8_t[bytes];
+    const nb::capsule owner(data, [](void* pointer) noexcept {
+      delete[] static_cast<std::uint8_t*>(pointer);
+    });
+    columns.push_back(
+        {field.dtype, field.shape, reinterpret_cast<std::byte*>(data), row, nullptr});
+    result.append(nb::cast(Bytes(data, {bytes}, owner)));
+  }
+  {
+    const nb::gil_scoped_release released;
+    Memory memory;
+    source.read(samples, columns, memory);
+  }
+  return result;
 }
 
 }  // namespace
@@ -60,7 +118,8 @@ void bind_source(nb::module_& module) {
           "schema", [](const SourceHandle& s) { return described(s.shared->schema()); },
           "(name, dtype, shape) of each field of a sample.")
       .def_prop_ro("resident",
-                   [](const SourceHandle& s) { return s.shared->resident(); });
+                   [](const SourceHandle& s) { return s.shared->resident(); })
+      .def("read", read, "indices"_a, "The bytes of each field of these samples.");
 
   module.def("arrays", arrays, "specs"_a, "narrow"_a, R"(
 Arrays in memory, read where they are.
@@ -71,6 +130,25 @@ Args:
     are an error here.)");
   module.def("concatenated", concatenated, "sources"_a,
              "The samples of several sources, one source after the other.");
+  module.def(
+      "sliced",
+      [](const SourceHandle& source, std::int64_t start, std::int64_t size,
+         std::int64_t step) {
+        return SourceHandle{std::make_shared<Sliced>(source.shared, start, size, step)};
+      },
+      "source"_a, "start"_a, "size"_a, "step"_a,
+      "`size` samples of a source from `start`, every `step`th.");
+  module.def("subset", subset, "source"_a, "indices"_a,
+             "The samples of a source that a list names, in its order.");
+  module.def(
+      "zipped",
+      [](const std::vector<SourceHandle>& handles) {
+        return SourceHandle{std::make_shared<Zipped>(shared(handles))};
+      },
+      "sources"_a, "Samples with the fields of several sources side by side.");
+  module.def("recast", recast, "source"_a, "fields"_a,
+             "The same samples with other names, dtypes and shapes: a (name, dtype, "
+             "shape, transposed) for each field.");
 }
 
 }  // namespace millstream::python

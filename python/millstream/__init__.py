@@ -30,21 +30,34 @@ from millstream._transforms import (
 )
 
 if TYPE_CHECKING:
+    from millstream._combine import Subset, concatenate, zip_sources
     from millstream._datasets import (
         CelebADataset,
         CIFAR10Dataset,
+        CIFAR10DiskSource,
         CIFAR100Dataset,
         DailyMinTemperaturesDataset,
         EMNISTDataset,
         FashionMNISTDataset,
         KMNISTDataset,
         MNISTDataset,
+        MNISTDiskSource,
         SunspotsDataset,
+        make_sequence_disk_source,
         prepare_seq_to_seq_windows,
         prepare_time_series_windows,
         select_split,
         sliding_window_many,
     )
+    from millstream._disk import (
+        CifarSource,
+        CsvSource,
+        IdxSource,
+        NpySource,
+        NpzSource,
+        PackedSource,
+    )
+    from millstream._write import write_csv, write_idx, write_npy, write_packed
 
 __version__ = "0.1.0"
 
@@ -52,9 +65,12 @@ __all__ = [
     "ArraySampleSource",
     "BatchTransform",
     "CIFAR10Dataset",
+    "CIFAR10DiskSource",
     "CIFAR100Dataset",
     "CastTransform",
     "CelebADataset",
+    "CifarSource",
+    "CsvSource",
     "DailyMinTemperaturesDataset",
     "DataError",
     "DataLoader",
@@ -64,36 +80,67 @@ __all__ = [
     "FlattenImageTransform",
     "FlattenTransform",
     "HostCallbackTransform",
+    "IdxSource",
     "KMNISTDataset",
     "Listed",
     "LoaderState",
     "MNISTDataset",
+    "MNISTDiskSource",
     "MapTransform",
     "NormalizeImageTransform",
+    "NpySource",
+    "NpzSource",
     "Order",
+    "PackedSource",
     "RenameTransform",
     "Sequential",
     "Shuffle",
     "Source",
+    "Subset",
     "SunspotsDataset",
     "Weighted",
     "WithReplacement",
+    "concatenate",
     "dataset_to_jax",
+    "make_sequence_disk_source",
     "mix",
     "prepare_seq_to_seq_windows",
     "prepare_time_series_windows",
     "select_split",
     "sliding_window_many",
+    "write_csv",
+    "write_idx",
+    "write_npy",
+    "write_packed",
+    "zip_sources",
 ]
 
 
+_HOMES = {
+    "CifarSource": "_disk",
+    "CsvSource": "_disk",
+    "IdxSource": "_disk",
+    "NpySource": "_disk",
+    "NpzSource": "_disk",
+    "PackedSource": "_disk",
+    "Subset": "_combine",
+    "concatenate": "_combine",
+    "write_csv": "_write",
+    "write_idx": "_write",
+    "write_npy": "_write",
+    "write_packed": "_write",
+    "zip_sources": "_combine",
+}
+
+
 def __getattr__(name: str) -> Any:
-    """Data sets, and what they need, are imported when first asked for."""
+    """Data sets and files, and what they need, are imported when first asked for."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from millstream import _datasets
+    from importlib import import_module
 
-    value = globals()[name] = getattr(_datasets, name)
+    home = import_module(f"{__name__}.{_HOMES.get(name, '_datasets')}")
+    value = globals()[name] = getattr(home, name)
     return value
 
 

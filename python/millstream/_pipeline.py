@@ -92,6 +92,11 @@ class SampleSource(Source):
         """The accelerator that holds the samples, or None for the host."""
         return None
 
+    @property
+    def prefetch_samples(self) -> int | None:
+        """How many samples to make ahead where the loader does not say."""
+        return None
+
 
 class Pipeline(Source):
     """A source and the stages after it."""

@@ -88,6 +88,9 @@ class Program:
                 f"a traced gather takes fewer than 2^31 samples, not {head.num_samples}"
             )
         dtypes = [spec.dtype.name for spec in self.leaf_specs()]
+        samples = head.prefetch_samples
+        if prefetch is None and samples is not None:
+            prefetch = max(-(-samples // self.batch_size), 1)
         self.engine = _engine.loader(
             self.plan,
             dtypes,

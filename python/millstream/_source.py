@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,10 +11,8 @@ import numpy as np
 
 from millstream import _engine
 from millstream._devices import device_named
-from millstream._frozen import Frozen
-from millstream._orders import Order, Part, order_of, split_sizes
-from millstream._pipeline import SampleSource, Tree
-from millstream._state import key_words
+from millstream._pipeline import Tree
+from millstream._samples import OrderedSource, name_of
 
 _DTYPES = {
     "bool",
@@ -25,7 +22,7 @@ _DTYPES = {
 
 
 @dataclass(eq=False, repr=False)
-class ArraySampleSource(Frozen, SampleSource):
+class ArraySampleSource(OrderedSource):
     """A pytree of arrays whose rows are samples.
 
     NumPy arrays and JAX arrays on the CPU are read where they are, at any row stride;
@@ -42,96 +39,34 @@ class ArraySampleSource(Frozen, SampleSource):
     ordering: Any = "shuffle"
     storage_device: Any = field(default=None, kw_only=True)
     _leaves: list[Any] = field(init=False, repr=False, compare=False)
-    _names: list[str] = field(init=False, repr=False)
-    _order: Order = field(init=False, repr=False)
-    _native: _engine.Source = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         paths = jax.tree_util.tree_flatten_with_path(self.data)[0]
         if not paths:
             raise ValueError("ArraySampleSource: the data has no arrays in it")
-        names = [_name(path) for path, _ in paths]
+        names = [name_of(path) for path, _ in paths]
         leaves = [_leaf(name, x) for name, (_, x) in zip(names, paths, strict=True)]
         device = None
         if self.storage_device is not None:
             device = device_named(self.storage_device)
             if device.platform != "cpu":
                 leaves = [jax.device_put(leaf, device) for leaf in leaves]
-        object.__setattr__(self, "_leaves", leaves)
-        object.__setattr__(self, "_names", names)
-        object.__setattr__(self, "_order", order_of(self.ordering))
+        self._leaves = leaves
         specs = [_spec(name, x) for name, x in zip(names, leaves, strict=True)]
         narrow = not jax.config.jax_enable_x64
-        object.__setattr__(self, "_native", _engine.arrays(specs, narrow))
-        self._order.native(self.num_samples)
-
-    @property
-    def num_samples(self) -> int:
-        return int(self._leaves[0].shape[0])
-
-    def __len__(self) -> int:
-        return self.num_samples
-
-    @property
-    def order(self) -> Order:
-        return self._order
-
-    def native(self) -> tuple[_engine.Source, Tree, list[str]]:
         structure = jax.tree.structure(self.data)
-        tree = jax.tree.unflatten(structure, range(len(self._names)))
-        return self._native, tree, list(self._names)
+        tree = jax.tree.unflatten(structure, range(len(names)))
+        self._open(_engine.arrays(specs, narrow), tree)
 
     def arrays(self) -> list[Any]:
-        return [jnp.asarray(leaf) for leaf in self._leaves]
+        with jax.ensure_compile_time_eval():  # also when first asked for inside of jit
+            return [jnp.asarray(leaf) for leaf in self._leaves]
 
     def device(self) -> Any:
         for leaf in self._leaves:
             if isinstance(leaf, jax.Array) and not _on_cpu(leaf):
                 return next(iter(leaf.devices()))
         return None
-
-    def split(self, *parts: float, seed: Any = 0, shuffle: bool = True) -> list[Self]:
-        """One source for each part: fractions, or counts of samples.
-
-        Which samples go where is drawn once, by ``seed``; without ``shuffle`` the parts
-        are consecutive. Each keeps this source's ordering.
-        """
-        sizes = split_sizes(self.num_samples, parts)
-        words = _fixed_words(seed) if shuffle else None
-        starts = np.cumsum([0, *sizes])
-        return [
-            self._with(Part(self._order, int(first), size, (0, 0), words))
-            for first, size in zip(starts, sizes, strict=False)
-        ]
-
-    def folds(
-        self, count: int, *, seed: Any = 0, shuffle: bool = True
-    ) -> list[tuple[Self, Self]]:
-        """``count`` pairs (training, validation): each sample validates once."""
-        n = self.num_samples
-        if not 2 <= count <= n:
-            raise ValueError(f"{count} folds cannot be made of {n} samples")
-        words = _fixed_words(seed) if shuffle else None
-        edges = [n * i // count for i in range(count + 1)]
-        pairs = []
-        for first, end in itertools.pairwise(edges):
-            size = end - first
-            training = Part(self._order, 0, n - size, (first, size), words)
-            pairs.append(
-                (
-                    self._with(training),
-                    self._with(Part(self._order, first, size, (0, 0), words)),
-                )
-            )
-        return pairs
-
-    def _with(self, order: Order) -> Self:
-        return type(self)(self.data, order, storage_device=self.storage_device)
-
-
-def _name(path: Any) -> str:
-    """The path of a leaf, such as "image" or "views/0"."""
-    return jax.tree_util.keystr(path, simple=True, separator="/") or "value"
 
 
 def _on_cpu(leaf: jax.Array) -> bool:
@@ -177,8 +112,3 @@ def _spec(name: str, leaf: Any) -> tuple[str, str, list[int], int, int, Any]:
         return name, leaf.dtype.name, shape, 0, 0, leaf
     address = leaf.__array_interface__["data"][0]
     return name, leaf.dtype.name, shape, address, leaf.strides[0], leaf
-
-
-def _fixed_words(seed: Any) -> tuple[int, int]:
-    high, low = key_words(seed)
-    return int(high), int(low)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from millstream._datasets.celeba import CelebADataset
     from millstream._datasets.cifar import CIFAR10Dataset, CIFAR100Dataset
+    from millstream._datasets.disk import CIFAR10DiskSource, MNISTDiskSource
     from millstream._datasets.emnist import EMNISTDataset
     from millstream._datasets.mnist import (
         FashionMNISTDataset,
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     )
     from millstream._datasets.series import DailyMinTemperaturesDataset, SunspotsDataset
     from millstream._datasets.windows import (
+        make_sequence_disk_source,
         prepare_seq_to_seq_windows,
         prepare_time_series_windows,
         select_split,
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CIFAR10Dataset",
+    "CIFAR10DiskSource",
     "CIFAR100Dataset",
     "CelebADataset",
     "DailyMinTemperaturesDataset",
@@ -30,7 +33,9 @@ __all__ = [
     "FashionMNISTDataset",
     "KMNISTDataset",
     "MNISTDataset",
+    "MNISTDiskSource",
     "SunspotsDataset",
+    "make_sequence_disk_source",
     "prepare_seq_to_seq_windows",
     "prepare_time_series_windows",
     "select_split",
@@ -39,6 +44,7 @@ __all__ = [
 
 _HOMES = {
     "CIFAR10Dataset": "cifar",
+    "CIFAR10DiskSource": "disk",
     "CIFAR100Dataset": "cifar",
     "CelebADataset": "celeba",
     "DailyMinTemperaturesDataset": "series",
@@ -46,6 +52,7 @@ _HOMES = {
     "FashionMNISTDataset": "mnist",
     "KMNISTDataset": "mnist",
     "MNISTDataset": "mnist",
+    "MNISTDiskSource": "disk",
     "SunspotsDataset": "series",
 }
 

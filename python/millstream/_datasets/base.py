@@ -7,12 +7,16 @@ import operator
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from millstream import _engine
 from millstream._download import RemoteFile, fetch
+
+if TYPE_CHECKING:
+    from millstream._datasets.disk import DatasetDiskSource
 
 Arrays = dict[str, NDArray[Any]]
 Sample = dict[str, Any]
@@ -31,6 +35,32 @@ class ArrayDataset:
 
     def _read(self) -> Arrays:
         raise NotImplementedError
+
+    def _open(self, cache: Path) -> _engine.Source:
+        """The same samples in the engine; what is packed is unpacked into ``cache``."""
+        del cache
+        raise TypeError(f"{type(self).__name__} cannot be read off the disk")
+
+    @classmethod
+    def make_disk_source(
+        cls,
+        *,
+        split: str = "train",
+        cache_dir: str | Path | None = None,
+        ordering: Any = "shuffle",
+        prefetch_size: int = 64,
+        **more: Any,
+    ) -> DatasetDiskSource:
+        """Return a source that reads samples from their files as they are asked for.
+
+        The samples are those of the data set, in the same numbering. ``prefetch_size``
+        is how many of them to make ahead, and ``more`` are further arguments of the
+        data set, such as EMNIST's ``subset``.
+        """
+        from millstream._datasets.disk import DatasetDiskSource
+
+        dataset = cls(split=split, cache_dir=cache_dir, **more)  # type: ignore[call-arg]
+        return DatasetDiskSource(dataset, ordering, prefetch_size)
 
     @cached_property
     def _arrays(self) -> Arrays:

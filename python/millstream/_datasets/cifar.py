@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from millstream import _engine
 from millstream._archive import extract_folder
 from millstream._datasets.base import (
     ArrayDataset,
@@ -20,6 +21,7 @@ from millstream._datasets.base import (
 from millstream._datasets.pickled import read_pickled_dict
 from millstream._download import RemoteFile
 from millstream._errors import DataError
+from millstream._samples import recast
 
 _PIXELS = 3 * 32 * 32
 
@@ -85,6 +87,20 @@ class _CifarDataset(ArrayDataset):
         for name in self._labels:
             arrays[name] = np.concatenate([labels[name] for _, labels in batches])
         return arrays
+
+    def _open(self, cache: Path) -> _engine.Source:
+        del cache  # the archive is unpacked where it lies
+        native = _engine.cifar_batches(list(self.files()), self._classes)
+        labels = {
+            position: (name, "int32")
+            for position, (name, _, _) in enumerate(native.schema)
+            if name in self._labels
+        }
+        return recast(native, labels)
+
+    @property
+    def _classes(self) -> int:
+        return self._labels["label"][1]
 
     def _read_binary(self, path: Path) -> tuple[NDArray[np.uint8], Arrays]:
         if path.is_dir():

@@ -48,6 +48,7 @@ class EMNISTDataset(IdxDataset):
     cache_dir: str | Path | None = None
 
     _remote: ClassVar[dict[str, RemoteFile]] = {}
+    _transposed: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Check the arguments."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from millstream import _engine
 from millstream._datasets.base import (
     ArrayDataset,
     Arrays,
@@ -19,6 +21,9 @@ from millstream._datasets.base import (
 from millstream._download import RemoteFile, fetch
 from millstream._errors import DataError, DownloadError
 from millstream._idx import read_idx
+from millstream._samples import described, recast
+
+_T = TypeVar("_T")
 
 STANDARD_NAMES = {
     "train_images": "train-images-idx3-ubyte",
@@ -76,8 +81,15 @@ class IdxDataset(ArrayDataset):
         return {"image": images[..., np.newaxis], "label": as_labels(labels)}
 
     def _read_file(self, content: str, path: Path, *, ndim: int) -> NDArray[Any]:
-        try:
+        def read(path: Path) -> NDArray[Any]:
             return read_idx(path, ndim=ndim, dtype="uint8")
+
+        return self._mended(content, path, read)
+
+    def _mended(self, content: str, path: Path, read: Callable[[Path], _T]) -> _T:
+        """Return ``read(path)``, of a damaged file in the default cache a new copy."""
+        try:
+            return read(path)
         except DataError as error:
             if path.parent != self._folder():
                 raise
@@ -88,4 +100,29 @@ class IdxDataset(ArrayDataset):
                 replaced = self._fetch(content, path.parent / self._names(content)[0])
             except DownloadError as reason:
                 raise DataError(f"{error}; it was not replaced: {reason}") from error
-            return read_idx(replaced, ndim=ndim, dtype="uint8")
+            return read(replaced)
+
+    _transposed: ClassVar[bool] = False
+
+    def _open(self, cache: Path) -> _engine.Source:
+        def usable(content: str, path: Path, rank: int) -> tuple[str, list[Path]]:
+            def check(path: Path) -> Path:
+                (spec,) = _engine.idx([(content, [path])], cache).schema
+                if spec[1] != "uint8" or len(spec[2]) != rank:
+                    raise DataError(
+                        f"{path}: expected {content} of uint8 in {rank + 1} "
+                        f"dimensions, found rows of {described(spec)}"
+                    )
+                return path
+
+            return content, [self._mended(content, path, check)]
+
+        images_path, labels_path = self.files()
+        images = usable("images", images_path, 2)
+        labels = usable("labels", labels_path, 0)
+        native = _engine.idx([images, labels], cache)
+        (_, _, shape), _ = native.schema
+        if self._transposed:
+            shape = shape[::-1]
+        image = ("image", "uint8", (*shape, 1), self._transposed)
+        return recast(native, {0: image, 1: ("label", "int32")})

@@ -5,15 +5,22 @@ from __future__ import annotations
 import math
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from millstream._datasets.base import ArrayDataset, Arrays, cache_folder, fetched
-from millstream._datasets.windows import check_fractions, prepare_time_series_windows
+from millstream._datasets.windows import (
+    check_fractions,
+    make_sequence_disk_source,
+    prepare_time_series_windows,
+)
 from millstream._download import RemoteFile
 from millstream._errors import DataError
+
+if TYPE_CHECKING:
+    from millstream._source import ArraySampleSource
 
 _BASE = "https://raw.githubusercontent.com/jbrownlee/Datasets/master/"
 
@@ -83,6 +90,22 @@ class _SeriesDataset(ArrayDataset):
             return (Path(self.data_path).expanduser(),)
         folder = cache_folder(self.cache_dir, self._cache_name)
         return (fetched(self._remote, folder / self._remote.name, trusted=True),)
+
+    @classmethod
+    def make_disk_source(  # type: ignore[override]
+        cls, *, ordering: Any = "shuffle", prefetch_size: int = 64, **options: Any
+    ) -> ArraySampleSource:
+        """Return a source of the windows; ``options`` are those of the data set.
+
+        The series is small and read once; its windows are views of it.
+        """
+        arrays = cls(**options).as_array_dict()
+        return make_sequence_disk_source(
+            contexts=arrays["context"],
+            targets=arrays["target"],
+            ordering=ordering,
+            prefetch_size=prefetch_size,
+        )
 
     def _read(self) -> Arrays:
         (path,) = self.files()

@@ -7,13 +7,16 @@ A series is ``(time,)`` or ``(time, features)``; with three or more dimensions i
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import ArrayLike, NDArray
 
 from millstream._datasets.base import check_choice
+
+if TYPE_CHECKING:
+    from millstream._source import ArraySampleSource
 
 SPLITS = ("train", "val", "test")
 
@@ -170,6 +173,25 @@ def prepare_seq_to_seq_windows(
         cut[(slice(None),) * axis + (slice(count),)] for cut in windows
     )
     return contexts, answers
+
+
+def make_sequence_disk_source(
+    *,
+    contexts: ArrayLike,
+    targets: ArrayLike,
+    ordering: Any = "shuffle",
+    prefetch_size: int = 64,
+) -> ArraySampleSource:
+    """Return a source of windows: ``{"context": ..., "target": ...}``.
+
+    The windows are read where they are: views of a memory-mapped series stay on disk,
+    and overlapping ones take no more memory than the series. ``prefetch_size`` is taken
+    for the sake of other loaders; what is in place need not be fetched.
+    """
+    from millstream._source import ArraySampleSource
+
+    _check_at_least("prefetch_size", prefetch_size, 1)
+    return ArraySampleSource({"context": contexts, "target": targets}, ordering)
 
 
 def _time_axis(series: NDArray[Any]) -> int:

@@ -1,0 +1,188 @@
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/filesystem.h>
+#include <nanobind/stl/function.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "millstream/core/error.h"
+#include "millstream/source/cifar.h"
+#include "millstream/source/csv.h"
+#include "millstream/source/idx.h"
+#include "millstream/source/npy.h"
+#include "millstream/source/packed.h"
+#include "millstream/source/write.h"
+#include "module.h"
+
+using namespace nanobind::literals;
+
+namespace millstream::python {
+namespace {
+
+using Path = std::filesystem::path;
+using SourceHandle = Handle<Source>;
+using Released = nb::call_guard<nb::gil_scoped_release>;
+
+/// A field's name and its files or folders of them.
+using FieldSpec = std::pair<std::string, std::vector<Path>>;
+
+std::vector<FieldFiles> files(const std::vector<FieldSpec>& specs,
+                              const std::string& extension) {
+  std::vector<FieldFiles> fields;
+  for (const auto& [name, paths] : specs) {
+    FieldFiles& field = fields.emplace_back(FieldFiles{name, {}});
+    for (const Path& path : paths) {
+      for (Path& shard : shards_of(path, extension)) {
+        field.paths.push_back(std::move(shard));
+      }
+    }
+  }
+  return fields;
+}
+
+SourceHandle npy(const std::vector<FieldSpec>& fields) {
+  return {std::make_shared<NpySource>(files(fields, ".npy"))};
+}
+
+SourceHandle npz(const Path& path, const std::vector<std::string>& names,
+                 const Path& cache) {
+  return {std::make_shared<NpzSource>(path, names, cache)};
+}
+
+SourceHandle idx(const std::vector<FieldSpec>& specs, const Path& cache) {
+  std::vector<FieldFiles> fields;
+  for (const auto& [name, paths] : specs) fields.push_back({name, paths});
+  return {std::make_shared<IdxSource>(fields, cache)};
+}
+
+CifarKind cifar_kind(int classes) {
+  if (classes == 10) return CifarKind::kCifar10;
+  if (classes == 100) return CifarKind::kCifar100;
+  throw ArgumentError(text("CIFAR has 10 or 100 classes, not ", classes));
+}
+
+SourceHandle cifar(const Path& path, int classes, const std::string& split,
+                   const Path& cache) {
+  if (split != "train" && split != "test") {
+    throw ArgumentError(text("CIFAR's split is 'train' or 'test', not '", split, "'"));
+  }
+  const CifarSplit part = split == "train" ? CifarSplit::kTrain : CifarSplit::kTest;
+  return {std::make_shared<CifarSource>(path, cifar_kind(classes), part, cache)};
+}
+
+SourceHandle cifar_batches(const std::vector<Path>& paths, int classes) {
+  return {std::make_shared<CifarSource>(paths, cifar_kind(classes))};
+}
+
+/// Name, dtype and shape of a field.
+using SchemaSpec =
+    std::vector<std::tuple<std::string, std::string, std::vector<std::int64_t>>>;
+
+SourceHandle packed(const Path& path, const std::optional<SchemaSpec>& specs,
+                    std::int64_t offset) {
+  if (!specs) return {std::make_shared<PackedSource>(path)};
+  Schema schema;
+  for (const auto& [name, dtype, shape] : *specs) {
+    schema.push_back({name, dtype_named(dtype), Shape(shape)});
+  }
+  return {std::make_shared<PackedSource>(path, schema, offset)};
+}
+
+SourceHandle csv(const Path& path, const std::string& delimiter, bool header,
+                 const std::vector<std::string>& columns, bool narrow) {
+  if (delimiter.size() != 1) {
+    throw ArgumentError(text("a delimiter is one character, not '", delimiter, "'"));
+  }
+  auto source =
+      std::make_shared<CsvSource>(path, CsvFormat{delimiter.front(), header, columns});
+  if (narrow) {
+    try {
+      source->arrays().check_narrow();
+    } catch (const ArgumentError& error) {
+      throw DataError(text(path.string(), ": ", error.what()));
+    }
+  }
+  return {std::move(source)};
+}
+
+void bind_writers(nb::module_& module) {
+  module.def(
+      "write_npy",
+      [](const SourceHandle& source, const std::vector<Path>& paths,
+         const Progress& progress) { write_npy(*source.shared, paths, progress); },
+      "source"_a, "paths"_a, "progress"_a.none() = nb::none(), Released(),
+      "An .npy file for each field.");
+  module.def(
+      "write_idx",
+      [](const SourceHandle& source, const std::vector<Path>& paths,
+         const Progress& progress) { write_idx(*source.shared, paths, progress); },
+      "source"_a, "paths"_a, "progress"_a.none() = nb::none(), Released(),
+      "A raw IDX file for each field.");
+  module.def(
+      "write_packed",
+      [](const SourceHandle& source, const Path& path, const Progress& progress) {
+        write_packed(*source.shared, path, progress);
+      },
+      "source"_a, "path"_a, "progress"_a.none() = nb::none(), Released(),
+      "One file of packed records that describes itself.");
+  module.def(
+      "write_csv",
+      [](const SourceHandle& source, const Path& path, const std::string& delimiter,
+         const Progress& progress) {
+        if (delimiter.size() != 1) {
+          throw ArgumentError(
+              text("a delimiter is one character, not '", delimiter, "'"));
+        }
+        write_csv(*source.shared, path, delimiter.front(), progress);
+      },
+      "source"_a, "path"_a, "delimiter"_a = ",", "progress"_a.none() = nb::none(),
+      Released(), "A table with a header.");
+}
+
+}  // namespace
+
+void bind_disk_source(nb::module_& module) {
+  module.def("npy", npy, "fields"_a, Released(), R"(
+Arrays in .npy files, mapped where they are.
+
+Args:
+  fields: A (name, paths) for each array: its files, or folders of them.)");
+  module.def("npz", npz, "path"_a, "names"_a, "cache"_a, Released(),
+             "The arrays of an .npz file: those named, or all of them.");
+  module.def("idx", idx, "fields"_a, "cache"_a, Released(),
+             "Arrays in IDX files; gzipped ones are unpacked once into `cache`.");
+  module.def("cifar", cifar, "path"_a, "classes"_a, "split"_a, "cache"_a, Released(),
+             "A split of CIFAR-10 or CIFAR-100 in a folder or an archive.");
+  module.def("cifar_batches", cifar_batches, "paths"_a, "classes"_a, Released(),
+             "Batches of CIFAR-10 or CIFAR-100, one after the other.");
+  module.def("packed", packed, "path"_a, "schema"_a.none(), "offset"_a, Released(), R"(
+Records of one size, back to back.
+
+Args:
+  path: The file.
+  schema: A (name, dtype, shape) for each field, or None: the file describes itself.
+  offset: Of the first record, where there is a schema.)");
+  module.def("csv", csv, "path"_a, "delimiter"_a, "header"_a, "columns"_a, "narrow"_a,
+             Released(), R"(
+The lines of a table of numbers, parsed once.
+
+Args:
+  path: The file.
+  delimiter: Between cells.
+  header: Whether the first line names the columns.
+  columns: Those to take, or none for all.
+  narrow: Whether integers will be given as 32-bit ones; those that do not fit are an
+    error here.)");
+  bind_writers(module);
+}
+
+}  // namespace millstream::python

@@ -1,0 +1,85 @@
+"""Data sets read where they lie: the same samples as their arrays, off the disk."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from millstream import _engine
+from millstream._datasets.base import ArrayDataset
+from millstream._disk import cache_path
+from millstream._orders import order_of
+from millstream._samples import OrderedSource
+
+
+@dataclass(eq=False, repr=False)
+class DatasetDiskSource(OrderedSource):
+    """The samples of a data set, read from its files as they are asked for.
+
+    Compressed files are unpacked once: into ``unpacked`` in the data set's
+    ``cache_dir``, or where it has none into MILLSTREAM_CACHE or
+    ``~/.cache/millstream``.
+
+    Args:
+      dataset: A data set in the formats of MNIST or CIFAR.
+      ordering: "shuffle", "sequential", or an Order.
+      prefetch_size: How many samples to make ahead, rounded up to batches; a loader's
+        own ``prefetch`` comes first.
+    """
+
+    dataset: Any
+    ordering: Any = "shuffle"
+    prefetch_size: int = 64
+
+    def __post_init__(self) -> None:
+        count = self.prefetch_size
+        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+            raise ValueError(
+                f"prefetch_size must be a whole number of at least 1, not {count!r}"
+            )
+        order_of(self.ordering)
+        native = opened(self.dataset)
+        tree = {name: i for i, (name, _, _) in enumerate(native.schema)}
+        self._open(native, tree)
+
+    @property
+    def prefetch_samples(self) -> int:
+        return self.prefetch_size
+
+
+def opened(dataset: ArrayDataset) -> _engine.Source:
+    """The engine's source over the files of a data set, fetched where missing."""
+    own: str | Path | None = getattr(dataset, "cache_dir", None)
+    cache = cache_path() if own is None else cache_path(own) / "unpacked"
+    return dataset._open(cache)
+
+
+class MNISTDiskSource(DatasetDiskSource):
+    """MNIST off the disk: ``MNISTDataset.make_disk_source`` as a class."""
+
+    def __init__(
+        self,
+        split: str = "train",
+        cache_dir: str | Path | None = None,
+        ordering: Any = "shuffle",
+        prefetch_size: int = 64,
+    ) -> None:
+        from millstream._datasets.mnist import MNISTDataset
+
+        super().__init__(MNISTDataset(split, cache_dir), ordering, prefetch_size)
+
+
+class CIFAR10DiskSource(DatasetDiskSource):
+    """CIFAR-10 off the disk: ``CIFAR10Dataset.make_disk_source`` as a class."""
+
+    def __init__(
+        self,
+        split: str = "train",
+        cache_dir: str | Path | None = None,
+        ordering: Any = "shuffle",
+        prefetch_size: int = 64,
+    ) -> None:
+        from millstream._datasets.cifar import CIFAR10Dataset
+
+        super().__init__(CIFAR10Dataset(split, cache_dir), ordering, prefetch_size)

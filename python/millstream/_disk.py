@@ -1,0 +1,267 @@
+"""Samples in files: descriptions of what the engine reads where it lies."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from millstream import _engine
+from millstream._pipeline import Tree
+from millstream._samples import OrderedSource, name_of, recast
+
+AnyPath = str | os.PathLike[str]
+
+
+def cache_path(cache_dir: AnyPath | None = None) -> Path:
+    """Where unpacked files are kept: ``cache_dir``, MILLSTREAM_CACHE or ~/.cache."""
+    if cache_dir is None:
+        cache_dir = os.environ.get("MILLSTREAM_CACHE") or "~/.cache/millstream"
+    return Path(cache_dir).expanduser()
+
+
+@dataclass(eq=False, repr=False)
+class NpySource(OrderedSource):
+    """Samples whose fields are rows of ``.npy`` files, mapped where they are.
+
+    A source of any size opens at once, and what is read is the system's to cache: the
+    process's own memory holds a few batches. A file that shrinks or vanishes while it
+    is read is an ``OSError`` that names it.
+
+    Args:
+      paths: A pytree of files, such as ``{"image": "x.npy", "label": "y.npy"}``. A list
+        of files, or a folder of them, is one array in shards.
+      ordering: "shuffle", "sequential", or an Order.
+    """
+
+    paths: Tree
+    ordering: Any = "shuffle"
+
+    def __post_init__(self) -> None:
+        fields, tree = _fields("NpySource", self.paths)
+        self._open(_engine.npy(fields), tree)
+
+
+@dataclass(eq=False, repr=False)
+class NpzSource(OrderedSource):
+    """Samples whose fields are rows of the arrays in an ``.npz`` file.
+
+    Arrays that ``np.savez`` stored are mapped where they are; compressed ones are
+    unpacked once into the cache and checked.
+
+    Args:
+      path: The file.
+      ordering: "shuffle", "sequential", or an Order.
+      names: A pytree of the names of arrays in the file, such as
+        ``{"image": "x_train", "label": "y_train"}``; None for a dict of all.
+      cache_dir: Where to unpack to; by default MILLSTREAM_CACHE or
+        ``~/.cache/millstream``.
+    """
+
+    path: AnyPath
+    ordering: Any = "shuffle"
+    names: Tree = field(default=None, kw_only=True)
+    cache_dir: AnyPath | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        members, structure = jax.tree.flatten(self.names)
+        for member in members:
+            if not isinstance(member, str):
+                raise TypeError(f"NpzSource: names has {member!r}, not a name")
+        native = _engine.npz(_path(self.path), members, cache_path(self.cache_dir))
+        if members:
+            tree = jax.tree.unflatten(structure, range(len(members)))
+        else:
+            tree = _flat(native)
+        self._open(native, tree)
+
+
+@dataclass(eq=False, repr=False)
+class IdxSource(OrderedSource):
+    """Samples whose fields are rows of IDX files, as MNIST and its kin have them.
+
+    Raw files are mapped where they are; gzipped ones are unpacked once into the cache
+    and checked.
+
+    Args:
+      paths: A pytree of files; a list of files is one array in shards.
+      ordering: "shuffle", "sequential", or an Order.
+      cache_dir: Where to unpack to; by default MILLSTREAM_CACHE or
+        ``~/.cache/millstream``.
+    """
+
+    paths: Tree
+    ordering: Any = "shuffle"
+    cache_dir: AnyPath | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        fields, tree = _fields("IdxSource", self.paths)
+        self._open(_engine.idx(fields, cache_path(self.cache_dir)), tree)
+
+
+@dataclass(eq=False, repr=False)
+class CifarSource(OrderedSource):
+    """Samples of CIFAR-10 or CIFAR-100, binary or pickled; pickles are not run.
+
+    They are ``{"image": uint8[32, 32, 3], "label": int32}``, of CIFAR-100 with
+    ``"coarse_label"`` too. Images stay on disk.
+
+    Args:
+      path: The folder or the archive as it is published, or a list of batches.
+      ordering: "shuffle", "sequential", or an Order.
+      classes: 10 or 100.
+      train: Whether to take the training batches of a folder or an archive, or those
+        to test with.
+      cache_dir: Where to unpack an archive to; by default MILLSTREAM_CACHE or
+        ``~/.cache/millstream``.
+    """
+
+    path: AnyPath | list[AnyPath]
+    ordering: Any = "shuffle"
+    classes: int = field(default=10, kw_only=True)
+    train: bool = field(default=True, kw_only=True)
+    cache_dir: AnyPath | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.path, list):
+            paths = [_path(path) for path in self.path]
+            native = _engine.cifar_batches(paths, self.classes)
+        else:
+            cache = cache_path(self.cache_dir)
+            split = "train" if self.train else "test"
+            native = _engine.cifar(_path(self.path), self.classes, split, cache)
+        tree = _flat(native)
+        labels = {i: (name, "int32") for name, i in tree.items() if name != "image"}
+        self._open(recast(native, labels), tree)
+
+
+@dataclass(eq=False, repr=False)
+class PackedSource(OrderedSource):
+    """Samples that are records of one size, back to back in a file.
+
+    Args:
+      path: The file.
+      schema: The fields of a record in their order, little-endian and without gaps: a
+        structured NumPy dtype as ``np.fromfile`` takes it, or a dict of dtypes,
+        ``(dtype, shape)`` or ``jax.ShapeDtypeStruct``. None for a file that describes
+        itself, as ``write_packed`` writes it.
+      ordering: "shuffle", "sequential", or an Order.
+      offset: Bytes before the first record, where there is a schema.
+    """
+
+    path: AnyPath
+    schema: Any = None
+    ordering: Any = "shuffle"
+    offset: int = field(default=0, kw_only=True)
+
+    def __post_init__(self) -> None:
+        schema = None if self.schema is None else _schema(self.schema)
+        native = _engine.packed(_path(self.path), schema, self.offset)
+        self._open(native, _flat(native))
+
+
+@dataclass(eq=False, repr=False)
+class CsvSource(OrderedSource):
+    """Samples that are the lines of a table of numbers: a dict of its columns.
+
+    A column is int64 where all its numbers are whole, else float64. The table is parsed
+    once and kept in memory.
+
+    Args:
+      path: The file.
+      ordering: "shuffle", "sequential", or an Order.
+      columns: Names of the columns to take, or None for all; others may be anything.
+      header: Whether the first line names the columns; else they are "column0" and on.
+      delimiter: Between cells; None for a tab in ``.tsv`` files and a comma elsewhere.
+    """
+
+    path: AnyPath
+    ordering: Any = "shuffle"
+    columns: list[str] | None = field(default=None, kw_only=True)
+    header: bool = field(default=True, kw_only=True)
+    delimiter: str | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        path = _path(self.path)
+        delimiter = self.delimiter
+        if delimiter is None:
+            delimiter = "\t" if path.suffix in (".tsv", ".tab") else ","
+        narrow = not jax.config.jax_enable_x64
+        columns = [] if self.columns is None else list(self.columns)
+        native = _engine.csv(path, delimiter, self.header, columns, narrow)
+        self._open(native, _flat(native))
+
+
+def _path(path: Any) -> Path:
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"expected the path of a file, found {path!r}")
+    return Path(path)
+
+
+def _fields(who: str, paths: Tree) -> tuple[list[tuple[str, list[Path]]], Tree]:
+    """(name, files) of each leaf, and the tree of their positions."""
+    leaves, structure = jax.tree_util.tree_flatten_with_path(
+        paths, is_leaf=lambda node: isinstance(node, list)
+    )
+    if not leaves:
+        raise ValueError(f"{who}: there are no files in {paths!r}")
+    fields = []
+    for where, leaf in leaves:
+        files = leaf if isinstance(leaf, list) else [leaf]
+        if not files:
+            raise ValueError(f"{who}: '{name_of(where)}' is a list of no files")
+        fields.append((name_of(where), [_path(file) for file in files]))
+    return fields, jax.tree.unflatten(structure, range(len(fields)))
+
+
+def _flat(native: _engine.Source) -> dict[str, int]:
+    """A dict of the fields under their names."""
+    return {name: i for i, (name, _, _) in enumerate(native.schema)}
+
+
+def _schema(given: Any) -> list[tuple[str, str, list[int]]]:
+    """Name, dtype and shape of each field of a record."""
+    if isinstance(given, Mapping):
+        fields = {str(name): _spec(name, spec) for name, spec in given.items()}
+        expected = None
+    else:
+        record = np.dtype(given)
+        if record.fields is None:
+            raise TypeError(
+                f"PackedSource: a schema is a dict or a structured dtype, not {given!r}"
+            )
+        fields = {
+            name: (record.fields[name][0].base, record.fields[name][0].shape)
+            for name in record.names or ()
+        }
+        expected = record.itemsize
+    size = 0
+    for name, (dtype, shape) in fields.items():
+        if dtype.byteorder == ">":
+            raise ValueError(f"PackedSource: '{name}' is big-endian; records are not")
+        size += dtype.itemsize * int(np.prod(shape, dtype=np.int64))
+    if expected not in (None, size):
+        raise ValueError(
+            f"PackedSource: the dtype has records of {expected} bytes, its fields "
+            f"{size}; records have no gaps"
+        )
+    return [(name, dtype.name, list(shape)) for name, (dtype, shape) in fields.items()]
+
+
+def _spec(name: Any, spec: Any) -> tuple[np.dtype[Any], tuple[int, ...]]:
+    if isinstance(spec, jax.ShapeDtypeStruct):
+        return np.dtype(spec.dtype), tuple(spec.shape)
+    if isinstance(spec, tuple):
+        dtype, shape = spec
+        return np.dtype(dtype), tuple(np.atleast_1d(shape).tolist()) if shape else ()
+    try:
+        return np.dtype(spec), ()
+    except TypeError:
+        raise TypeError(
+            f"PackedSource: '{name}' is {spec!r}, not a dtype or a (dtype, shape)"
+        ) from None

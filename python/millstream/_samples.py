@@ -1,0 +1,191 @@
+"""What sources of samples share: an order, parts of them, and single samples."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import operator
+from typing import Any, Self
+
+import jax
+import numpy as np
+
+from millstream import _engine
+from millstream._frozen import Frozen
+from millstream._jit import dtype_named
+from millstream._orders import Order, Part, Sequential, order_of, split_sizes
+from millstream._pipeline import SampleSource, Tree
+from millstream._state import key_words, state_words
+
+Spec = tuple[str, str, tuple[int, ...]]
+"""Name, dtype and shape of a field."""
+
+
+class OrderedSource(Frozen, SampleSource):
+    """A source of the engine's, an order, and the tree of the source's fields.
+
+    Subclasses are dataclasses with a field ``ordering`` that call ``_open``.
+    """
+
+    ordering: Any
+    _native: _engine.Source
+    _tree: Tree
+    _names: list[str]
+    _order: Order
+
+    def _open(self, native: _engine.Source, tree: Tree) -> None:
+        """``tree`` has the positions of the source's fields for leaves.
+
+        Raises ``ValueError`` where the order does not fit the samples.
+        """
+        order = order_of(self.ordering)
+        names = names_of(tree)
+        if names != [name for name, _, _ in native.schema]:
+            native = recast(native, {i: (n,) for i, n in enumerate(names)})
+        self._native = native
+        self._tree, self._names, self._order = tree, names, order
+        order.native(len(native))
+
+    @property
+    def num_samples(self) -> int:
+        """How many samples the order draws from."""
+        return len(self._native)
+
+    def __len__(self) -> int:
+        """How many samples there are, of a part of a split its own."""
+        order = self._order
+        return order.count if isinstance(order, Part) else self.num_samples
+
+    @property
+    def order(self) -> Order:
+        return self._order
+
+    def native(self) -> tuple[_engine.Source, Tree, list[str]]:
+        return self._native, self._tree, list(self._names)
+
+    def __getitem__(self, index: Any) -> Any:
+        """One sample as NumPy arrays, or for several of them a source.
+
+        Several are a slice, a vector of indices or a mask; see ``Subset``.
+        """
+        from millstream._combine import Subset
+
+        if isinstance(index, slice | range) or np.ndim(index) > 0:
+            return Subset(self, index)
+        return sample_at(own(self), operator.index(index))
+
+    def split(
+        self, *parts: float, seed: Any = 0, shuffle: bool = True
+    ) -> list[OrderedSource]:
+        """One source for each part: fractions, or counts of samples.
+
+        Which samples go where is drawn once, by ``seed``; without ``shuffle`` the parts
+        are consecutive. Each keeps this source's ordering.
+        """
+        whole = own(self)
+        sizes = split_sizes(whole.num_samples, parts)
+        words = _fixed_words(seed) if shuffle else None
+        starts = np.cumsum([0, *sizes])
+        return [
+            whole._with(Part(whole._order, int(first), size, (0, 0), words))
+            for first, size in zip(starts, sizes, strict=False)
+        ]
+
+    def folds(
+        self, count: int, *, seed: Any = 0, shuffle: bool = True
+    ) -> list[tuple[OrderedSource, OrderedSource]]:
+        """``count`` pairs (training, validation): each sample validates once."""
+        whole = own(self)
+        n, order = whole.num_samples, whole._order
+        if not 2 <= count <= n:
+            raise ValueError(f"{count} folds cannot be made of {n} samples")
+        words = _fixed_words(seed) if shuffle else None
+        edges = [n * i // count for i in range(count + 1)]
+        pairs = []
+        for first, end in itertools.pairwise(edges):
+            size = end - first
+            training = Part(order, 0, n - size, (first, size), words)
+            validation = Part(order, first, size, (0, 0), words)
+            pairs.append((whole._with(training), whole._with(validation)))
+        return pairs
+
+    def _with(self, order: Order) -> Self:
+        """The same samples in another order."""
+        order.native(self.num_samples)
+        twin = copy.copy(self)
+        twin.__dict__.pop("_program", None)
+        twin.__dict__.update(ordering=order, _order=order)
+        return twin
+
+
+def own(source: Any) -> Any:
+    """The source, or of a part of a split a source with none but its samples.
+
+    The latter lists them, so it takes 8 bytes a sample.
+    """
+    order = source.order
+    if not isinstance(order, Part):
+        return source
+    from millstream._combine import Subset
+
+    native, _, _ = source.native()
+    listed = Part(Sequential(), order.first, order.count, order.gap, order.seed)
+    n = source.num_samples
+    plan = _engine.plan(native, listed.native(n), order.count, "drop", [], [])
+    words = np.asarray(state_words(plan.check_word, 0))
+    return Subset(source._with(Sequential()), plan.indices(words), order.inner)
+
+
+def sample_at(source: SampleSource, index: int) -> Tree:
+    """Sample ``index``, counted from the end when negative, as NumPy arrays."""
+    count = source.num_samples
+    if not -count <= index < count:
+        raise IndexError(f"sample {index} of {count}")
+    arrays = source.arrays() if source.device() is not None else None
+    native, tree, _ = source.native()
+    if arrays is not None:
+        values = [np.asarray(array[index]) for array in arrays]
+    else:
+        fields = native.read(np.array([index % count]))
+        values = [
+            data.view(dtype_named(dtype)).reshape(shape)
+            for data, (_, dtype, shape) in zip(fields, native.schema, strict=True)
+        ]
+    return jax.tree.map(lambda position: values[position], tree)
+
+
+def name_of(path: Any) -> str:
+    """The path of a leaf, such as "image" or "views/0"."""
+    return jax.tree_util.keystr(path, simple=True, separator="/") or "value"
+
+
+def names_of(tree: Tree) -> list[str]:
+    """The name of each field, of a tree of their positions."""
+    leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
+    return [name_of(path) for path, _ in sorted(leaves, key=operator.itemgetter(1))]
+
+
+def recast(
+    native: _engine.Source, changes: dict[int, tuple[Any, ...]]
+) -> _engine.Source:
+    """The source with some fields changed: (name, dtype, shape, transposed).
+
+    What is left off at the end stays as it is.
+    """
+    fields = []
+    for position, spec in enumerate(native.schema):
+        change = changes.get(position, ())
+        name, dtype, shape, transposed = (*change, *(*spec, False)[len(change) :])
+        fields.append((name, dtype, list(shape), transposed))
+    return _engine.recast(native, fields)
+
+
+def described(spec: Spec) -> str:
+    """A field's dtype and shape, as "uint8[28, 28]"."""
+    _, dtype, shape = spec
+    return f"{dtype}{list(shape)}"
+
+
+def _fixed_words(seed: Any) -> tuple[int, int]:
+    high, low = key_words(seed)
+    return int(high), int(low)
