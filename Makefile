@@ -7,7 +7,7 @@ CTEST := $(BIN)/ctest
 JOBS ?= $(shell nproc)
 FUZZ_SECONDS ?= 600
 
-.PHONY: demo test build check cpp python lint layers asan tsan fuzz bench stubs clean
+.PHONY: demo test build check cpp python lint layers asan tsan fuzz bench engine-bench stubs clean
 
 demo: build
 	tools/system_packages.sh dataset-fashion-mnist
@@ -67,6 +67,13 @@ fuzz: $(VENV)/.ready
 	PATH="$(abspath $(BIN)):$$PATH" $(CMAKE) --preset fuzz
 	PATH="$(abspath $(BIN)):$$PATH" $(CMAKE) --build --preset fuzz -j $(JOBS)
 	tools/fuzz.sh build/fuzz/engine/fuzz $(FUZZ_SECONDS)
+
+# The engine by itself.
+engine-bench: $(VENV)/.ready
+	tools/system_packages.sh libbenchmark-dev zlib1g-dev
+	PATH="$(abspath $(BIN)):$$PATH" $(CMAKE) --preset bench
+	PATH="$(abspath $(BIN)):$$PATH" $(CMAKE) --build --preset bench -j $(JOBS)
+	build/bench/engine/benchmarks/engine_benchmarks
 
 # Against the peers, in environments of their own; prints the table, draws the chart.
 bench: build
