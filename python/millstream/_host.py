@@ -48,7 +48,6 @@ class HostDoor:
         self._by_call = (
             not program.traced
             and not program.later
-            and program.resident
             and program.engine.batch_bytes <= CALL_BYTES
             and jax.default_backend() == "cpu"
         )
@@ -68,19 +67,26 @@ class HostDoor:
 
         ``known`` are the words as NumPy, or None where nobody has them yet.
         """
-        if self._by_call and (self._call is not None or self._compiled()):
-            value, after = self._call(words, self._number)
+        program = self._program
+        if program.later or program.traced:
+            try:
+                value, mask, after = self._stepped(words)
+            except jax.errors.JaxRuntimeError as error:
+                program.raise_original(error)
+        elif self._by_call and (self._call is not None or self._compiled()):
+            try:
+                value, after = self._call(words, self._number)
+            except jax.errors.JaxRuntimeError as error:
+                program.raise_original(error)
             mask = self._mask(valid)
-        elif self._program.later or self._program.traced:
-            value, mask, after = self._stepped(words)
         else:
             known = np.asarray(words) if known is None else known
             value = self._from_slot(known)
             mask = self._mask(valid)
-            after = _jit.next_words(self._program, known)
+            after = _jit.next_words(program, known)
         if self._device is not None:
             value, mask = jax.device_put((value, mask), self._device)
-        if self._program.remainder == "partial" and valid < self._program.batch_size:
+        if program.remainder == "partial" and valid < program.batch_size:
             value, mask = jax.tree.map(lambda x: x[:valid], (value, mask))
         return value, mask, after
 
@@ -138,6 +144,8 @@ class HostDoor:
             self._segments = _segments(program)
         first, rest = self._segments
         value, mask, after = first(words, program.arrays())
+        if not program.resident:
+            after.block_until_ready()  # what cannot be read is to be raised here
         for run in rest:
             value = run(value, mask)
         return value, mask, after

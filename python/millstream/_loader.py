@@ -202,10 +202,7 @@ class DataLoader:
             except jax.errors.JaxRuntimeError as error:
                 if interrupted():
                     raise KeyboardInterrupt from None
-                original = engine.last_error
-                if original is None:
-                    raise
-                raise original from error
+                self._program.raise_original(error)
 
 
 def _scan(

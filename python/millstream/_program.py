@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import jax
 import jax.numpy as jnp
@@ -199,6 +199,14 @@ class Program:
         if not is_traced(words):
             self.plan.valid_rows(np.asarray(words))
         return words
+
+    def raise_original(self, error: Exception) -> NoReturn:
+        """Raises what the engine threw, in its own type, or else JAX's error."""
+        original = self.engine.last_error
+        if original is None:
+            raise error
+        self.engine.forget_error()
+        raise original from error
 
     @functools.cached_property
     def door(self) -> HostDoor:
