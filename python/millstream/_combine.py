@@ -235,10 +235,11 @@ def _check_alike(sources: list[Any]) -> None:
     structure = jax.tree.structure(tree)
     for i, source in enumerate(sources[1:], start=1):
         other, other_tree, _ = source.native()
-        if jax.tree.structure(other_tree) != structure:
+        its: Any = jax.tree.structure(other_tree)
+        if its != structure:
             raise ValueError(
                 f"concatenate: samples of source 0 are {structure}, "
-                f"those of source {i} are {jax.tree.structure(other_tree)}"
+                f"those of source {i} are {its}"
             )
         for a, b in zip(native.schema, other.schema, strict=True):
             if a != b:

@@ -12,12 +12,14 @@ ColumnsSource::ColumnsSource(std::vector<MappedColumn> columns)
   const MappedColumn& first = columns_.front();
   for (const MappedColumn& column : columns_) {
     if (column.size() != first.size()) {
-      throw DataError(text("all columns must have as many rows: '", first.field().name,
-                           "' has ", first.size(), ", '", column.field().name, "' has ",
+      throw DataError(text(column.path(), ": expected as many rows of '",
+                           column.field().name, "' as '", first.field().name,
+                           "' has in ", first.path(), ", ", first.size(), ", found ",
                            column.size()));
     }
     if (column.size() < 1) {
-      throw DataError(text("'", column.field().name, "' is empty: it has 0 rows"));
+      throw DataError(text(column.path(), ": expected rows of '", column.field().name,
+                           "', found none"));
     }
     schema_.push_back(column.field());
   }

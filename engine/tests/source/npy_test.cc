@@ -121,7 +121,8 @@ TEST(NpySource, RefusesShardsAndFieldsThatDisagree) {
   const std::string fields = error_of<DataError>([&] {
     NpySource({{"x", {a}}, {"y", {c}}});
   });
-  EXPECT_EQ(fields, "all columns must have as many rows: 'x' has 4, 'y' has 5");
+  EXPECT_EQ(fields, c.string() + ": expected as many rows of 'y' as 'x' has in " +
+                        a.string() + ", 4, found 5");
   EXPECT_THROW(NpySource({{"x", {folder.path()}}}), IoError);
   EXPECT_THROW(NpySource({}), ArgumentError);
   EXPECT_THROW(shards_of(folder.path(), ".idx"), DataError);
