@@ -171,7 +171,10 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--split", choices=("train", "test"), help="only one of CIFAR's")
     group.add_argument(
-        "--delimiter", metavar="CHARACTER", help="of a table; told by its first line"
+        "--delimiter",
+        type=_character,
+        metavar="CHARACTER",
+        help="of a table; told by its first line",
     )
     group.add_argument(
         "--header",
@@ -209,6 +212,13 @@ def _count(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"expected a count, found {text!r}")
     return int(text)
+
+
+def _character(text: str) -> str:
+    text = "\t" if text == r"\t" else text
+    if len(text.encode()) != 1 or text in '"\r\n':
+        raise argparse.ArgumentTypeError(f"expected one character, found {text!r}")
+    return text
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -47,8 +47,11 @@ def _check(
 ) -> None:
     if column.dtype == dtype:
         return
+    given = column.real if dtype.kind != "c" else column
     with np.errstate(all="ignore"):
-        held = np.asarray(_held(column, column.astype(dtype)))
+        held = np.asarray(_held(given, given.astype(dtype)))
+    if given is not column and _is_complex(column):
+        held &= column.imag == 0
     if not held.all():
         place = np.argwhere(~held)[0]
         raise ValueError(
@@ -68,8 +71,6 @@ def _held(column: NDArray[Any], cast: NDArray[Any]) -> Any:
     if _is_whole(column):
         _, end = _limits(column.dtype)
         return (cast.real < end) & (cast.real.astype(column.dtype) == column)
-    if _is_complex(column) and not _is_complex(cast):
-        return column.imag == 0
     return np.isfinite(cast) | ~np.isfinite(column)
 
 

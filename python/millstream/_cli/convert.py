@@ -28,6 +28,7 @@ _SUFFIXES = {
     ".tsv": "tsv",
 }
 _UNSAFE = re.compile(r"[^\w.-]+")
+_IN_IDX = ("uint8", "int8", "int16", "int32", "float32", "float64")
 _GREATEST_IN_TABLE = (1 << 63) - 1
 
 Progress = Callable[[int], None]
@@ -86,6 +87,7 @@ def write(
             if casts:
                 source = cast_source(source, casts, lambda n: bar.update(n * each))
                 before = total
+            _check_dtypes(source, target)
             _check_values(source, target)
             made = _write_beside(
                 source, target, beside, lambda n: bar.update(before + n * each)
@@ -119,6 +121,28 @@ def _is_ours(folder: Path) -> bool:
         return names <= {MANIFEST, *stored.values()}
     except (OSError, ValueError, AttributeError, TypeError):
         return False
+
+
+def _check_dtypes(source: _engine.Source, target: Target) -> None:
+    """Raises ``ValueError`` naming the first field whose dtype a format does not have.
+
+    The engine refuses them too, but does not know what to do about it.
+    """
+    for name, dtype, _ in fields_of(source):
+        if target.format == "idx" and dtype not in _IN_IDX:
+            raise ValueError(
+                f"{target.path}: '{name}' is {dtype}, and IDX holds "
+                f"{', '.join(_IN_IDX)}: --cast {name}={_IN_IDX[0]}, for example"
+            )
+        if target.format in ("npy", "npz") and dtype == "bfloat16":
+            raise ValueError(
+                f"{target.path}: '{name}' is bfloat16, which NumPy does not have: "
+                f"--cast {name}=float32"
+            )
+        if target.format in ("csv", "tsv") and dtype.startswith("complex"):
+            raise ValueError(
+                f"{target.path}: '{name}' is {dtype}, and tables hold real numbers"
+            )
 
 
 def _check_values(source: _engine.Source, target: Target) -> None:

@@ -49,7 +49,8 @@ class DataSet:
 
     ``open`` gives the engine's source; it is told a folder to unpack into. ``files``
     are those that it reads, and ``parts`` opens each of several that can be damaged by
-    themselves. ``classes`` bound the values of fields that are labels.
+    themselves. ``classes`` bound the values of fields that are labels; a ``zipped``
+    file has check sums.
     """
 
     path: Path
@@ -59,6 +60,7 @@ class DataSet:
     parts: tuple[Callable[[Path], _engine.Source], ...] = ()
     split: str | None = None
     classes: tuple[tuple[str, int], ...] = ()
+    zipped: bool = False
 
     @property
     def name(self) -> str:
@@ -137,10 +139,10 @@ def _in_file(path: Path, options: Options, *, guess_text: bool) -> list[DataSet]
         return [_records_set(path, schema, options.offset)]
     if head[257:262] == b"ustar" or name.endswith(".tar"):
         return _archive_sets(path, options)
-    if _is_idx(head) or IDX_NAME.search(name):
-        return [idx_set(path, [(field_name(path), [path])])]
     if batch := cifar.batch_kind(path, head):
         return [_cifar_batch_set(path, *batch)]
+    if _is_idx(head) or IDX_NAME.search(name):
+        return [idx_set(path, [(field_name(path), [path])])]
     if name.endswith(".npy"):
         return [npy_set(path, [(field_name(path), [path])], "NumPy .npy")]
     if name.endswith(".npz"):
@@ -194,7 +196,11 @@ def _records_set(path: Path, schema: tuple[Field, ...], offset: int) -> DataSet:
 def _npz_set(path: Path, options: Options) -> DataSet:
     names = list(options.fields)
     return DataSet(
-        path, "NumPy .npz", lambda cache: _engine.npz(path, names, cache), (path,)
+        path,
+        "NumPy .npz",
+        lambda cache: _engine.npz(path, names, cache),
+        (path,),
+        zipped=True,
     )
 
 
@@ -250,19 +256,18 @@ def _in_folder(folder: Path, options: Options) -> list[DataSet]:
             for classes, split, batches in splits
             if options.split in (None, split)
         ]
+    found = []
     arrays = [path for path in files if path.suffix == ".npy"]
     if arrays:
         fields = _folder_fields(folder, arrays, options)
-        title = "folder of .npy"
-        if len(arrays) > len(fields):
-            title += f" ({len(arrays)} shards)"
-        return [npy_set(folder, fields, title)]
-    found = [
-        data
-        for path in files
-        if path.suffix != ".json"
-        for data in _in_file(path, options, guess_text=False)
-    ]
+        shards = sum(len(part) for _, part in fields)
+        title = "folder of .npy" + (
+            f" ({shards} shards)" if shards > len(fields) else ""
+        )
+        found.append(npy_set(folder, fields, title))
+    for path in files:
+        if path.suffix not in (".npy", ".json"):
+            found += _in_file(path, options, guess_text=False)
     if not found:
         raise DataError(f"{folder}: expected {KNOWN} in this folder, found none")
     return found

@@ -84,7 +84,7 @@ class Histogram:
             last = len(pairs) - 1
             pairs = [(a, b if i == last else b - 1) for i, (a, b) in enumerate(pairs)]
             return [str(a) if a == b else f"{a} to {b}" for a, b in pairs]
-        return [f"{a:.4g} to {b:.4g}" for a, b in pairs]
+        return [f"{a:.4g}" if a == b else f"{a:.4g} to {b:.4g}" for a, b in pairs]
 
 
 def has_histogram(field: Field) -> bool:
@@ -144,6 +144,7 @@ def _whole_edges(values: Range) -> list[int]:
 def _edges(values: Range) -> list[float]:
     if values.low == values.high:
         return [values.low]
-    width = values.high / _BINS - values.low / _BINS  # never too large for a float
-    edges = [values.low + width * i for i in range(_BINS)]
-    return sorted({edge for edge in edges if edge <= values.high})
+    low, high = values.low, values.high
+    # Weighed, since the width of the range may be too large for a float.
+    edges = {low * (1 - i / _BINS) + high * (i / _BINS) for i in range(1, _BINS)}
+    return sorted({low, *(edge for edge in edges if low < edge <= high)})

@@ -37,8 +37,7 @@ def opened(
                 )
             yield source
         except DataError as error:
-            text = _known_names(str(error), Path(folder), data.path)
-            raise DataError(text) from error
+            raise DataError(_known_names(str(error), Path(folder), data)) from error
 
 
 def error_text(error: Exception) -> str:
@@ -102,7 +101,9 @@ def _renamed(source: _engine.Source, name: str, data: DataSet) -> _engine.Source
     return _engine.recast(source, [(name, field.dtype, list(field.shape), False)])
 
 
-def _known_names(text: str, folder: Path, path: Path) -> str:
-    """The text with the original's name in place of an unpacked file's."""
+def _known_names(text: str, folder: Path, data: DataSet) -> str:
+    """The text with the original's name in place of an unpacked file's or of none."""
     inside = re.escape(str(folder)) + r"/[^:\[]+"
-    return re.sub(inside, lambda _: f"{path} (unpacked)", text)
+    text = re.sub(inside, lambda _: f"{data.path} (unpacked)", text)
+    named = any(str(path) in text for path in (data.path, *data.files))
+    return text if named else f"{data.path}: {text}"

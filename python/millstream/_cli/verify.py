@@ -45,6 +45,9 @@ def examine(data: DataSet, fields: tuple[str, ...] = ()) -> Findings:
     findings = Findings()
     if len(data.parts) > 1:
         _open_parts(data, findings)
+    if data.zipped:
+        for defect in _damaged_members(data.path):
+            findings.add(defect)
     if findings.defects:
         return findings
     try:
@@ -52,11 +55,6 @@ def examine(data: DataSet, fields: tuple[str, ...] = ()) -> Findings:
             _read_all(data, source, findings)
     except (DataError, OSError) as error:
         findings.add(error_text(error))
-        return findings
-    for file in data.files:
-        if data.title == "NumPy .npz":
-            for defect in _damaged_members(file):
-                findings.add(defect)
     return findings
 
 
@@ -128,18 +126,24 @@ class _Check:
     def notes(self) -> Iterator[str]:
         if self._not_finite:
             yield (
-                f"{self._field.name}: {self._not_finite:,} values are not finite, the "
-                f"first in sample {self._first_not_finite}"
+                f"{self._field.name}: values that are not finite: "
+                f"{self._not_finite:,}, the first in sample {self._first_not_finite}"
             )
 
 
 def _damaged_members(path: Path) -> Iterator[str]:
     """Stored members whose bytes are not those that were stored.
 
-    The engine reads them where they lie, without a look at their check sums.
+    The engine reads them where they lie, without a look at their check sums. Damage to
+    the archive itself is left to the engine.
     """
-    with zipfile.ZipFile(path) as archive, path.open("rb") as file:
-        for member in archive.infolist():
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = archive.infolist()
+    except zipfile.BadZipFile:
+        return
+    with path.open("rb") as file:
+        for member in members:
             if member.compress_type != zipfile.ZIP_STORED:
                 continue
             file.seek(member.header_offset)

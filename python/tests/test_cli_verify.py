@@ -1,0 +1,243 @@
+"""``millstream verify``: damage is named with its place, and the rest goes on."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cli_files import (
+    IMAGES,
+    N,
+    cifar_binary,
+    run_with,
+    write_all,
+    write_archive,
+    write_folder,
+)
+from millstream._cli.formats import Options, find
+from millstream._cli.verify import examine
+
+
+@pytest.fixture
+def run(capsys):
+    return run_with(capsys)
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> dict[str, Path]:
+    return write_all(tmp_path)
+
+
+def test_sound_data_sets(run, paths) -> None:
+    result = run("verify", *paths.values())
+    assert result.status == 0, result.err
+    assert result.err == ""
+    for path in paths.values():
+        assert f"ok  {path}" in result.out
+    assert f"ok  {paths['idx.gz']}: IDX, gzipped, {N} samples, 48 B\n" in result.out
+
+
+def cut(count: int) -> Callable[[bytes], bytes]:
+    return lambda content: content[:-count]
+
+
+def put(offset: int, bytes_: bytes) -> Callable[[bytes], bytes]:
+    return lambda content: content[:offset] + bytes_ + content[offset:][len(bytes_) :]
+
+
+def flip(place: float) -> Callable[[bytes], bytes]:
+    """One bit, that far into the content."""
+
+    def flipped(content: bytes) -> bytes:
+        at = int(len(content) * place)
+        return content[:at] + bytes([content[at] ^ 16]) + content[at + 1 :]
+
+    return flipped
+
+
+# What is done to which file, and what has to be said about it.
+DAMAGE = [
+    ("npy", cut(3), ["offset 128", "144 bytes", "found 141"]),
+    ("npy", cut(200), ["offset", "expected"]),
+    ("npy", put(0, b"\x93BUMPY"), ["offset 0", "expected", "found"]),
+    ("npy", put(20, b"???"), ["offset", "expected"]),
+    ("npz", cut(10), ["expected", "found"]),
+    ("npz", put(170, b"\xff\xff\xff"), ["[image.npy]", "offset 59", "CRC", "found 0x"]),
+    ("deflated", flip(0.3), ["offset", "expected", "found"]),
+    ("idx", cut(1), ["offset 16", "144 bytes", "143 bytes"]),
+    ("idx", put(0, b"\1\2"), ["offset 0", "expected", "found"]),
+    ("idx", put(2, b"\x07"), ["offset", "expected", "found"]),
+    ("idx.gz", cut(9), ["offset", "expected more deflated data", "found the end"]),
+    ("idx.gz", flip(0.5), ["offset", "expected", "found"]),
+    ("idx.gz", put(0, b"\0\0"), ["expected", "found"]),
+    ("idx.gz", lambda _: gzip.compress(b"\0\0\x0c\1\0\0\0\x0c"), ["48 bytes", "0 by"]),
+    ("records", cut(1), ["offset 0", "whole records of 16 bytes", "191 bytes"]),
+    ("csv", put(12, b"x"), ["line 2", "column 1 ('count')", "found 'x'"]),
+    ("csv", cut(6), ["line 13", "expected 2 cells", "a line of 1"]),
+    ("cifar10 batch", cut(7), ["whole records of 3073 bytes", "36869 bytes"]),
+    ("cifar10 batch", put(3073, b"\x0b"), ["sample 1, label", "below 10", "found 11"]),
+    (
+        "cifar100 batch",
+        put(3074, b"\x20"),
+        ["sample 1, coarse_label", "below 20", "32"],
+    ),
+    ("cifar10 pickle", cut(100), ["offset", "expected", "found"]),
+    ("cifar100 pickle", put(2, b"\xff"), ["offset 2", "expected", "found"]),
+    ("cifar10 pickle", put(0, b"\1"), ["whole records", "found"]),
+    ("cifar10 tar", cut(30000), ["expected", "found"]),
+    ("cifar10 tar", put(0, b"daifar"), ["offset", "expected", "found"]),
+    ("cifar10 tar.gz", cut(500), ["offset", "expected", "found"]),
+    ("cifar100 tar.gz", flip(0.6), ["offset", "expected", "found"]),
+]
+
+
+@pytest.mark.parametrize(("kind", "damage", "words"), DAMAGE)
+def test_damage_is_named_with_its_place(
+    run, paths, kind: str, damage: Callable[[bytes], bytes], words: list[str]
+) -> None:
+    path = paths[kind]
+    path.write_bytes(damage(path.read_bytes()))
+    result = run("verify", path, paths["tsv"])
+    assert result.status == 1
+    assert f"ok  {paths['tsv']}" in result.out  # the others are still looked at
+    assert f"ok  {path}:" not in result.out
+    line = next(line for line in result.err.splitlines() if str(path) in line)
+    assert "Traceback" not in result.err
+    for word in words:
+        assert word in line
+
+
+def test_every_damaged_shard_is_named(run, paths) -> None:
+    shards = paths["shards"]
+    for name in ("part-000.npy", "part-002.npy"):
+        content = (shards / name).read_bytes()
+        (shards / name).write_bytes(content[:-1])
+    result = run("verify", shards)
+    assert result.status == 1
+    assert "part-000.npy" in result.err
+    assert "part-001.npy" not in result.err
+    assert "part-002.npy" in result.err
+
+
+def test_shards_that_disagree(run, paths) -> None:
+    np.save(paths["shards"] / "part-001.npy", IMAGES.astype(np.int16))
+    result = run("verify", paths["shards"])
+    assert result.status == 1
+    for word in ("part-001.npy", "expected", "uint8", "found", "int16"):
+        assert word in result.err
+
+
+def test_a_batch_that_is_missing(run, tmp_path) -> None:
+    batches = {f"data_batch_{i}.bin": cifar_binary(10) for i in (1, 2, 4, 5)}
+    for path in (
+        write_folder(tmp_path / "folder", batches),
+        write_archive(tmp_path / "archive.tar.gz", batches),
+    ):
+        result = run("verify", path, "--split", "train")
+        assert result.status == 1
+        assert "data_batch_3" in result.err
+
+
+def test_an_archive_of_other_things(run, tmp_path) -> None:
+    path = write_archive(tmp_path / "other.tar", {"readme": b"hello"})
+    result = run("verify", path)
+    assert result.status == 1
+    assert f"{path}: expected CIFAR's batches in the archive" in result.err
+
+
+def test_gzipped_things_that_are_not_read(run, tmp_path) -> None:
+    path = tmp_path / "table.csv.gz"
+    path.write_bytes(gzip.compress(b"a,b\n1,2\n"))
+    result = run("verify", path)
+    assert result.status == 1
+    assert "unpack them first" in result.err
+
+
+@pytest.mark.parametrize(
+    ("array", "words"),
+    [
+        (np.asfortranarray(IMAGES), ["fortran_order"]),
+        (IMAGES.astype(">i4"), [">i4"]),
+        (np.array([b"a", b"b"]), ["S1"]),
+        (np.float64(3), ["()"]),
+    ],
+)
+def test_arrays_that_are_not_read(run, tmp_path, array, words: list[str]) -> None:
+    np.save(tmp_path / "x.npy", array)
+    result = run("verify", tmp_path / "x.npy")
+    assert result.status == 1
+    for word in ["x.npy", "expected", "found", *words]:
+        assert word in result.err
+
+
+def test_an_array_of_no_samples(run, tmp_path) -> None:
+    np.save(tmp_path / "x.npy", np.zeros((0, 3)))
+    result = run("verify", tmp_path / "x.npy")
+    assert result.status == 1
+    assert f"{tmp_path / 'x.npy'}: 'x' is empty: it has 0 rows" in result.err
+
+
+def test_a_file_that_cannot_be_read(run, tmp_path) -> None:
+    path = tmp_path / "x.npy"
+    path.symlink_to(tmp_path / "nowhere")
+    result = run("verify", path)
+    assert result.status == 1
+    assert result.err == f"millstream: {path}: No such file or directory\n"
+
+
+def test_a_file_that_shrinks_while_it_is_read(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("millstream._cli.reading.BATCH_BYTES", 1 << 16)
+    path = tmp_path / "x.npy"
+    np.save(path, np.zeros((64, 1 << 16), np.uint8))
+    (data,) = find(path, Options())
+    whole = data.open
+
+    def shrinking(cache: Path):
+        source = whole(cache)
+        os.truncate(path, 1 << 20)
+        return source
+
+    object.__setattr__(data, "open", shrinking)
+    (defect,) = examine(data).defects
+    assert str(path) in defect
+    assert "samples " in defect
+
+
+def test_values_that_are_not_finite_are_noted(run, tmp_path) -> None:
+    values = np.zeros((5, 2), np.float32)
+    values[3, 1], values[4, 0] = np.nan, np.inf
+    np.save(tmp_path / "x.npy", values)
+    result = run("verify", tmp_path / "x.npy")
+    assert result.status == 0
+    assert "note: x: values that are not finite: 2, the first in sample 3" in result.out
+
+
+def test_many_defects_are_cut_short(run, tmp_path) -> None:
+    path = tmp_path / "test_batch.bin"
+    path.write_bytes(b"\xff" * (3073 * 100))
+    result = run("verify", path)
+    assert result.status == 1
+    assert result.err.count("\n") == 21
+    assert "and more" in result.err
+
+
+def test_progress_is_shown_when_asked_for(run, paths, monkeypatch) -> None:
+    monkeypatch.setenv("MILLSTREAM_PROGRESS", "1")
+    result = run("verify", paths["npz"])
+    assert result.status == 0
+    assert "verify stored.npz [####" in result.err
+    assert "100%" in result.err
+
+
+def test_members_with_long_names_and_folders(run, tmp_path) -> None:
+    path = tmp_path / "x.npz"
+    np.savez(path, **{"a/b": IMAGES, "ü" * 100: IMAGES})
+    assert run("verify", path).status == 0
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("readme.txt", "hello")
+    assert run("verify", path).status == 0
