@@ -1,0 +1,185 @@
+"""Slices, subsets, concatenated and zipped sources are NumPy's, lazily."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from conftest import rows_of
+from millstream import (
+    ArraySampleSource,
+    BatchTransform,
+    DataLoader,
+    NpySource,
+    Sequential,
+    Shuffle,
+    Subset,
+    Weighted,
+    concatenate,
+    mix,
+    zip_sources,
+)
+from walks import indexed, iterated, same_bytes, same_walk, scanned
+
+N = 61
+
+
+@pytest.fixture(params=["memory", "disk"])
+def source(request: Any, tmp_path: Path) -> Any:
+    data = rows_of(N)
+    if request.param == "memory":
+        return ArraySampleSource(data)
+    for name, array in data.items():
+        np.save(tmp_path / f"{name}.npy", array)
+    return NpySource({name: tmp_path / f"{name}.npy" for name in data})
+
+
+def taken(data: Any, which: Any) -> Any:
+    return jax.tree.map(lambda x: x[which], data)
+
+
+def check(source: Any, data: Any) -> None:
+    """The samples one by one, and every door."""
+    n = len(jax.tree.leaves(data)[0])
+    assert len(source) == source.num_samples == n
+    for i in (0, n // 2, -1):
+        same_bytes(source[i], taken(data, i))
+    for wrong in (n, -n - 1):
+        with pytest.raises(IndexError, match=f"sample {wrong} of {n}"):
+            source[wrong]
+    loader = DataLoader([source, BatchTransform(7)])
+    state = loader.init_state(3)
+    steps = loader.steps_per_epoch + 2
+    expected = indexed(loader, data, state, steps)
+    same_walk(iterated(loader, state, steps), expected)
+    same_walk(scanned(loader, state, steps), expected)
+    if source.arrays() is not None:
+        traced = DataLoader([source, BatchTransform(7)], traced=True)
+        same_walk(scanned(traced, state, steps), expected)
+
+
+SLICES = [
+    slice(10, 20),
+    slice(None),
+    slice(None, None, -1),
+    slice(-5, None),
+    slice(50, 3, -7),
+    slice(0, 1),
+]
+
+
+@pytest.mark.parametrize("which", SLICES, ids=str)
+def test_slices(source: Any, which: slice) -> None:
+    check(source[which], taken(rows_of(N), which))
+
+
+def test_subsets(source: Any) -> None:
+    data = rows_of(N)
+    for which in ([5, 0, 60, 5], np.array([-1, 3], np.int8), np.arange(N) % 3 == 0):
+        check(source[which], taken(data, which))
+    check(Subset(source, range(2, 40, 5)), taken(data, slice(2, 40, 5)))
+    check(source[10:50][5:20][[1, 0]], taken(data, [16, 15]))
+
+
+@pytest.mark.parametrize(
+    ("which", "error", "message"),
+    [
+        (slice(5, 5), ValueError, r"range\(5, 5\) of 61 samples is empty"),
+        (range(50, 70), IndexError, r"range\(50, 70\) is not within 61 samples"),
+        ([0, 61], IndexError, "index 61 at position 1 is not within 61 samples"),
+        ([-62], IndexError, "index -62 at position 0"),
+        ([0.5], ValueError, r"found float64\[1\]"),
+        (np.zeros(60, bool), ValueError, r"a mask of 61, .*found bool\[60\]"),
+        (np.zeros(N, bool), ValueError, "at least one"),
+        ([[1]], ValueError, r"found int64\[1, 1\]"),
+    ],
+)
+def test_subsets_that_cannot_be(
+    source: Any, which: Any, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        Subset(source, which)
+
+
+def test_concatenated(source: Any) -> None:
+    data = rows_of(N)
+    other = ArraySampleSource(rows_of(40))
+    both = jax.tree.map(lambda *x: np.concatenate(x), data, rows_of(40), data)
+    check(concatenate([source, other, source]), both)
+    three = concatenate([source[:3], source[-1:], concatenate([source[1:2]])])
+    check(three, taken(data, [0, 1, 2, -1, 1]))
+
+
+def test_zipped(source: Any) -> None:
+    data = rows_of(N)
+    extra = np.arange(N, dtype=np.float32)
+    zipped = zip_sources({"rows": source, "more": (ArraySampleSource(extra), source)})
+    check(zipped, {"rows": data, "more": (extra, data)})
+
+
+def test_parts_of_splits_are_sources_of_their_own(source: Any) -> None:
+    train, test = source.split(0.7, 0.3, seed=1)
+    assert (len(train), len(test)) == (43, 18)
+    ids = sorted(int(s["x"][0]) for part in (train, test) for s in part)
+    assert ids == list(range(1, N + 1))
+    whole = concatenate([train, test])
+    assert sorted(int(s["x"][0]) for s in whole) == ids
+    first = [int(train[i]["x"][0]) for i in range(10)]
+    assert [int(s["x"][0]) for s in train[:10]] == first
+    inner, _ = train.split(0.5, 0.5)
+    assert {int(s["x"][0]) for s in inner} < {int(s["x"][0]) for s in train}
+    loader = DataLoader([inner, BatchTransform(4)])
+    batches = iterated(loader, loader.init_state(0), loader.steps_per_epoch)
+    seen = batches[0]["x"][..., 0][batches[1]]
+    assert sorted(seen) == sorted(int(s["x"][0]) for s in inner)
+
+
+def test_orders_of_combinations(source: Any) -> None:
+    plain = source._with(Sequential())
+    assert source[3:9].order == Shuffle()
+    assert plain[3:9].order == Sequential()
+    assert concatenate([plain, plain]).order == Sequential()
+    assert concatenate([plain, source], ordering="shuffle").order == Shuffle()
+    with pytest.raises(ValueError, match=r"source 0 .*Sequential\(\), source 1 .*say"):
+        concatenate([plain, source])
+    with pytest.raises(ValueError, match=r"'a' is ordered by Sequential.*'b'"):
+        zip_sources({"a": plain, "b": source})
+    with pytest.raises(ValueError, match="61 weights for 5 samples"):
+        source._with(Weighted(np.ones(N)))[:5]
+    check(Subset(source, slice(5), Weighted(np.ones(5))), taken(rows_of(N), slice(5)))
+
+
+def test_combinations_that_do_not_fit(source: Any) -> None:
+    narrow = ArraySampleSource({"x": rows_of(N)["x"]})
+    floats = ArraySampleSource({**rows_of(N), "y": np.zeros(N, np.float32)})
+    with pytest.raises(ValueError, match=r"source 0 are .*'y'.*those of source 1 are"):
+        concatenate([source, narrow])
+    with pytest.raises(
+        ValueError, match=r"'y' is uint8\[\] in source 0 and float32\[\] in source 2"
+    ):
+        concatenate([source, source, floats])
+    with pytest.raises(ValueError, match="'a' has 61 samples, 'b' has 60"):
+        zip_sources({"a": source, "b": narrow[:60]})
+    with pytest.raises(TypeError, match="source 1 is of type Pipeline, not a source"):
+        concatenate([source, BatchTransform(2)(source)])
+    with pytest.raises(TypeError, match="'b' is of type ndarray"):
+        zip_sources({"a": source, "b": np.zeros(3)})
+    for empty in (lambda: concatenate([]), lambda: zip_sources({})):
+        with pytest.raises(ValueError, match="no sources"):
+            empty()
+
+
+def test_combinations_mix(source: Any) -> None:
+    loader = DataLoader([mix([source[:10], source[10:]], [1, 1]), BatchTransform(8)])
+    batch, _, _ = loader.next_batch(loader.init_state(0))
+    assert int((np.asarray(batch["x"])[:, 0] <= 10).sum()) == 4
+
+
+def test_a_slice_of_a_huge_source_takes_no_memory() -> None:
+    data = np.broadcast_to(np.float32(1), (10**9,))
+    source = ArraySampleSource(data)[5:-5][::2]
+    assert len(source) == (10**9 - 10) // 2
+    assert source[-1] == 1

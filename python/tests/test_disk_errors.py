@@ -1,0 +1,316 @@
+"""Damaged, missing and shrinking files: errors that name them, never a crash."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from idx_files import idx_bytes
+from millstream import (
+    BatchTransform,
+    CifarSource,
+    CsvSource,
+    DataError,
+    DataLoader,
+    IdxSource,
+    NpySource,
+    NpzSource,
+    PackedSource,
+)
+
+
+def npy_bytes(array: np.ndarray, path: Path) -> bytes:
+    np.save(path, array, allow_pickle=True)
+    return path.read_bytes()
+
+
+def header_of(text: str) -> bytes:
+    padded = text.encode().ljust(117) + b"\n"
+    return b"\x93NUMPY\x01\x00" + len(padded).to_bytes(2, "little") + padded
+
+
+def sized(shape: str, size: int) -> bytes:
+    text = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}}}"
+    return header_of(text) + bytes(size)
+
+
+IMAGES = np.arange(60, dtype=np.uint8).reshape(5, 4, 3)
+IDX = idx_bytes(IMAGES)
+GZ = gzip.compress(IDX)
+
+# What the file holds, and what the error says: expected and found.
+NPY: dict[str, tuple[Callable[[Path], bytes], str]] = {
+    "empty": (lambda p: b"", r"expected .*NumPy.*|expected \d+ bytes .*found 0"),
+    "wrong magic": (lambda p: b"\x89PNG" + bytes(200), r"offset 0: expected .*found"),
+    "truncated header": (
+        lambda p: npy_bytes(IMAGES, p)[:40],
+        r"expected \d+ bytes of .*found \d+ bytes",
+    ),
+    "truncated last record": (
+        lambda p: npy_bytes(IMAGES, p)[:-1],
+        r"expected 60 bytes for uint8 .*found 59 bytes",
+    ),
+    "bytes left over": (
+        lambda p: npy_bytes(IMAGES, p) + b"x",
+        r"expected 60 bytes for uint8 .*found 61 bytes",
+    ),
+    "sizes that do not multiply": (
+        lambda p: sized("(4611686018427387904, 4)", 16),
+        r"expected .*found",
+    ),
+    "a size that is not there": (
+        lambda p: sized("(1000000000, 4)", 16),
+        r"expected 16000000000 bytes .*found 16 bytes",
+    ),
+    "negative": (lambda p: sized("(-3, 4)", 16), r"expected .*found"),
+    "Fortran order": (
+        lambda p: npy_bytes(np.asfortranarray(IMAGES), p),
+        r"(?i)expected .*(C order|fortran).*found",
+    ),
+    "objects": (
+        lambda p: npy_bytes(np.array([{}, None], object), p),
+        r"expected .*found .*O",
+    ),
+    "big-endian": (
+        lambda p: npy_bytes(IMAGES.astype(">f4"), p),
+        r"expected .*found .*>f4",
+    ),
+    "text": (lambda p: npy_bytes(np.array(["a", "b"]), p), r"expected .*found .*U1"),
+    "records": (
+        lambda p: npy_bytes(np.zeros(2, [("a", "u1")]), p),
+        r"expected .*found",
+    ),
+    "no rows": (
+        lambda p: npy_bytes(np.zeros((0, 3)), p),
+        r"expected rows of 'x', found none",
+    ),
+    "a scalar": (lambda p: npy_bytes(np.array(3), p), r"."),
+}
+
+
+@pytest.mark.parametrize("case", NPY)
+def test_npy_files(tmp_path: Path, case: str) -> None:
+    make, message = NPY[case]
+    path = tmp_path / "x.npy"
+    path.write_bytes(make(path))
+    with pytest.raises(DataError, match=message) as caught:
+        NpySource({"x": path})
+    assert str(path) in str(caught.value)
+
+
+IDX_CASES = {
+    "empty": (b"", r"expected .*found 0 bytes"),
+    "wrong magic": (b"\x01" + IDX[1:], r"offset 0: expected the IDX magic 0, found 256"),
+    "unknown type": (IDX[:2] + b"\x07" + IDX[3:], r"offset 2: expected .*found 7"),
+    "truncated header": (IDX[:10], r"expected 4 bytes of an extent, found 2 bytes"),
+    "truncated last record": (IDX[:-1], r"expected 60 bytes .*found 59 bytes"),
+    "bytes left over": (IDX + b"x", r"expected 60 bytes .*found 61 bytes"),
+    "sizes that do not multiply": (
+        IDX[:4] + b"\xff" * 12 + IDX[16:],
+        r"expected .*found",
+    ),
+    "gz that ends early": (GZ[: len(GZ) // 2], r"expected .*found"),
+    "gz of another length": (GZ[:-2], r"expected .*found"),
+    "gz with a wrong checksum": (GZ[:-8] + bytes(4) + GZ[-4:], r"expected|check"),
+    "damaged gz": (GZ[:12] + b"\xff" * 8 + GZ[20:], r"."),
+}
+
+
+@pytest.mark.parametrize("case", IDX_CASES)
+def test_idx_files(tmp_path: Path, case: str) -> None:
+    content, message = IDX_CASES[case]
+    path = tmp_path / "x"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=message) as caught:
+        IdxSource({"x": path}, cache_dir=tmp_path / "cache")
+    assert str(path) in str(caught.value)
+    cache = tmp_path / "cache"
+    left = [p for p in cache.iterdir() if "gz" in case] if cache.exists() else []
+    assert not left, "what could not be unpacked is not kept"
+
+
+def test_shards_that_disagree(tmp_path: Path) -> None:
+    a, b, c = (tmp_path / f"{name}.npy" for name in "abc")
+    np.save(a, np.zeros((2, 3), np.float32))
+    np.save(b, np.zeros((2, 3), np.float64))
+    np.save(c, np.zeros((2, 4), np.float32))
+    for other, found in ((b, "float64(3,)"), (c, "float32(4,)")):
+        with pytest.raises(DataError) as caught:
+            NpySource([a, other])
+        assert str(caught.value) == (
+            f"{other}: expected value: float32(3,) as in {a}, found value: {found}"
+        )
+    with pytest.raises(DataError, match=r"expected .*folder.*found none"):
+        (tmp_path / "empty").mkdir()
+        NpySource(tmp_path / "empty")
+    np.save(b, np.zeros(5))
+    with pytest.raises(DataError, match=rf"{b}.*'y'.*{a}, 2, found 5"):
+        NpySource({"x": a, "y": b})
+
+
+def test_other_formats(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    np.savez(path, x=IMAGES)
+    content = path.with_suffix(".npz").read_bytes()
+    for damaged in (b"", b"PK", content[:-30], content[: len(content) // 2]):
+        path.write_bytes(damaged)
+        with pytest.raises(DataError, match=str(path)):
+            NpzSource(path, cache_dir=tmp_path)
+    path.write_bytes(bytes(3073 * 2 + 5))
+    with pytest.raises(DataError, match=r"file: .*3073 bytes, found 6151"):
+        CifarSource([path])
+    path.write_bytes(b"MSPACKED" + bytes(20))
+    with pytest.raises(DataError, match=str(path)):
+        PackedSource(path)
+    path.write_bytes(bytes(10))
+    with pytest.raises(DataError, match=str(path)):
+        PackedSource(path, {"x": "int32"})
+    for table, message in (
+        ("a,b\n1,2\n3\n", "line 3"),
+        ("a,b\n1,two\n", "line 2.*two"),
+        ("", "."),
+    ):
+        path.write_text(table)
+        with pytest.raises(DataError, match=rf"{path}.*{message}"):
+            CsvSource(path)
+    path.write_text("a,b\n1,2\n")
+    with pytest.raises(ValueError, match=r"'c'"):
+        CsvSource(path, columns=["c"])
+
+
+OPENERS: dict[str, Callable[[Path], Any]] = {
+    "npy": lambda path: NpySource({"x": path}),
+    "npz": lambda path: NpzSource(path, cache_dir=path.parent),
+    "idx": lambda path: IdxSource({"x": path}, cache_dir=path.parent),
+    "cifar": lambda path: CifarSource([path]),
+    "packed": lambda path: PackedSource(path),
+    "csv": lambda path: CsvSource(path),
+}
+
+
+@pytest.mark.parametrize("name", OPENERS)
+def test_what_the_system_refuses(tmp_path: Path, name: str) -> None:
+    missing = tmp_path / "missing"
+    with pytest.raises(FileNotFoundError) as caught:
+        OPENERS[name](missing)
+    assert caught.value.filename == str(missing)
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    with pytest.raises((OSError, DataError), match=str(folder)):
+        OPENERS[name](folder)
+
+
+# Files that change while they are read.
+
+
+def shrinking(tmp_path: Path, row: int) -> tuple[Path, DataLoader]:
+    """A file of 2 MB and a loader of it that has delivered its first batch."""
+    path = tmp_path / "x.npy"
+    np.save(path, np.ones((2_000_000 // row, row), np.uint8))
+    loader = DataLoader([NpySource(path), BatchTransform(4)], prefetch=2)
+    return path, loader
+
+
+MESSAGE = r"x\.npy.*(can no longer be read|cannot be read|ends|shrank|has \d+ now)"
+
+
+def cut(path: Path) -> None:
+    os.truncate(path, 5000)
+    time.sleep(0.02)  # beyond a clock tick
+
+
+@pytest.mark.parametrize("row", [100, 20_000])
+def test_a_file_that_shrinks_in_the_loop(tmp_path: Path, row: int) -> None:
+    path, loader = shrinking(tmp_path, row)
+    iterator = loader.iterate(loader.init_state(0))
+    for _ in range(5):
+        next(iterator)
+    cut(path)
+    with pytest.raises(OSError, match=MESSAGE) as caught:
+        for _ in iterator:
+            pass
+    assert caught.value.filename == str(path)
+    with pytest.raises(OSError, match=MESSAGE):
+        loader.next_batch(iterator.state)
+
+
+@pytest.mark.parametrize("row", [100, 20_000])
+def test_a_file_that_shrinks_inside_of_jit(tmp_path: Path, row: int) -> None:
+    path, loader = shrinking(tmp_path, row)
+    step = jax.jit(loader.next_batch)
+    state = loader.init_state(0)
+    _, state, _ = step(state)
+    jax.block_until_ready(state)
+    cut(path)
+
+    def rest() -> None:
+        at = state
+        for _ in range(8):
+            batch, at, _ = step(at)
+        jax.block_until_ready(batch)
+
+    # JAX raises its own error, or from a call that is compiled already ValueError.
+    with pytest.raises((jax.errors.JaxRuntimeError, ValueError), match=MESSAGE):
+        rest()
+    assert isinstance(loader.last_error, OSError)
+    assert str(path) in str(loader.last_error)
+    with pytest.raises(OSError, match=MESSAGE):
+        loader.scan_epoch(state, 0, lambda c, b, m: (c + 1, None))
+
+
+@pytest.mark.parametrize("row", [100, 20_000])
+def test_a_file_that_shrinks_during_a_scan(tmp_path: Path, row: int) -> None:
+    path, loader = shrinking(tmp_path, row)
+
+    def shrink(at: Any) -> None:
+        if at == 20:
+            cut(path)
+
+    def body(carry: Any, batch: Any, mask: Any) -> tuple[Any, None]:
+        jax.debug.callback(shrink, carry)
+        return carry + 1, None
+
+    with pytest.raises(OSError, match=MESSAGE):
+        loader.scan_epoch(loader.init_state(0), 0, body)
+    # The process goes on, and so does another loader.
+    np.save(path, np.ones((100, row), np.uint8))
+    again = DataLoader([NpySource(path), BatchTransform(4)])
+    assert again.scan_epoch(again.init_state(0), 0, lambda c, b, m: (c + 1, None))[1] == 25
+
+
+def test_a_file_that_is_unlinked_or_replaced_stays_readable(tmp_path: Path) -> None:
+    path = tmp_path / "x.npy"
+    for row in (100, 20_000):
+        np.save(path, np.full((100, row), 7, np.uint8))
+        loader = DataLoader([NpySource(path), BatchTransform(10)])
+        iterator = loader.iterate(loader.init_state(0))
+        next(iterator)
+        path.unlink()
+        assert all((batch == 7).all() for batch, _ in iterator)
+        with pytest.raises(FileNotFoundError):
+            NpySource(path)
+
+
+def test_without_a_file_descriptor_left(tmp_path: Path, python: Any) -> None:
+    for i in range(300):
+        np.save(tmp_path / f"{i:03}.npy", np.full(3, i))
+    code = f"""
+        import resource
+        from millstream import BatchTransform, DataLoader, NpySource
+        import jax
+        jax.block_until_ready(jax.numpy.zeros(3))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200))
+        source = NpySource({str(tmp_path)!r}, "sequential")
+        loader = DataLoader([source, BatchTransform(900)])
+        batch, _, _ = loader.next_batch(loader.init_state(0))
+        assert batch.tolist() == [i for i in range(300) for _ in range(3)]
+        print("right")
+    """
+    assert "right" in python.run(code)
