@@ -72,6 +72,13 @@ void Loader::make(const Position& position, std::span<const Column> output,
   });
 }
 
+void Loader::make_noting(const Position& position, std::span<const Column> output,
+                         bool* mask) {
+  const auto start = std::chrono::steady_clock::now();
+  make(position, output, mask);
+  prefetcher_->note(std::chrono::steady_clock::now() - start);
+}
+
 bool Loader::cached(std::span<const Column> output) const {
   return reads_ahead_ && std::ranges::equal(output, layout().schema(), {},
                                             &Column::dtype, &Field::dtype);
@@ -83,6 +90,10 @@ void Loader::fill(const Position& position, std::span<const Column> output,
   delivered_.fetch_add(1, std::memory_order_relaxed);
   if (!cached(output)) {
     make(position, output, mask);
+    return;
+  }
+  if (prefetcher_->is_quick()) {
+    make_noting(position, output, mask);
     return;
   }
   shared_pool().grow(threads_);
@@ -99,9 +110,13 @@ bool Loader::fill_if_ready(const Position& position, std::span<const Column> out
                            bool* mask) {
   if (cancelled()) throw Cancelled("interrupted");
   if (!cached(output)) return false;
-  const auto batch = prefetcher_->ready(position);
-  if (batch == nullptr) return false;
-  copy(*batch, output, mask, plan_->batch_size());
+  if (prefetcher_->is_quick()) {
+    make_noting(position, output, mask);
+  } else {
+    const auto batch = prefetcher_->ready(position);
+    if (batch == nullptr) return false;
+    copy(*batch, output, mask, plan_->batch_size());
+  }
   delivered_.fetch_add(1, std::memory_order_relaxed);
   return true;
 }

@@ -40,7 +40,7 @@ class Loader {
   /// Writes the batch at `position` to memory of the caller's; `mask` may be null.
   void fill(const Position& position, std::span<const Column> output, bool* mask);
 
-  /// The same if it can be had at once, without reading; else false and nothing done.
+  /// The same if it can be had at once; else false and nothing done.
   bool fill_if_ready(const Position& position, std::span<const Column> output,
                      bool* mask);
 
@@ -68,6 +68,8 @@ class Loader {
 
  private:
   void make(const Position& position, std::span<const Column> output, bool* mask) const;
+  void make_noting(const Position& position, std::span<const Column> output,
+                   bool* mask);
   bool cached(std::span<const Column> output) const;
 
   const std::shared_ptr<const Plan> plan_;

@@ -13,6 +13,11 @@ namespace {
 /// Seeds that are told apart; the one unused for longest makes room for another.
 constexpr std::size_t kStreams = 64;
 
+/// A batch made in less is not worth another thread. A single slow one, a thread put to
+/// sleep for once, counts no more than `kSlowNs`.
+constexpr std::int64_t kQuickNs = 60'000;
+constexpr std::int64_t kSlowNs = 4 * kQuickNs;
+
 }  // namespace
 
 std::size_t Prefetcher::Hash::operator()(const Position& position) const noexcept {
@@ -29,7 +34,8 @@ Prefetcher::Prefetcher(std::shared_ptr<const Plan> plan, std::shared_ptr<Slots> 
       slots_(std::move(slots)),
       threads_(threads),
       ahead_(ahead),
-      generation_(fork_generation()) {}
+      generation_(fork_generation()),
+      typical_ns_(kSlowNs) {}
 
 Prefetcher::~Prefetcher() {
   if (generation_ != fork_generation()) return;
@@ -90,10 +96,22 @@ std::shared_ptr<const Batch> Prefetcher::ready(const Position& position) {
   return batch;
 }
 
+void Prefetcher::note(std::chrono::nanoseconds taken) noexcept {
+  const std::int64_t before = typical_ns_.load(std::memory_order_relaxed);
+  const std::int64_t now = std::min<std::int64_t>(taken.count(), kSlowNs);
+  typical_ns_.store(before + (now - before) / 8, std::memory_order_relaxed);
+}
+
+bool Prefetcher::is_quick() const noexcept {
+  return typical_ns_.load(std::memory_order_relaxed) < kQuickNs;
+}
+
 void Prefetcher::make(Entry& entry) noexcept {
   try {
     auto batch = slots_->take();
+    const auto start = std::chrono::steady_clock::now();
     plan_->batch(entry.position, batch->columns(), batch->mask());
+    note(std::chrono::steady_clock::now() - start);
     entry.batch = std::move(batch);
   } catch (...) {
     entry.error = std::current_exception();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -38,6 +39,14 @@ class Prefetcher {
   /// The batch at `position` if it is made already, else null; never waits for it.
   std::shared_ptr<const Batch> ready(const Position& position);
 
+  /// Takes note of how long a batch took to make, here or elsewhere.
+  void note(std::chrono::nanoseconds taken) noexcept;
+
+  /// Whether batches have of late been made so fast that handing one over from another
+  /// thread would take longer: files that the system holds in memory. It may change
+  /// with every batch, and never changes what is in one.
+  bool is_quick() const noexcept;
+
  private:
   enum class Stage : std::uint8_t { kQueued, kMaking, kDone };
   struct Entry {
@@ -69,6 +78,7 @@ class Prefetcher {
   const int threads_;
   const int ahead_;
   const std::uint64_t generation_;
+  std::atomic<std::int64_t> typical_ns_;
 
   std::mutex mutex_;
   std::condition_variable done_;
