@@ -71,12 +71,12 @@ class HostDoor:
         if program.later or program.traced:
             try:
                 value, mask, after = self._stepped(words)
-            except jax.errors.JaxRuntimeError as error:
+            except _jit.FAILURES as error:
                 program.raise_original(error)
         elif self._by_call and (self._call is not None or self._compiled()):
             try:
                 value, after = self._call(words, self._number)
-            except jax.errors.JaxRuntimeError as error:
+            except _jit.FAILURES as error:
                 program.raise_original(error)
             mask = self._mask(valid)
         else:

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 from jax import lax
 
-from millstream import _engine
+from millstream import _engine, _jit
 from millstream._host import BatchIterator
 from millstream._pipeline import Source, Tree, assembled
 from millstream._program import Program
@@ -199,7 +199,7 @@ class DataLoader:
                 if not any(is_traced(leaf) for leaf in jax.tree.leaves(result)):
                     jax.block_until_ready(result)
                 return result
-            except jax.errors.JaxRuntimeError as error:
+            except _jit.FAILURES as error:
                 if interrupted():
                     raise KeyboardInterrupt from None
                 self._program.raise_original(error)

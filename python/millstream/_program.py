@@ -203,7 +203,7 @@ class Program:
     def raise_original(self, error: Exception) -> NoReturn:
         """Raises what the engine threw, in its own type, or else JAX's error."""
         original = self.engine.last_error
-        if original is None:
+        if original is None or not _jit.is_failure(error):
             raise error
         self.engine.forget_error()
         raise original from error
