@@ -6,13 +6,12 @@ import os
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable
 from pathlib import Path
 
+import millstream
 import numpy as np
 import pytest
 
-PACKAGE = Path(__file__).resolve().parent.parent
 TESTS = Path(__file__).resolve().parent
 
 
@@ -22,11 +21,6 @@ def rows_of(n: int) -> dict[str, np.ndarray]:
     return {"x": x, "y": (np.arange(n) % 251 + 1).astype(np.uint8)}
 
 
-@pytest.fixture
-def rows() -> Callable[[int], dict[str, np.ndarray]]:
-    return rows_of
-
-
 class Python:
     """Runs code in a Python process of its own that finds the package and the tests."""
 
@@ -34,8 +28,8 @@ class Python:
         self.folder = folder
 
     def environment(self, **more: str) -> dict[str, str]:
-        # Last come what this process found it with: a wheel needs no path.
-        path = os.pathsep.join([str(PACKAGE), str(TESTS)])
+        package = Path(millstream.__file__).parent.parent  # the one that is tested
+        path = os.pathsep.join([str(TESTS), str(package)])
         return {**os.environ, "PYTHONPATH": path, "JAX_PLATFORMS": "cpu", **more}
 
     def start(self, code: str, **more: str) -> subprocess.Popen[str]:
