@@ -42,6 +42,7 @@ class HostDoor:
         self._number: Any = None
         self._call: Any = None
         self._warned = False
+        self._most = program.engine.prefetch + RUN_AHEAD
         self._segments: Any = None
         device = program.device
         self._device = None if device is None or _is_default(device) else device
@@ -120,15 +121,17 @@ class HostDoor:
     def _make_room(self) -> None:
         """Waits, for a bounded time, until JAX lets go of batches that were used up."""
         engine = self._program.engine
-        most = engine.prefetch + RUN_AHEAD
-        if engine.live <= most:
+        if engine.live <= self._most:
             return
         deadline = time.monotonic() + _PATIENCE
         gc.collect(0)
-        while engine.live > most and time.monotonic() < deadline:
+        while engine.live > self._most and time.monotonic() < deadline:
             time.sleep(0.0005)
             gc.collect(0)
-        if engine.live > most + _GROWTH_WARNING and not self._warned:
+        if engine.live <= self._most:
+            return
+        self._most = engine.live + RUN_AHEAD  # they are kept: no use to wait for them
+        if engine.live > engine.prefetch + _GROWTH_WARNING and not self._warned:
             self._warned = True
             warnings.warn(
                 f"{engine.live} batches of {engine.batch_bytes} bytes are still held: "
