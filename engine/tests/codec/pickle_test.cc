@@ -18,13 +18,13 @@ std::string error(std::string_view bytes) {
 }
 
 TEST(Pickle, ReadsNumbersTextAndLists) {
-  const std::string bytes(
+  using namespace std::string_literals;
+  const std::string bytes =
       "\x80\x02}(U\x01"
       "aK\x05U\x01"
       "b](J\xFE\xFF\xFF\xFFM\x01\x02"
       "\x8A\x02\x00\x80\x8A\x00"
-      "eu.",
-      34);
+      "eu."s;
   ByteReader reader(as_bytes(bytes), "x.pkl");
   const Pickle pickle(reader);
   ASSERT_EQ(pickle.root().kind, Kind::kDict);
