@@ -58,22 +58,11 @@ class Histogram:
     def add(self, values: NDArray[Any]) -> None:
         """Counts these values in; all lie in the range."""
         flat = _finite(numbers(values))
-        counts = self._each(flat) if flat.dtype.itemsize == 1 else self._search(flat)
-        self.counts = [a + int(b) for a, b in zip(self.counts, counts, strict=True)]
-
-    def _search(self, flat: NDArray[Any]) -> NDArray[Any]:
-        dtype = flat.dtype if self._whole else np.float64
-        edges = np.array(self._edges, dtype=dtype)
-        bins = np.searchsorted(edges, flat.astype(dtype, copy=False), side="right") - 1
-        return np.bincount(bins, minlength=len(edges))
-
-    def _each(self, flat: NDArray[Any]) -> NDArray[Any]:
-        """The same for bytes, ten times as fast: each value is counted by itself."""
-        low = int(self._edges[0])
-        first = np.array(self._edges) - low
-        shifted = flat.view(np.uint8) - np.uint8(low & 0xFF)  # modulo 256
-        counts = np.bincount(shifted, minlength=int(self._high) - low + 1)
-        return np.add.reduceat(counts, first)
+        edges = [flat.dtype.type(edge) for edge in self._edges]
+        # Comparing with each edge is several times as fast as searching for each value.
+        least = [int(np.count_nonzero(flat >= edge)) for edge in edges]
+        counts = [a - b for a, b in zip(least, [*least[1:], 0], strict=True)]
+        self.counts = [a + b for a, b in zip(self.counts, counts, strict=True)]
 
     def lines(self) -> list[str]:
         """A line for each bin: its values, a bar, how many there are."""
