@@ -1,11 +1,13 @@
 #include "millstream/source/source.h"
 
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -70,10 +72,18 @@ SourceHandle subset(const SourceHandle& source, const Indices& indices) {
 using RecastSpec =
     std::tuple<std::string, std::string, std::vector<std::int64_t>, bool>;
 
-SourceHandle recast(const SourceHandle& source, const std::vector<RecastSpec>& specs) {
+SourceHandle recast(const SourceHandle& source, const std::vector<RecastSpec>& specs,
+                    const std::optional<std::vector<int>>& order) {
+  if (order && order->size() != specs.size()) {
+    throw ArgumentError(text("an order of ", order->size(), " fields does not fit ",
+                             specs.size(), " of them"));
+  }
   std::vector<RecastField> fields;
   for (const auto& [name, dtype, shape, transposed] : specs) {
-    fields.push_back({{name, dtype_named(dtype), Shape(shape)}, transposed});
+    const std::size_t i = fields.size();
+    fields.push_back({{name, dtype_named(dtype), Shape(shape)},
+                      order ? (*order)[i] : static_cast<int>(i),
+                      transposed});
   }
   return {std::make_shared<Recast>(source.shared, std::move(fields))};
 }
@@ -146,9 +156,14 @@ Args:
         return SourceHandle{std::make_shared<Zipped>(shared(handles))};
       },
       "sources"_a, "Samples with the fields of several sources side by side.");
-  module.def("recast", recast, "source"_a, "fields"_a,
-             "The same samples with other names, dtypes and shapes: a (name, dtype, "
-             "shape, transposed) for each field.");
+  module.def("recast", recast, "source"_a, "fields"_a, "order"_a.none() = nb::none(),
+             R"(
+The same samples with other fields.
+
+Args:
+  source: The source.
+  fields: A (name, dtype, shape, transposed) for each field.
+  order: Which of the source's fields each of them is; None for the same order.)");
 }
 
 }  // namespace millstream::python

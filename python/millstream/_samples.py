@@ -39,11 +39,15 @@ class OrderedSource(Frozen, SampleSource):
         Raises ``ValueError`` where the order does not fit the samples.
         """
         order = order_of(self.ordering)
-        names = names_of(tree)
+        leaves, structure = jax.tree_util.tree_flatten_with_path(tree)
+        names = [name_of(path) for path, _ in leaves]
+        fields = [position for _, position in leaves]
         if names != [name for name, _, _ in native.schema]:
-            native = recast(native, {i: (n,) for i, n in enumerate(names)})
-        self._native = native
-        self._tree, self._names, self._order = tree, names, order
+            # Named and ordered as arrays in memory are, to resume from their states.
+            changes = {i: (n,) for i, n in zip(fields, names, strict=True)}
+            native = recast(native, changes, fields)
+        self._native, self._names, self._order = native, names, order
+        self._tree = jax.tree.unflatten(structure, range(len(names)))
         order.native(len(native))
 
     @property
@@ -159,25 +163,24 @@ def name_of(path: Any) -> str:
     return jax.tree_util.keystr(path, simple=True, separator="/") or "value"
 
 
-def names_of(tree: Tree) -> list[str]:
-    """The name of each field, of a tree of their positions."""
-    leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
-    return [name_of(path) for path, _ in sorted(leaves, key=operator.itemgetter(1))]
-
-
 def recast(
-    native: _engine.Source, changes: dict[int, tuple[Any, ...]]
+    native: _engine.Source,
+    changes: dict[int, tuple[Any, ...]],
+    order: list[int] | None = None,
 ) -> _engine.Source:
     """The source with some fields changed: (name, dtype, shape, transposed).
 
-    What is left off at the end stays as it is.
+    What is left off at the end stays as it is; ``order`` lists the fields anew.
     """
+    schema = native.schema
+    order = list(range(len(schema))) if order is None else order
     fields = []
-    for position, spec in enumerate(native.schema):
+    for position in order:
         change = changes.get(position, ())
-        name, dtype, shape, transposed = (*change, *(*spec, False)[len(change) :])
+        rest = (*schema[position], False)[len(change) :]
+        name, dtype, shape, transposed = (*change, *rest)
         fields.append((name, dtype, list(shape), transposed))
-    return _engine.recast(native, fields)
+    return _engine.recast(native, fields, order)
 
 
 def described(spec: Spec) -> str:

@@ -1,6 +1,5 @@
 #include "millstream/source/recast.h"
 
-#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -31,23 +30,32 @@ Recast::Recast(SharedSource source, std::vector<RecastField> fields)
     throw ArgumentError(
         text("a source of ", stored.size(), " fields cannot be given ", fields.size()));
   }
-  for (std::size_t i = 0; i < fields.size(); ++i) {
-    auto& [field, transposed] = fields[i];
-    if (field.shape.elements() != stored[i].shape.elements()) {
-      throw ArgumentError(text("expected ", str(field), " of as many elements as ",
-                               str(stored[i]), ", found ", field.shape.elements(),
-                               " and ", stored[i].shape.elements()));
+  std::vector<bool> taken(stored.size());
+  for (RecastField& made : fields) {
+    const auto from = static_cast<std::size_t>(made.from);
+    if (from >= stored.size() || taken[from]) {
+      throw ArgumentError(text("'", made.field.name, "' is to be made of field ",
+                               made.from, " of ", stored.size(),
+                               ", each of which is taken once"));
     }
-    if (transposed && stored[i].shape.rank() != 2) {
+    taken[from] = true;
+    if (made.field.shape.elements() != stored[from].shape.elements()) {
+      throw ArgumentError(text("expected ", str(made.field), " of as many elements as ",
+                               str(stored[from]), ", found ",
+                               made.field.shape.elements(), " and ",
+                               stored[from].shape.elements()));
+    }
+    if (made.transposed && stored[from].shape.rank() != 2) {
       throw ArgumentError(
-          text("expected a matrix to transpose, found ", str(stored[i])));
+          text("expected a matrix to transpose, found ", str(stored[from])));
     }
     for (const Field& other : schema_) {
-      if (other.name != field.name) continue;
-      throw ArgumentError(text("two fields have the name '", field.name, "'"));
+      if (other.name != made.field.name) continue;
+      throw ArgumentError(text("two fields have the name '", made.field.name, "'"));
     }
-    schema_.push_back(std::move(field));
-    transposed_.push_back(transposed);
+    schema_.push_back(std::move(made.field));
+    from_.push_back(from);
+    transposed_.push_back(made.transposed);
   }
 }
 
@@ -56,31 +64,33 @@ void Recast::read(std::span<const std::int64_t> indices, std::span<Column> colum
   const auto count = static_cast<std::int64_t>(indices.size());
   const Schema& stored = source_->schema();
   const auto inner = memory.array<Column>(static_cast<std::int64_t>(stored.size()));
-  for (std::size_t i = 0; i < stored.size(); ++i) {
+  for (std::size_t i = 0; i < schema_.size(); ++i) {
     const Column& to = columns[i];
-    const bool direct =
-        !transposed_[i] && (to.data != nullptr || stored[i].dtype == schema_[i].dtype);
-    inner[i] = to;
-    inner[i].shape = stored[i].shape;
-    if (direct) continue;
+    const Field& field = stored[from_[i]];
+    Column& from = inner[from_[i]];
+    from = to;
+    from.shape = field.shape;
+    const bool same_dtype = field.dtype == schema_[i].dtype;
+    if (!transposed_[i] && (to.data != nullptr || same_dtype)) continue;
     // Values in the dtype that is wanted, to be transposed or pointed at.
-    if (to.data == nullptr) inner[i].dtype = schema_[i].dtype;
-    inner[i].rows = nullptr;
-    inner[i].stride = inner[i].row_bytes();
-    inner[i].data = memory.allocate(count * inner[i].stride);
+    if (to.data == nullptr) from.dtype = schema_[i].dtype;
+    from.rows = nullptr;
+    from.stride = from.row_bytes();
+    from.data = memory.allocate(count * from.stride);
   }
   source_->read(indices, inner, memory);
-  for (std::size_t i = 0; i < stored.size(); ++i) {
+  for (std::size_t i = 0; i < schema_.size(); ++i) {
     const Column& to = columns[i];
-    const Column& from = inner[i];
+    const Column& from = inner[from_[i]];
     if (from.data == nullptr || from.data == to.data) continue;
     const bool views = to.data == nullptr;
     Column values = from;
     if (transposed_[i]) {
       values = views ? from : to;
       if (views) values.data = memory.allocate(count * from.stride);
+      const Shape& shape = stored[from_[i]].shape;
       for (std::int64_t k = 0; k < count; ++k) {
-        transpose(from.row(k), values.row(k), stored[i].shape[0], stored[i].shape[1],
+        transpose(from.row(k), values.row(k), shape[0], shape[1],
                   byte_size(from.dtype));
       }
     }

@@ -4,17 +4,19 @@
 
 namespace millstream {
 
-/// What a field of a recast source becomes.
+/// A field of a recast source, and which of the source's it is made of.
 struct RecastField {
   Field field;
+  int from = 0;
   bool transposed = false;  // stored by columns, as EMNIST stores its images
 };
 
-/// The samples of a source with other names, dtypes and shapes of as many elements;
-/// matrices may be transposed. Nothing is copied but what is converted or transposed.
+/// The samples of a source with their fields in another order, with other names, dtypes
+/// and shapes of as many elements; matrices may be transposed. Nothing is copied but
+/// what is converted or transposed.
 class Recast final : public Source {
  public:
-  /// One field for each of the source's. Throws `ArgumentError` where elements do not
+  /// Each of the source's fields once. Throws `ArgumentError` where elements do not
   /// match, two names are equal, or what is transposed is no matrix.
   Recast(SharedSource source, std::vector<RecastField> fields);
 
@@ -30,6 +32,7 @@ class Recast final : public Source {
  private:
   SharedSource source_;
   Schema schema_;
+  std::vector<std::size_t> from_;
   std::vector<bool> transposed_;
 };
 

@@ -72,7 +72,7 @@ const std::vector<TrueField> kTransposed = {
     {{"y", DType::kUint8, {}}, counted(kLabel, kRows).bytes}};
 
 std::vector<RecastField> fields(const std::vector<TrueField>& truth, bool transpose) {
-  return {{truth[0].field, transpose}, {truth[1].field, false}};
+  return {{truth[0].field, 0, transpose}, {truth[1].field, 1}};
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -96,20 +96,32 @@ INSTANTIATE_TEST_SUITE_P(
                                [](const TemporaryFolder&) {
                                  return std::make_shared<Recast>(
                                      in_memory(), fields(kTransposed, true));
+                               }},
+                    SourceCase{"Reordered",
+                               {kShaped[1], kShaped[0]},
+                               [](const TemporaryFolder& folder) {
+                                 return std::make_shared<Recast>(
+                                     on_disk(folder),
+                                     std::vector<RecastField>{{kShaped[1].field, 1},
+                                                              {kShaped[0].field, 0}});
                                }}),
     case_name);
 
 TEST(Recast, RefusesWhatDoesNotFit) {
   const SharedSource source = in_memory();
-  const RecastField label = {kLabel};
+  const RecastField label = {kLabel, 1};
   EXPECT_EQ(error_of<ArgumentError>([&] {
               Recast(source, {{{"x", DType::kUint8, {3, 4}}}, label});
             }),
             "expected x: uint8(3, 4) of as many elements as x: uint8(3, 5), found 12 "
             "and 15");
   EXPECT_THROW(Recast(source, {label}), ArgumentError);
-  EXPECT_THROW(Recast(source, {{kImage}, {kLabel, true}}), ArgumentError);
-  EXPECT_THROW(Recast(source, {{kImage}, {{"x", DType::kUint8, {}}}}), ArgumentError);
+  EXPECT_THROW(Recast(source, {{kImage}, {kLabel, 1, true}}), ArgumentError);
+  EXPECT_THROW(Recast(source, {{kImage}, {{"x", DType::kUint8, {}}, 1}}),
+               ArgumentError);
+  EXPECT_THROW(Recast(source, {{kImage}, {kImage}}), ArgumentError);
+  EXPECT_THROW(Recast(source, {{kImage}, {kLabel, 2}}), ArgumentError);
+  EXPECT_THROW(Recast(source, {{kImage}, {kLabel, -1}}), ArgumentError);
   EXPECT_THROW(Recast(nullptr, {}), ArgumentError);
   EXPECT_TRUE(Recast(source, {{kImage}, label}).resident());
 }
