@@ -18,8 +18,8 @@ ColumnsSource::ColumnsSource(std::vector<MappedColumn> columns)
                            column.size()));
     }
     if (column.size() < 1) {
-      throw DataError(text(column.path(), ": expected rows of '", column.field().name,
-                           "', found none"));
+      throw DataError(
+          text(column.path(), ": '", column.field().name, "' is empty: it has 0 rows"));
     }
     schema_.push_back(column.field());
   }
