@@ -79,6 +79,9 @@ DAMAGE = [
     ("records", cut(1), ["offset 0", "whole records of 16 bytes", "191 bytes"]),
     ("csv", put(12, b"x"), ["line 2", "column 1 ('count')", "found 'x'"]),
     ("csv", cut(6), ["line 13", "expected 2 cells", "a line of 1"]),
+    ("csv", put(12, b"\xff"), ["line 2", "column 1 ('count')", "found '\\xff'"]),
+    ("csv", put(0, b"\xff"), ["names in UTF-8", "found '\\xffount'"]),
+    ("csv", put(7, b"\r"), ["expected", "found"]),
     ("cifar10 batch", cut(7), ["whole records of 3073 bytes", "36869 bytes"]),
     ("cifar10 batch", put(3073, b"\x0b"), ["sample 1, label", "below 10", "found 11"]),
     (
@@ -173,6 +176,12 @@ def test_arrays_that_are_not_read(run, tmp_path, array, words: list[str]) -> Non
     assert result.status == 1
     for word in ["x.npy", "expected", "found", *words]:
         assert word in result.err
+
+
+def test_samples_of_no_values(run, tmp_path) -> None:
+    np.save(tmp_path / "x.npy", np.zeros((5, 0)))
+    assert run("verify", tmp_path / "x.npy").status == 0
+    assert "x: no values" in run("inspect", tmp_path / "x.npy").out
 
 
 def test_an_array_of_no_samples(run, tmp_path) -> None:

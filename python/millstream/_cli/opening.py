@@ -38,6 +38,11 @@ def opened(
             yield source
         except DataError as error:
             raise DataError(_known_names(str(error), Path(folder), data)) from error
+        except UnicodeDecodeError as error:  # a message or a name with bytes of a file
+            text = error.object.decode("utf-8", "backslashreplace")
+            if "expected" not in text:
+                text = f"expected names in UTF-8, found '{text}'"
+            raise DataError(_known_names(text, Path(folder), data)) from error
 
 
 def error_text(error: Exception) -> str:

@@ -67,7 +67,9 @@ class Reader:
         *columns, _ = self._loader.take(words)
         valid = min(self.rows, self.samples - step * self.rows)
         return [
-            column.view(dtype_named(field.dtype)).reshape(-1, *field.shape)[:valid]
+            column.view(dtype_named(field.dtype)).reshape(self.rows, *field.shape)[
+                :valid
+            ]
             for field, column in zip(self.fields, columns, strict=True)
         ]
 

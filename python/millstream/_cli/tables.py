@@ -39,9 +39,15 @@ def form_of(
     if delimiter is None:
         delimiter = "\t" if path.suffix.lower() == ".tsv" else _delimiter(line)
     if header is None:
-        cells = next(csv.reader([line], delimiter=delimiter), [])
-        header = not all(_is_number(cell) for cell in cells)
+        header = not all(_is_number(cell) for cell in _cells(line, delimiter))
     return Form(delimiter, header)
+
+
+def _cells(line: str, delimiter: str) -> list[str]:
+    try:
+        return next(csv.reader([line], delimiter=delimiter), [])
+    except csv.Error:
+        return []  # damage that whoever reads the table will name
 
 
 def _delimiter(line: str) -> str:

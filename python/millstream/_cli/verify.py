@@ -140,7 +140,7 @@ def _damaged_members(path: Path) -> Iterator[str]:
     try:
         with zipfile.ZipFile(path) as archive:
             members = archive.infolist()
-    except zipfile.BadZipFile:
+    except (zipfile.BadZipFile, NotImplementedError, ValueError):
         return
     with path.open("rb") as file:
         for member in members:
