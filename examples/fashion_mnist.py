@@ -13,9 +13,8 @@ import time
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-
 import millstream as ms
+import numpy as np
 
 SIZES = (784, 512, 512, 10)
 BATCH = 128
@@ -128,7 +127,7 @@ def train(data, test, epochs, seed=0):
 
 
 def train_numpy(data, test, epochs, seed=0):
-    """The same network from a loop that indexes NumPy arrays; returns the accuracies."""
+    """The same network from a loop over NumPy arrays; returns the accuracies."""
     params, step = init_params(jax.random.key(seed)), jax.jit(update)
     rng = np.random.default_rng(seed)
     scores = []

@@ -133,15 +133,17 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    """Data sets and files, and what they need, are imported when first asked for."""
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
+if not TYPE_CHECKING:  # a checker would believe that every name exists
 
-    home = import_module(f"{__name__}.{_HOMES.get(name, '_datasets')}")
-    value = globals()[name] = getattr(home, name)
-    return value
+    def __getattr__(name: str) -> Any:
+        """Data sets and files are imported when first asked for."""
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module
+
+        home = import_module(f"{__name__}.{_HOMES.get(name, '_datasets')}")
+        value = globals()[name] = getattr(home, name)
+        return value
 
 
 def __dir__() -> list[str]:

@@ -14,6 +14,7 @@ import numpy as np
 from millstream import _engine
 from millstream._pipeline import Tree
 from millstream._samples import OrderedSource, name_of, recast
+from millstream._state import has_x64
 
 AnyPath = str | os.PathLike[str]
 
@@ -191,7 +192,7 @@ class CsvSource(OrderedSource):
         delimiter = self.delimiter
         if delimiter is None:
             delimiter = "\t" if path.suffix in (".tsv", ".tab") else ","
-        narrow = not jax.config.jax_enable_x64
+        narrow = not has_x64()
         columns = [] if self.columns is None else list(self.columns)
         native = _engine.csv(path, delimiter, self.header, columns, narrow)
         self._open(native, _flat(native))

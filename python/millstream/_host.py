@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import time
 import warnings
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -12,7 +13,7 @@ import numpy as np
 
 from millstream import _jit
 from millstream._pipeline import Tree
-from millstream._state import LoaderState
+from millstream._state import LoaderState, is_traced
 from millstream._transforms import HostCallbackTransform
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class HostDoor:
     """Delivers the batches of a program to Python, one at a time."""
 
     def __init__(self, program: Program) -> None:
-        self._program = program
+        self.program = program
         self._specs = program.leaf_specs()
         self._masks: dict[int, Any] = {}
         self._delivered = 0
@@ -59,7 +60,7 @@ class HostDoor:
         The words are known and fit the program.
         """
         known = np.asarray(words)
-        valid = self._program.plan.valid_rows(known)
+        valid = self.program.plan.valid_rows(known)
         value, mask, after = self.fetch(words, known, valid)
         return value, mask, after
 
@@ -68,7 +69,7 @@ class HostDoor:
 
         ``known`` are the words as NumPy, or None where nobody has them yet.
         """
-        program = self._program
+        program = self.program
         if program.later or program.traced:
             try:
                 value, mask, after = self._stepped(words)
@@ -96,10 +97,10 @@ class HostDoor:
         self._delivered += 1
         if self._delivered <= GLANCE:
             return False
-        leaves, structure = jax.tree.flatten(self._program.tree)
+        leaves, structure = jax.tree.flatten(self.program.tree)
         signature = tuple((spec.shape, spec.dtype) for spec in self._specs)
         self._call = _jit.shared_call(signature, _Structure(structure, leaves))
-        serial = self._program.engine.serial
+        serial = self.program.engine.serial
         words = np.array([serial & 0xFFFFFFFF, serial >> 32], np.uint32)
         self._number = jax.device_put(words)
         return True
@@ -107,20 +108,20 @@ class HostDoor:
     def _mask(self, valid: int) -> Any:
         mask = self._masks.get(valid)
         if mask is None:
-            rows = np.arange(self._program.batch_size) < valid
-            mask = jax.device_put(rows if self._program.batched else rows[0])
+            rows = np.arange(self.program.batch_size) < valid
+            mask = jax.device_put(rows if self.program.batched else rows[0])
             self._masks[valid] = mask
         return mask
 
     def _from_slot(self, words: np.ndarray) -> Tree:
         self._make_room()
-        *fields, _ = self._program.engine.take(words)
+        *fields, _ = self.program.engine.take(words)
         leaves = jax.device_put(_jit.shaped(self._specs, fields), self._device)
-        return self._program.unflatten(leaves)
+        return self.program.unflatten(leaves)
 
     def _make_room(self) -> None:
         """Waits, for a bounded time, until JAX lets go of batches that were used up."""
-        engine = self._program.engine
+        engine = self.program.engine
         if engine.live <= self._most:
             return
         deadline = time.monotonic() + _PATIENCE
@@ -142,7 +143,7 @@ class HostDoor:
 
     def _stepped(self, words: Any) -> tuple[Tree, Any, Any]:
         """Through the traced stages, each run of them a program; callbacks between."""
-        program = self._program
+        program = self.program
         if self._segments is None:
             self._segments = _segments(program)
         first, rest = self._segments
@@ -171,7 +172,7 @@ class _Structure:
 
 
 def _is_default(device: Any) -> bool:
-    default = jax.config.jax_default_device
+    default = jax.config.jax_default_device  # type: ignore[attr-defined]
     return bool(device == (default if default is not None else jax.devices()[0]))
 
 
@@ -207,6 +208,26 @@ def _later(segment: Any) -> Any:
     return jax.jit(run)
 
 
+def stepper(door: HostDoor) -> Callable[[Any], tuple[Tree, LoaderState, Any]]:
+    """``next_batch(state) -> (batch, state, mask)``, traced or delivered by the door.
+
+    To be kept by whoever owns the door: a bound method would be another object each
+    time, and jit would trace it again.
+    """
+    program = door.program
+
+    def next_batch(state: Any) -> tuple[Tree, LoaderState, Any]:
+        words = program.words(state)
+        if is_traced(words):
+            program.check_traceable()
+            value, mask, words = program.step(words, program.arrays())
+        else:
+            value, mask, words = door.deliver(words)
+        return value, LoaderState(words), mask
+
+    return next_batch
+
+
 class BatchIterator:
     """Batches one after the other: ``(batch, mask)``.
 
@@ -214,9 +235,10 @@ class BatchIterator:
     and resumed at any point.
     """
 
-    def __init__(self, program: Program, words: Any, steps: int) -> None:
-        self._door = program.door
-        self._program = program
+    def __init__(self, door: HostDoor, words: Any, steps: int) -> None:
+        self._door = door
+        program = door.program
+        self.program = program
         self._words = words
         known = np.asarray(words)
         self._step = int(known[4]) | int(known[5]) << 32
@@ -232,8 +254,8 @@ class BatchIterator:
             raise StopIteration
         if self._closed:
             raise ValueError("this iterator is closed: iterate() again from its state")
-        last = self._step + 1 == self._program.steps
-        valid = self._last_valid if last else self._program.batch_size
+        last = self._step + 1 == self.program.steps
+        valid = self._last_valid if last else self.program.batch_size
         value, mask, self._words = self._door.fetch(self._words, None, valid)
         self._step = 0 if last else self._step + 1
         self._left -= 1

@@ -8,14 +8,14 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import jax
 import numpy as np
 from jax import lax
 
 from millstream import _engine, _jit
-from millstream._host import BatchIterator
+from millstream._host import BatchIterator, HostDoor, stepper
 from millstream._pipeline import Source, Tree, assembled
 from millstream._program import Program
 from millstream._state import LoaderState, is_traced
@@ -65,7 +65,8 @@ class DataLoader:
         self._scans: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = (
             weakref.WeakKeyDictionary()
         )
-        self.next_batch = self._program.next_batch
+        self._door = HostDoor(self._program)
+        self.next_batch = stepper(self._door)
 
     @property
     def next(self) -> Callable[[Any], tuple[Tree, LoaderState, Any]]:
@@ -80,7 +81,7 @@ class DataLoader:
     @property
     def last_error(self) -> BaseException | None:
         """What last went wrong inside of jit, in its own type; None if nothing did."""
-        return self._program.engine.last_error
+        return cast(BaseException | None, self._program.engine.last_error)
 
     @property
     def delivered(self) -> int:
@@ -103,7 +104,7 @@ class DataLoader:
         words = self._program.words(state)
         if is_traced(words):
             raise TypeError("which_samples() needs a state that is known, not traced")
-        return self._program.plan.indices(np.asarray(words))
+        return np.asarray(self._program.plan.indices(np.asarray(words)))
 
     def explain(self) -> str:
         """The plan as a table: each stage, where it runs, its shapes and dtypes."""
@@ -129,7 +130,7 @@ class DataLoader:
             raise ValueError(
                 f"steps must be a whole number of at least 0, not {steps!r}"
             )
-        return BatchIterator(self._program, words, steps)
+        return BatchIterator(self._door, words, steps)
 
     def scan_epoch(
         self,

@@ -131,7 +131,8 @@ class Mixture(Frozen, SampleSource):
         known = [part for part in parts if part is not None]
         if len(known) < len(parts):
             return None
-        return [jnp.concatenate(columns) for columns in zip(*known, strict=True)]
+        with jax.ensure_compile_time_eval():
+            return [jnp.concatenate(columns) for columns in zip(*known, strict=True)]
 
     def device(self) -> Any:
         return self.sources[0].device()
@@ -181,7 +182,7 @@ def _check_components(sources: Sequence[Any]) -> None:
     for i, source in enumerate(sources[1:], start=1):
         other, other_tree, _ = source.native()
         structure, its = jax.tree.structure(tree), jax.tree.structure(other_tree)
-        if structure != its:
+        if structure != its:  # type: ignore[operator]
             raise ValueError(
                 f"mix: samples of component {i} have the structure {its}, "
                 f"those of component 0 {structure}"

@@ -55,7 +55,12 @@ class Source:
 
     def next(self, state: Any) -> tuple[Tree, Any, Any]:
         """``(value, mask, state)``: the value that ``state`` names and what follows."""
-        value, state, mask = self.program.next_batch(state)
+        from millstream._host import HostDoor, stepper
+
+        step = self.__dict__.get("_step")
+        if step is None:
+            step = self.__dict__["_step"] = stepper(HostDoor(self.program))
+        value, state, mask = step(state)
         return value, mask, state
 
     def element_spec(self) -> Tree:

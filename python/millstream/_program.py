@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, cast
 
 import jax
 import jax.numpy as jnp
@@ -18,9 +17,6 @@ from millstream._transforms import (
     DevicePutTransform,
     HostCallbackTransform,
 )
-
-if TYPE_CHECKING:
-    from millstream._host import HostDoor
 
 
 class Placed(NamedTuple):
@@ -206,32 +202,7 @@ class Program:
         if original is None or not _jit.is_failure(error):
             raise error
         self.engine.forget_error()
-        raise original from error
-
-    @functools.cached_property
-    def door(self) -> HostDoor:
-        """The way to a Python loop."""
-        from millstream._host import HostDoor
-
-        return HostDoor(self)
-
-    @functools.cached_property
-    def next_batch(self) -> Callable[[Any], tuple[Tree, LoaderState, Any]]:
-        """``next_batch(state) -> (batch, state, mask)``, one function for ever.
-
-        A bound method would be another object each time, and jit would trace it again.
-        """
-
-        def next_batch(state: Any) -> tuple[Tree, LoaderState, Any]:
-            words = self.words(state)
-            if is_traced(words):
-                self.check_traceable()
-                value, mask, words = self.step(words, self.arrays())
-            else:
-                value, mask, words = self.door.deliver(words)
-            return value, LoaderState(words), mask
-
-        return next_batch
+        raise cast(Exception, original) from error
 
 
 def _batch_stage(stages: tuple[Stage, ...]) -> BatchTransform | None:

@@ -13,6 +13,7 @@ from millstream import _engine
 from millstream._devices import device_named
 from millstream._pipeline import Tree
 from millstream._samples import OrderedSource, name_of
+from millstream._state import has_x64
 
 _DTYPES = {
     "bool",
@@ -53,7 +54,7 @@ class ArraySampleSource(OrderedSource):
                 leaves = [jax.device_put(leaf, device) for leaf in leaves]
         self._leaves = leaves
         specs = [_spec(name, x) for name, x in zip(names, leaves, strict=True)]
-        narrow = not jax.config.jax_enable_x64
+        narrow = not has_x64()
         structure = jax.tree.structure(self.data)
         tree = jax.tree.unflatten(structure, range(len(names)))
         self._open(_engine.arrays(specs, narrow), tree)

@@ -62,6 +62,11 @@ class LoaderState:
         return f"LoaderState({self.words!r})"
 
 
+def has_x64() -> bool:
+    """Whether JAX has 64-bit types at this time."""
+    return bool(jax.config.jax_enable_x64)  # type: ignore[attr-defined]
+
+
 def is_traced(value: Any) -> bool:
     """Whether ``value`` stands for one that is known only when a program runs."""
     return isinstance(value, jax.core.Tracer)
@@ -133,7 +138,7 @@ def _seed_words(seed: int) -> tuple[np.uint32, np.uint32]:
     if not -(1 << 63) <= seed < 1 << 64:
         raise ValueError(f"a seed has 64 bits; {seed} does not fit")
     short = -(1 << 31) <= seed < 1 << 32
-    high = 0 if short and not jax.config.jax_enable_x64 else (seed >> 32) & _MASK
+    high = 0 if short and not has_x64() else (seed >> 32) & _MASK
     return np.uint32(high), np.uint32(seed & _MASK)
 
 

@@ -259,14 +259,20 @@ def mixture(
             + mulhi(periods, weights[at])
             + (visits < index).astype(jnp.uint32)
         )
+        lengths = np.array([length for _, length in components], np.uint32)
+        its_length = jnp.asarray(lengths)[at]
+        epochs, places = _divided(visits_high, visits, its_length)
+        numbers = jnp.arange(len(components), dtype=jnp.uint32)
+        none = jnp.zeros_like(numbers)
+        seeds = philox((none, numbers, none, none + _word(MIXTURE)), key)
         sample = zero
-        for k, (component, its_length) in enumerate(components):
+        for k, (component, _) in enumerate(components):
             if not nodes[1][k]:
                 continue
-            epochs, places = _divided(visits_high, visits, zero + _word(its_length))
-            words = philox(tuple(jnp.uint32(c) for c in (0, k, 0, MIXTURE)), key)
-            found = _apart(component, (words[1], words[0]), epochs, places)
-            sample = jnp.where(at == _word(k), found + _word(firsts[k]), sample)
+            its = at == _word(k)
+            own = jnp.where(its, places, zero)
+            found = _apart(component, (seeds[1][k], seeds[0][k]), epochs, own)
+            sample = jnp.where(its, found + _word(firsts[k]), sample)
         return sample
 
     return order
@@ -290,7 +296,7 @@ def _apart(order: Order, key: Key, epochs: Array, positions: Array) -> Array:
 def _divided(high: Array, low: Array, by: Array) -> tuple[Array, Array]:
     """Quotient (its low word) and remainder of a two-word number, by < 2^31."""
 
-    def shift(i: int, carried: tuple[Array, Array]) -> tuple[Array, Array]:
+    def shift(i: Array, carried: tuple[Array, Array]) -> tuple[Array, Array]:
         quotient, rest = carried
         at = _word(63) - i.astype(jnp.uint32)
         word = jnp.where(at >= _word(32), high, low)

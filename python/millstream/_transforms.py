@@ -303,7 +303,7 @@ def _checked(value: Tree, spec: Tree, stage: str) -> Tree:
     """``value`` as NumPy arrays that look as ``spec`` says."""
     wanted, structure = jax.tree.flatten(spec)
     leaves, found = jax.tree.flatten(value)
-    if found != structure:
+    if found != structure:  # type: ignore[operator]
         raise ValueError(f"{stage} returned {found}; expected {structure}")
     arrays = [np.asarray(leaf) for leaf in leaves]
     for array, want in zip(arrays, wanted, strict=True):

@@ -1,0 +1,247 @@
+"""Millstream's engine."""
+
+from collections.abc import Callable, Mapping, Sequence
+import os
+from typing import Annotated
+
+import numpy
+from numpy.typing import NDArray
+
+
+class Order:
+    """Which sample comes when."""
+
+    @property
+    def length(self) -> int: ...
+
+    @property
+    def samples(self) -> int: ...
+
+def sequential(n: int) -> Order:
+    """0, 1, 2, ... in every epoch."""
+
+def shuffle(n: int) -> Order:
+    """Every sample once an epoch, in an order of the epoch's own."""
+
+def windowed_shuffle(n: int, block_size: int, window: int) -> Order:
+    """
+    Every sample once an epoch: blocks permuted, and samples within windows.
+    """
+
+def replacement(n: int, length: int) -> Order:
+    """`length` draws an epoch, each of any sample."""
+
+def weighted(weights: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)], length: int) -> Order:
+    """`length` draws an epoch, each sample as often as its weight says."""
+
+def weighted_table(order: Order) -> tuple:
+    """The thresholds and the alternatives of a weighted order's columns."""
+
+def listed(inner: Order, list: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], n: int) -> Order:
+    """Listed samples, in the order in which `inner` visits the list."""
+
+def mixture(components: Sequence[tuple[Order, int]], length: int) -> Order:
+    """Several orders in turn, each (order, weight) as often as it weighs."""
+
+def mixture_nodes(order: Order) -> list:
+    """Left weight, weight, left and right of each node of a mixture's tree."""
+
+def parted(inner: Order, n: int, first: int, length: int, gap: tuple[int, int], seed: tuple[int, int] | None) -> Order:
+    """One part of a split or a fold."""
+
+class Source:
+    """Where samples live."""
+
+    def __len__(self) -> int: ...
+
+    @property
+    def schema(self) -> list:
+        """(name, dtype, shape) of each field of a sample."""
+
+    @property
+    def resident(self) -> bool: ...
+
+    def read(self, indices: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> list:
+        """The bytes of each field of these samples."""
+
+def arrays(specs: Sequence[tuple[str, str, Sequence[int], int, int, object]], narrow: bool) -> Source:
+    """
+    Arrays in memory, read where they are.
+
+    Args:
+      specs: A (name, dtype, shape, address, row stride, owner) for each array.
+      narrow: Whether 64-bit integers will be given as 32-bit ones; those that do not fit
+        are an error here.
+    """
+
+def concatenated(sources: Sequence[Source]) -> Source:
+    """The samples of several sources, one source after the other."""
+
+def sliced(source: Source, start: int, size: int, step: int) -> Source:
+    """`size` samples of a source from `start`, every `step`th."""
+
+def subset(source: Source, indices: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> Source:
+    """The samples of a source that a list names, in its order."""
+
+def zipped(sources: Sequence[Source]) -> Source:
+    """Samples with the fields of several sources side by side."""
+
+def recast(source: Source, fields: Sequence[tuple[str, str, Sequence[int], bool]]) -> Source:
+    """
+    The same samples with other names, dtypes and shapes: a (name, dtype, shape, transposed) for each field.
+    """
+
+def npy(fields: Sequence[tuple[str, Sequence[str | os.PathLike]]]) -> Source:
+    """
+    Arrays in .npy files, mapped where they are.
+
+    Args:
+      fields: A (name, paths) for each array: its files, or folders of them.
+    """
+
+def npz(path: str | os.PathLike, names: Sequence[str], cache: str | os.PathLike) -> Source:
+    """The arrays of an .npz file: those named, or all of them."""
+
+def idx(fields: Sequence[tuple[str, Sequence[str | os.PathLike]]], cache: str | os.PathLike) -> Source:
+    """Arrays in IDX files; gzipped ones are unpacked once into `cache`."""
+
+def cifar(path: str | os.PathLike, classes: int, split: str, cache: str | os.PathLike) -> Source:
+    """A split of CIFAR-10 or CIFAR-100 in a folder or an archive."""
+
+def cifar_batches(paths: Sequence[str | os.PathLike], classes: int) -> Source:
+    """Batches of CIFAR-10 or CIFAR-100, one after the other."""
+
+def packed(path: str | os.PathLike, schema: Sequence[tuple[str, str, Sequence[int]]] | None, offset: int) -> Source:
+    """
+    Records of one size, back to back.
+
+    Args:
+      path: The file.
+      schema: A (name, dtype, shape) for each field, or None: the file describes itself.
+      offset: Of the first record, where there is a schema.
+    """
+
+def csv(path: str | os.PathLike, delimiter: str, header: bool, columns: Sequence[str], narrow: bool) -> Source:
+    """
+    The lines of a table of numbers, parsed once.
+
+    Args:
+      path: The file.
+      delimiter: Between cells.
+      header: Whether the first line names the columns.
+      columns: Those to take, or none for all.
+      narrow: Whether integers will be given as 32-bit ones; those that do not fit are an
+        error here.
+    """
+
+def write_npy(source: Source, paths: Sequence[str | os.PathLike], progress: Callable[[int], None] | None = None) -> None:
+    """An .npy file for each field."""
+
+def write_idx(source: Source, paths: Sequence[str | os.PathLike], progress: Callable[[int], None] | None = None) -> None:
+    """A raw IDX file for each field."""
+
+def write_packed(source: Source, path: str | os.PathLike, progress: Callable[[int], None] | None = None) -> None:
+    """One file of packed records that describes itself."""
+
+def write_csv(source: Source, path: str | os.PathLike, delimiter: str = ',', progress: Callable[[int], None] | None = None) -> None:
+    """A table with a header."""
+
+class Transform:
+    """A pure function from a sample to a sample."""
+
+    def __str__(self) -> str: ...
+
+def normalize(field: str, dtype: str, scale: float = 1.0, offset: float = 0.0) -> Transform:
+    """A field as another dtype, times `scale`, plus `offset`."""
+
+def flatten(field: str, first_axis: int = 0) -> Transform:
+    """Joins the axes of a field into one."""
+
+def rename(names: Mapping[str, str]) -> Transform:
+    """Gives fields other names."""
+
+class Plan:
+    """A pipeline, assembled and validated."""
+
+    @property
+    def schema(self) -> list:
+        """(name, dtype, shape) of each field of a row."""
+
+    @property
+    def steps(self) -> int: ...
+
+    @property
+    def batch_size(self) -> int: ...
+
+    @property
+    def digest(self) -> int: ...
+
+    @property
+    def check_word(self) -> int: ...
+
+    def indices(self, state: Annotated[NDArray[numpy.uint32], dict(shape=(8), order='C', device='cpu', writable=False)]) -> object:
+        """The samples of that batch; -1 in padding."""
+
+    def next_state(self, state: Annotated[NDArray[numpy.uint32], dict(shape=(8), order='C', device='cpu', writable=False)]) -> object:
+        """(epoch, low step, high step) of the batch after that one."""
+
+    def valid_rows(self, state: Annotated[NDArray[numpy.uint32], dict(shape=(8), order='C', device='cpu', writable=False)]) -> int:
+        """How many rows of that batch hold samples."""
+
+def plan(source: Source, order: Order, batch_size: int, remainder: str, before: Sequence[Transform], after: Sequence[Transform]) -> Plan:
+    """Assembles and validates a pipeline."""
+
+class Loader:
+    """A plan at work."""
+
+    @property
+    def serial(self) -> int: ...
+
+    @property
+    def threads(self) -> int: ...
+
+    @property
+    def prefetch(self) -> int: ...
+
+    @property
+    def batch_bytes(self) -> int: ...
+
+    @property
+    def live(self) -> int:
+        """Batches given by `take` that someone still holds."""
+
+    @property
+    def delivered(self) -> int:
+        """Batches handed out so far."""
+
+    @property
+    def last_error(self) -> object:
+        """What last failed inside of jit, or None."""
+
+    def forget_error(self) -> None:
+        """Sets `last_error` to None."""
+
+    def take(self, state: Annotated[NDArray[numpy.uint32], dict(shape=(8), order='C', device='cpu', writable=False)]) -> list:
+        """The bytes of each field and of the mask, made ahead where possible."""
+
+    def batch(self, state: Annotated[NDArray[numpy.uint32], dict(shape=(8), order='C', device='cpu', writable=False)]) -> list:
+        """The same from one thread, with no cache."""
+
+def loader(plan: Plan, dtypes: Sequence[str], threads: int, prefetch: int) -> Loader:
+    """Puts a plan to work; `dtypes` are those of its batches."""
+
+def handlers() -> dict:
+    """XLA's handlers by their names."""
+
+class Interruptible:
+    """While entered, Ctrl-C ends the loader's next batch."""
+
+    def __init__(self, loader: Loader) -> None: ...
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether Ctrl-C came since it was entered."""
+
+    def enter(self) -> None: ...
+
+    def exit(self) -> None: ...
