@@ -44,6 +44,16 @@ void let_go(PyObject* object) {
   Py_AddPendingCall(bury, nullptr);  // where the queue is full, a later call buries it
 }
 
+/// Text that may quote bytes of a file: those that are not UTF-8 are escaped.
+nb::object readable(const std::string& text) {
+  return nb::steal(PyUnicode_DecodeUTF8(
+      text.data(), static_cast<Py_ssize_t>(text.size()), "backslashreplace"));
+}
+
+void raise(PyObject* type, const std::string& message) {
+  PyErr_SetObject(type, readable(message).ptr());
+}
+
 }  // namespace
 
 std::shared_ptr<const void> kept(nb::handle object) {
@@ -58,8 +68,8 @@ nb::list described(const Schema& schema) {
   for (const Field& field : schema) {
     nb::list shape;
     for (const std::int64_t extent : field.shape.extents()) shape.append(extent);
-    fields.append(
-        nb::make_tuple(field.name, std::string(name(field.dtype)), nb::tuple(shape)));
+    fields.append(nb::make_tuple(readable(field.name), std::string(name(field.dtype)),
+                                 nb::tuple(shape)));
   }
   return fields;
 }
@@ -70,17 +80,18 @@ void bind_core(nb::module_&) {
     try {
       std::rethrow_exception(pointer);
     } catch (const ArgumentError& error) {
-      PyErr_SetString(PyExc_ValueError, error.what());
+      raise(PyExc_ValueError, error.what());
     } catch (const DataError& error) {
       const nb::object type =
           nb::module_::import_("millstream._errors").attr("DataError");
-      PyErr_SetString(type.ptr(), error.what());
+      raise(type.ptr(), error.what());
     } catch (const IoError& error) {
-      const nb::object exception = nb::steal(PyObject_CallFunction(
-          PyExc_OSError, "iss", error.code(), error.what(), error.path().c_str()));
+      const nb::object exception = nb::steal(
+          PyObject_CallFunction(PyExc_OSError, "iOs", error.code(),
+                                readable(error.what()).ptr(), error.path().c_str()));
       PyErr_SetObject(PyExc_OSError, exception.ptr());
     } catch (const Cancelled& error) {
-      PyErr_SetString(PyExc_KeyboardInterrupt, error.what());
+      raise(PyExc_KeyboardInterrupt, error.what());
     }
   });
 }
