@@ -86,9 +86,14 @@ def subset(source: Source, indices: Annotated[NDArray[numpy.int64], dict(shape=(
 def zipped(sources: Sequence[Source]) -> Source:
     """Samples with the fields of several sources side by side."""
 
-def recast(source: Source, fields: Sequence[tuple[str, str, Sequence[int], bool]]) -> Source:
+def recast(source: Source, fields: Sequence[tuple[str, str, Sequence[int], bool]], order: Sequence[int] | None = None) -> Source:
     """
-    The same samples with other names, dtypes and shapes: a (name, dtype, shape, transposed) for each field.
+    The same samples with other fields.
+
+    Args:
+      source: The source.
+      fields: A (name, dtype, shape, transposed) for each field.
+      order: Which of the source's fields each of them is; None for the same order.
     """
 
 def npy(fields: Sequence[tuple[str, Sequence[str | os.PathLike]]]) -> Source:
