@@ -69,31 +69,48 @@ def permuted(n: int, key: Key, epoch: Array, positions: Array, purpose: int) -> 
     if n <= EXACT:
         table = jnp.argsort(_words(n, key, epoch, purpose), stable=True)
         return table.astype(jnp.uint32)[positions]
-    rows = math.isqrt(n - 1) + 1
-    columns = -(-n // rows)
+    rows, columns = _grid(n)
     keys = _words(ROUNDS, key, epoch, purpose)
+    sizes = _word(n), _word(rows), _word(columns)
+    return _walked(sizes, keys, positions, whole=rows * columns == n)
+
+
+def _grid(n: int) -> tuple[int, int]:
+    """The rows and columns that a permutation of more than EXACT lays out."""
+    rows = math.isqrt(n - 1) + 1
+    return rows, -(-n // rows)
+
+
+def _walked(
+    sizes: tuple[Array, Array, Array], keys: Array, positions: Array, *, whole: bool
+) -> Array:
+    """The rounds of a permutation of n by rows and columns; ``whole`` if they fit.
+
+    Sizes and keys may differ from position to position.
+    """
+    n, rows, columns = sizes
 
     def hashed(x: Array, word: Array) -> Array:
         h = (x ^ word) * _word(0x9E3779B1)
         h = (h ^ (h >> _word(15))) * _word(0x85EBCA77)
         return (h ^ (h >> _word(13))) * _word(0xC2B2AE3D)
 
-    def turned(x: Array, other: Array, word: Array, size: int) -> Array:
-        total = x + mulhi(hashed(other, word), _word(size))
-        return jnp.minimum(total, total - _word(size))
+    def turned(x: Array, other: Array, word: Array, size: Array) -> Array:
+        total = x + mulhi(hashed(other, word), size)
+        return jnp.minimum(total, total - size)
 
     def turn(index: Array) -> Array:
-        row, column = index // _word(columns), index % _word(columns)
+        row, column = index // columns, index % columns
         for i in range(0, ROUNDS, 2):
             row = turned(row, column, keys[i], rows)
             column = turned(column, row, keys[i + 1], columns)
-        return row * _word(columns) + column
+        return row * columns + column
 
-    if rows * columns == n:
+    if whole:
         return turn(positions)
     return lax.while_loop(
-        lambda index: jnp.any(index >= _word(n)),
-        lambda index: jnp.where(index >= _word(n), turn(index), index),
+        lambda index: jnp.any(index >= n),
+        lambda index: jnp.where(index >= n, turn(index), index),
         turn(positions),
     )
 
@@ -127,6 +144,8 @@ def windowed_shuffle(n: int, block: int, window: int) -> Order:
     missing = block - short if short else 0
     last = (slots - 1) // window
     whole, rest = window * block, (slots - last * window) * block
+    lengths = sorted({whole, whole - missing, rest, rest - missing})
+    lengths = [length for length in lengths if length <= n]
 
     def order(key: Key, epoch: Array, positions: Array) -> Array:
         zero = jnp.zeros_like(positions)
@@ -148,13 +167,8 @@ def windowed_shuffle(n: int, block: int, window: int) -> Order:
         size = jnp.where(at == _word(last), _word(rest), _word(whole))
         size = jnp.where(at == short_window, size - _word(missing), size)
         words = philox((zero + epoch, at, zero, zero + _word(WINDOW)), key)
-        index = zero
-        for length in sorted({whole, whole - missing, rest, rest - missing}):
-            if length <= n:
-                fits = size == _word(length)
-                offsets = jnp.where(fits, positions - begin, zero)
-                moved = _permuted_apart(length, (words[1], words[0]), zero, offsets)
-                index = jnp.where(fits, moved, index)
+        keys = (words[1], words[0])
+        index = _permuted_apart(lengths, keys, size, positions - begin)
 
         after = (short_slot - at * _word(window)) * _word(block) + _word(short)
         beyond = (at == short_window) & (index >= after)
@@ -169,13 +183,40 @@ def windowed_shuffle(n: int, block: int, window: int) -> Order:
     return order
 
 
-def _permuted_apart(n: int, keys: Key, epochs: Array, positions: Array) -> Array:
-    """Where the permutations of windows take their positions, a key each."""
+def _permuted_apart(
+    lengths: list[int], keys: Key, sizes: Array, positions: Array
+) -> Array:
+    """Permutations of windows: each position has a key and one of ``lengths``."""
+    zero = jnp.zeros_like(positions)
 
-    def one(high: Array, low: Array, epoch: Array, position: Array) -> Array:
-        return permuted(n, (high, low), epoch, position[None], WINDOW)[0]
+    def drawn(count: int) -> Array:
+        def words(high: Array, low: Array) -> Array:
+            return _words(count, (high, low), jnp.uint32(0), WINDOW)
 
-    return jax.vmap(one)(*keys, epochs, positions)
+        return jax.vmap(words)(*keys)
+
+    index = zero
+    for length in lengths:
+        if length <= EXACT:
+            table = jnp.argsort(drawn(length), axis=1, stable=True)
+            fits = sizes == _word(length)
+            place = jnp.where(fits, positions, zero)[:, None].astype(jnp.int32)
+            moved = jnp.take_along_axis(table, place, axis=1)[:, 0]
+            index = jnp.where(fits, moved.astype(jnp.uint32), index)
+    large = [length for length in lengths if length > EXACT]
+    if not large:
+        return index
+    fits = sizes > _word(EXACT)
+    n, rows, columns = (zero + _word(x) for x in (large[0], *_grid(large[0])))
+    for length in large[1:]:
+        its = sizes == _word(length)
+        its_rows, its_columns = _grid(length)
+        n = jnp.where(its, _word(length), n)
+        rows = jnp.where(its, _word(its_rows), rows)
+        columns = jnp.where(its, _word(its_columns), columns)
+    places = jnp.where(fits, positions, zero)
+    moved = _walked((n, rows, columns), drawn(ROUNDS).T, places, whole=False)
+    return jnp.where(fits, moved, index)
 
 
 def replacement(n: int) -> Order:
