@@ -137,6 +137,11 @@ class Mixture(Frozen, SampleSource):
     def device(self) -> Any:
         return self.sources[0].device()
 
+    @property
+    def prefetch_samples(self) -> int | None:
+        asked = [source.prefetch_samples for source in self.sources]
+        return max((count for count in asked if count is not None), default=None)
+
 
 def whole_weights(weights: Sequence[float], count: int) -> tuple[int, ...]:
     """Whole numbers in the proportions of ``weights``, of a sum that the engine takes.

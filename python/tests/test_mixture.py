@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -365,6 +366,25 @@ def test_an_epoch_too_long_to_trace_is_refused() -> None:
     state = traced.init_state(0)
     with pytest.raises(ValueError, match="fewer than 2\\^31 samples, not 2147483648"):
         jax.jit(traced.next_batch)(state)
+
+
+def test_files_are_mixed_as_arrays_are(tmp_path: Path) -> None:
+    """In memory, from the disk, or one of each: the same batches and states."""
+    memory = sources()
+    disk = []
+    for i, source in enumerate(memory):
+        paths = {name: tmp_path / f"{name}{i}.npy" for name in ("x", "y")}
+        for name, path in paths.items():
+            np.save(path, data_of(i, SIZES[i])[name])
+        disk.append(ms.NpySource(paths, ordering=source.ordering))
+    expected_loader = loader_of(ms.mix(memory, [5, 3, 2]))
+    state = expected_loader.init_state(4)
+    expected = specified(expected_loader, state, 50)
+    for mixed in (disk, [memory[0], disk[1], disk[2]]):
+        loader = loader_of(ms.mix(mixed, [5, 3, 2]), threads=2, prefetch=3)
+        same_walk(iterated(loader, state, 50), expected)
+        same_walk(jitted(loader, state, 50), expected)
+        same_walk(scanned(loader, state, 50), expected)
 
 
 def test_arrays_of_jax_are_mixed_where_they_are() -> None:
