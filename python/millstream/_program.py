@@ -130,7 +130,8 @@ class Program:
 
     @functools.cached_property
     def _device_arrays(self) -> list[Any]:
-        arrays = self.head.arrays()
+        with jax.ensure_compile_time_eval():  # also when first asked for inside of jit
+            arrays = self.head.arrays()
         if arrays is None:
             raise ValueError(
                 f"{type(self.head).__name__} cannot be held by a device: traced=True "

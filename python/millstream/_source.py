@@ -60,8 +60,7 @@ class ArraySampleSource(OrderedSource):
         self._open(_engine.arrays(specs, narrow), tree)
 
     def arrays(self) -> list[Any]:
-        with jax.ensure_compile_time_eval():  # also when first asked for inside of jit
-            return [jnp.asarray(leaf) for leaf in self._leaves]
+        return [jnp.asarray(leaf) for leaf in self._leaves]
 
     def device(self) -> Any:
         for leaf in self._leaves:
