@@ -131,8 +131,7 @@ class Mixture(Frozen, SampleSource):
         known = [part for part in parts if part is not None]
         if len(known) < len(parts):
             return None
-        with jax.ensure_compile_time_eval():
-            return [jnp.concatenate(columns) for columns in zip(*known, strict=True)]
+        return [jnp.concatenate(columns) for columns in zip(*known, strict=True)]
 
     def device(self) -> Any:
         return self.sources[0].device()
