@@ -62,6 +62,7 @@ std::shared_ptr<const Batch> Prefetcher::get(const Position& position, bool keep
   entry->used = ++clock_;
   look_ahead(position);
   if (entry->stage == Stage::kQueued) {
+    std::erase(queue_, entry);  // or its batch would live until a worker came by
     entry->stage = Stage::kMaking;
     lock.unlock();
     make(*entry);
@@ -120,7 +121,6 @@ void Prefetcher::make(Entry& entry) noexcept {
 
 void Prefetcher::run() {
   Lock lock(mutex_);
-  while (!queue_.empty() && queue_.front()->stage != Stage::kQueued) queue_.pop_front();
   if (!queue_.empty()) {
     const std::shared_ptr<Entry> entry = std::move(queue_.front());
     queue_.pop_front();
