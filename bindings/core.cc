@@ -50,6 +50,15 @@ nb::object readable(const std::string& text) {
       text.data(), static_cast<Py_ssize_t>(text.size()), "backslashreplace"));
 }
 
+/// The name of a field, which may come from a file too.
+nb::object utf8(const std::string& name) {
+  PyObject* decoded =
+      PyUnicode_DecodeUTF8(name.data(), static_cast<Py_ssize_t>(name.size()), "strict");
+  if (decoded != nullptr) return nb::steal(decoded);
+  PyErr_Clear();
+  throw DataError(text("expected names in UTF-8, found '", name, "'"));
+}
+
 void raise(PyObject* type, const std::string& message) {
   PyErr_SetObject(type, readable(message).ptr());
 }
@@ -68,7 +77,7 @@ nb::list described(const Schema& schema) {
   for (const Field& field : schema) {
     nb::list shape;
     for (const std::int64_t extent : field.shape.extents()) shape.append(extent);
-    fields.append(nb::make_tuple(readable(field.name), std::string(name(field.dtype)),
+    fields.append(nb::make_tuple(utf8(field.name), std::string(name(field.dtype)),
                                  nb::tuple(shape)));
   }
   return fields;
