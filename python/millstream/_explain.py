@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -23,10 +24,7 @@ def explained(program: Program) -> str:
         (f"order: {head.order}", where, f"{head.num_samples} samples"),
         (type(head).__name__, where, _described(sample)),
     ]
-    value: Any = sample
-    mask: Any = jax.ShapeDtypeStruct((), bool)
-    for placed in program.placed:
-        value, mask = _after(placed, value, mask)
+    for placed, value in specs_after(program):
         stage = placed.stage
         runs = where if placed.native else "XLA"
         if isinstance(stage, HostCallbackTransform):
@@ -44,6 +42,15 @@ def explained(program: Program) -> str:
         f"at most {engine.threads} threads, {engine.prefetch} batches ahead"
     )
     return "\n".join(lines)
+
+
+def specs_after(program: Program) -> Iterator[tuple[Placed, Any]]:
+    """Each stage, and what leaves it."""
+    value: Any = _sample_spec(program)
+    mask: Any = jax.ShapeDtypeStruct((), bool)
+    for placed in program.placed:
+        value, mask = _after(placed, value, mask)
+        yield placed, value
 
 
 def _sample_spec(program: Program) -> Any:

@@ -16,6 +16,7 @@ from millstream._transforms import (
     BatchTransform,
     DevicePutTransform,
     HostCallbackTransform,
+    check_spec,
 )
 
 
@@ -95,6 +96,16 @@ class Program:
         )
         self.later = [p for p in self.placed if not p.native]
         self.element_spec()
+        if batch is not None and batch.element_spec_override is not None:
+            self._check_batch(batch)
+
+    def _check_batch(self, batch: BatchTransform) -> None:
+        """Raises ``ValueError`` where batches are not as the stage was told."""
+        from millstream._explain import specs_after
+
+        for placed, spec in specs_after(self):
+            if placed.stage is batch:
+                check_spec(spec, batch.element_spec_override, "BatchTransform")
 
     # What comes out.
 

@@ -25,7 +25,8 @@ class BatchTransform(Stage):
     The samples left over at the end of an epoch are padded with zeros, their mask
     False; with ``drop_last`` they are left out. ``remainder`` says it by name: "pad",
     "drop", "wrap" (into the next epoch) or "partial" (a shorter last batch, in a Python
-    loop only).
+    loop only). Building the pipeline fails where a batch is not as
+    ``element_spec_override`` says.
     """
 
     batch_size: int
@@ -61,7 +62,8 @@ class BatchTransform(Stage):
 class MapTransform(Stage):
     """``fn(value, mask) -> value``, pure and traced by XLA.
 
-    Before batching it sees one sample and is vmapped over the rows of a batch.
+    Before batching it sees one sample and is vmapped over the rows of a batch. Building
+    the pipeline fails where its value is not as ``element_spec_override`` says.
     """
 
     fn: Callable[[Tree, Any], Tree]
@@ -71,7 +73,10 @@ class MapTransform(Stage):
         _check_callable(self, self.fn)
 
     def trace(self, value: Tree, mask: Any, batched: bool) -> Tree:
-        return self.fn(value, mask)
+        made = self.fn(value, mask)
+        if self.element_spec_override is not None:
+            check_spec(made, self.element_spec_override, "MapTransform")
+        return made
 
 
 @dataclass(eq=False, repr=False)
@@ -301,15 +306,20 @@ def _check_callable(stage: Stage, fn: Any) -> None:
 
 def _checked(value: Tree, spec: Tree, stage: str) -> Tree:
     """``value`` as NumPy arrays that look as ``spec`` says."""
+    arrays = jax.tree.map(np.asarray, value)
+    check_spec(arrays, spec, stage)
+    return arrays
+
+
+def check_spec(value: Tree, spec: Tree, stage: str) -> None:
+    """Raises ``ValueError`` unless ``value`` looks as ``spec`` says."""
     wanted, structure = jax.tree.flatten(spec)
     leaves, found = jax.tree.flatten(value)
     if found != structure:  # type: ignore[operator]
         raise ValueError(f"{stage} returned {found}; expected {structure}")
-    arrays = [np.asarray(leaf) for leaf in leaves]
-    for array, want in zip(arrays, wanted, strict=True):
+    for array, want in zip(leaves, wanted, strict=True):
         if array.shape != want.shape or array.dtype != want.dtype:
             raise ValueError(
                 f"{stage} returned {array.dtype}{list(array.shape)}; "
                 f"expected {want.dtype}{list(want.shape)}"
             )
-    return jax.tree.unflatten(structure, arrays)

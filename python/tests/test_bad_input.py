@@ -333,3 +333,22 @@ def test_an_iterator_keeps_its_loader() -> None:
     gc.collect()
     assert len(list(iterator)) == 9
     jax.block_until_ready(step(state))
+
+
+@pytest.mark.parametrize("kind", ["batch", "map"])
+def test_a_spec_that_does_not_hold_is_refused_when_the_pipeline_is_built(kind):
+    data = {"x": np.zeros((10, 3), np.float32)}
+    right = {"x": jax.ShapeDtypeStruct((4, 3), np.float32)}
+    wrong = {"x": jax.ShapeDtypeStruct((4, 5), np.float32)}
+
+    def build(spec):
+        if kind == "batch":
+            stages = [BatchTransform(4, element_spec_override=spec)]
+        else:
+            same = MapTransform(lambda b, m: b, element_spec_override=spec)
+            stages = [BatchTransform(4), same]
+        return DataLoader([ArraySampleSource(data), *stages])
+
+    assert build(right).element_spec() == right
+    with pytest.raises(ValueError, match=r"float32\[4, 3\]; expected float32\[4, 5\]"):
+        build(wrong)
