@@ -99,10 +99,11 @@ class HostDoor:
             return False
         leaves, structure = jax.tree.flatten(self.program.tree)
         signature = tuple((spec.shape, spec.dtype) for spec in self._specs)
-        self._call = _jit.shared_call(signature, _Structure(structure, leaves))
         serial = self.program.engine.serial
         words = np.array([serial & 0xFFFFFFFF, serial >> 32], np.uint32)
         self._number = jax.device_put(words)
+        # Last: another thread takes a call that is there for ready.
+        self._call = _jit.shared_call(signature, _Structure(structure, leaves))
         return True
 
     def _mask(self, valid: int) -> Any:
