@@ -34,11 +34,13 @@ void copy_rows(std::span<const std::byte* const> rows, std::int64_t bytes,
 
 }  // namespace
 
-MappedColumn::MappedColumn(Field field, std::vector<MappedPart> parts, Stored stored)
+MappedColumn::MappedColumn(Field field, std::vector<MappedPart> parts, Stored stored,
+                           Reading reading)
     : field_(std::move(field)),
       row_bytes_(byte_size(field_)),
       stored_(stored),
-      positioned_(row_bytes_ >= kPositioned),
+      positioned_(reading == Reading::kBySize ? row_bytes_ >= kPositioned
+                                              : reading == Reading::kPositioned),
       parts_(std::move(parts)) {
   for (const MappedPart& part : parts_) {
     const std::int64_t size = part.file->size();

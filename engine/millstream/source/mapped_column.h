@@ -30,13 +30,16 @@ enum class Stored : std::uint8_t {
   kPlanar,  // [channels, height, width] of bytes, for a field [height, width, channels]
 };
 
+/// How rows come from their file; `kBySize` takes what is faster for rows of that size.
+enum class Reading : std::uint8_t { kBySize, kMapped, kPositioned };
+
 /// A field whose rows lie in one or more mapped files, one part after the other.
 /// Opening it reads nothing. Immutable; any number of threads may read at once.
 class MappedColumn {
  public:
   /// Throws `DataError` where a part does not fit into its file.
   MappedColumn(Field field, std::vector<MappedPart> parts,
-               Stored stored = Stored::kPlain);
+               Stored stored = Stored::kPlain, Reading reading = Reading::kBySize);
 
   std::int64_t size() const noexcept { return first_.back(); }
   const Field& field() const noexcept { return field_; }
