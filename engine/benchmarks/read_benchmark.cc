@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -48,13 +49,16 @@ const WarmFile& warm_file() {
   return file;
 }
 
-/// Reads shuffled batches of 2 MiB of rows of `range(0)` bytes.
-void read_rows(benchmark::State& state, Reading reading) {
+/// Reads shuffled batches of 2 MiB of rows of `range(0)` bytes. With `anew` the file is
+/// mapped again for every epoch, so that each page is touched for the first time.
+void read_rows(benchmark::State& state, Reading reading, bool anew) {
   const std::int64_t row = state.range(0);
   const std::int64_t rows = kFile / row;
-  const MappedColumn column({"row", DType::kUint8, {row}},
-                            {{warm_file().open(), 0, row, rows}}, Stored::kPlain,
-                            reading);
+  const auto opened = [&] {
+    return MappedColumn({"row", DType::kUint8, {row}},
+                        {{warm_file().open(), 0, row, rows}}, {.reading = reading});
+  };
+  std::optional<MappedColumn> column(opened());
   const std::int64_t count = kBatch / row;
   std::vector<std::int64_t> indices(static_cast<std::size_t>(count));
   Block block(kBatch);
@@ -67,18 +71,23 @@ void read_rows(benchmark::State& state, Reading reading) {
     if (first + count > rows) {
       first = 0;
       ++epoch;
+      if (anew) column.emplace(opened());
     }
     Permutation(grid, {1, 2}, epoch, Purpose::kShuffle).run(first, indices);
     first += count;
-    column.read(indices, to, memory);
+    column->read(indices, to, memory);
     memory.reset();
     benchmark::ClobberMemory();
   }
   state.SetBytesProcessed(state.iterations() * kBatch);
 }
 
-void mapped(benchmark::State& state) { read_rows(state, Reading::kMapped); }
-void positioned(benchmark::State& state) { read_rows(state, Reading::kPositioned); }
+void mapped(benchmark::State& state) { read_rows(state, Reading::kMapped, false); }
+void mapped_anew(benchmark::State& state) { read_rows(state, Reading::kMapped, true); }
+void positioned(benchmark::State& state) {
+  read_rows(state, Reading::kPositioned, false);
+}
+BENCHMARK(mapped_anew)->RangeMultiplier(2)->Range(1 << 10, 1 << 20);
 BENCHMARK(mapped)->RangeMultiplier(2)->Range(1 << 10, 1 << 20);
 BENCHMARK(positioned)->RangeMultiplier(2)->Range(1 << 10, 1 << 20);
 
