@@ -169,6 +169,14 @@ def test_other_formats(tmp_path: Path) -> None:
     path.write_bytes(bytes(3073 * 2 + 5))
     with pytest.raises(DataError, match=r"file: .*3073 bytes, found 6151"):
         CifarSource([path])
+    path.write_bytes(bytes(3073) + b"\x0a" + bytes(3072))
+    source = CifarSource([path], "sequential")
+    assert source[0]["label"] == 0
+    wrong = rf"{path}: offset 3073: sample 1: expected label below 10, found 10"
+    loader = DataLoader([source, BatchTransform(2)])
+    for read in (lambda: source[1], lambda: loader.next_batch(loader.init_state(0))):
+        with pytest.raises(DataError, match=wrong):
+            read()
     path.write_bytes(b"MSPACKED" + bytes(20))
     with pytest.raises(DataError, match=str(path)):
         PackedSource(path)
@@ -224,7 +232,7 @@ def shrinking(tmp_path: Path, row: int) -> tuple[Path, DataLoader]:
     return path, loader
 
 
-MESSAGE = r"x\.npy.*(can no longer be read|cannot be read|ends|shrank|has \d+ now)"
+MESSAGE = r"x\.npy.*(can no longer be read|cannot be read|found the end|has \d+ now)"
 
 
 def cut(path: Path) -> None:
