@@ -104,7 +104,7 @@ TEST(Pickle, TakesTextThatIsToBeEncodedInLatin1ForBytes) {
   EXPECT_THROW(bytes_of("\xC2\x41"), DataError);
   EXPECT_THROW(bytes_of("\x80"), DataError);
 
-  const std::string other = call + std::string("X\1\0\0\0aX\5\0\0\0utf-8\x86R.", 18);
+  const std::string other = call + std::string("X\1\0\0\0aX\5\0\0\0utf-8\x86R.", 19);
   ByteReader reader(as_bytes(other), "x.pkl");
   EXPECT_EQ(Pickle(reader).root().kind, Kind::kCall);
 }
