@@ -143,6 +143,12 @@ assert global_to_host_array(rows).tolist() == list(range(8))
 by_model = NamedSharding(mesh, P("model"))
 outside = jax.jit(lambda x: with_sharding_constraint(x, by_model))
 assert outside(jnp.arange(8)).sharding.spec == P("model")
+import warnings
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)
+    with mesh:  # as Loadax has it
+        entered = jax.jit(lambda x: with_sharding_constraint(x, P("data")))
+        assert entered(jnp.arange(8)).sharding.spec == P("data")
 print("done")
 """
 

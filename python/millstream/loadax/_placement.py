@@ -104,11 +104,16 @@ def with_sharding_constraint(x: A, shardings: Any) -> A:
 
     The same where the mesh that is set has one device only.
     """
-    if not isinstance(shardings, jax.sharding.Sharding):
-        mesh = jax.sharding.get_abstract_mesh()
-        if mesh.empty or mesh.size == 1:
+    mesh = jax.sharding.get_abstract_mesh()
+    if mesh.size == 1 and not mesh.empty:
+        return x
+    try:
+        return jax.lax.with_sharding_constraint(x, shardings)
+    except RuntimeError as error:
+        # Only JAX knows of a mesh that was entered as `with mesh:`.
+        if mesh.empty and "non-empty mesh" in str(error):
             return x
-    return jax.lax.with_sharding_constraint(x, shardings)
+        raise
 
 
 def _set_mesh(mesh: Mesh | None) -> Mesh:
