@@ -90,9 +90,13 @@ def test_every_epoch_has_every_item(load: Any, n: int, size: int) -> None:
 
 @each_loader
 def test_drop_last(load: Any) -> None:
-    loader = load(range(7), 3, drop_last=True)
+    loader = load(fail_at(7), 3, drop_last=True)  # what is dropped is not loaded
     assert list(loader) == [[0, 1, 2], [3, 4, 5]]
     assert len(loader) == 2
+    assert loader.num_items() == 6
+    skipping = load(fail_at(1), 3, drop_last=True, on_error="skip")
+    with pytest.warns(SkippedItemWarning):
+        assert list(skipping) == [[0, 2, 3], [4, 5, 6]]
 
 
 @each_loader

@@ -68,8 +68,12 @@ class Loader(Generic[B_co]):
         return self.num_batches()
 
     def num_items(self) -> int:
-        """Items that one walk loads."""
-        return len(self._positions())
+        """Items that one walk loads: not those of a batch that is dropped."""
+        count, gathering = len(self._positions()), self._gathering
+        strategy, cut = gathering.strategy, gathering.drop_last and not self._skip
+        if cut and isinstance(strategy, FixedBatchStrategy):
+            return count - count % strategy.batch_size
+        return count
 
     def num_batches(self) -> int:
         """Batches of one walk; fewer where items are skipped."""
@@ -95,23 +99,24 @@ class Loader(Generic[B_co]):
     def _items(self) -> Generator[Any, None, None]:
         """The items of a walk; nothing starts before the first is asked for."""
         fetch = Fetch(self._dataset, self._skip, self._refuse_none)
-        positions = self._positions()
+        positions, count = self._positions(), self.num_items()
         crew, rows = self._crew, self._gathering.strategy.size
         if crew is None:
-            yield from plain_items(fetch, positions)
+            yield from plain_items(fetch, positions, count)
         elif crew.kind == "process":  # dear to start: they stay for the next walk
             if self._kept is None:
                 self._kept = crew.open(fetch, rows)
             try:
                 ahead = crew.ahead(rows)
-                yield from worked_items(self._kept, positions, rows, ahead)
+                yield from worked_items(self._kept, positions, count, rows, ahead)
             except Exception:
                 self.close()  # they may be in any state
                 raise
-        elif len(positions):
+        elif count:
             workshop = crew.open(fetch, rows)
             try:
-                yield from worked_items(workshop, positions, rows, crew.ahead(rows))
+                ahead = crew.ahead(rows)
+                yield from worked_items(workshop, positions, count, rows, ahead)
             finally:
                 workshop.close()
 

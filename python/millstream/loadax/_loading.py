@@ -61,13 +61,13 @@ class Fetch:
         return item
 
 
-def plain_items(fetch: Fetch, positions: Sequence[int]) -> Iterator[Any]:
-    """Every item when it is asked for, in the caller's thread."""
-    for index in positions:
+def plain_items(fetch: Fetch, positions: Sequence[int], count: int) -> Iterator[Any]:
+    """The first ``count`` items, each when it is asked for, in the caller's thread."""
+    for place in range(count):
         try:
-            item = fetch(index)
+            item = fetch(positions[place])
         except Exception as error:
-            error.add_note(f"This was item {index} of the data set.")
+            error.add_note(f"This was item {positions[place]} of the data set.")
             raise
         yield item
 
@@ -92,14 +92,14 @@ class Crew:
 
 
 def worked_items(
-    workshop: Workshop, positions: Sequence[int], rows: int, ahead: int
+    workshop: Workshop, positions: Sequence[int], count: int, rows: int, ahead: int
 ) -> Iterator[Any]:
-    """Every item in its order, of which ``ahead`` chunks of ``rows`` are under way."""
+    """The first ``count`` items in order, ``ahead`` chunks of ``rows`` under way."""
     pending: deque[Any] = deque()
-    firsts = iter(range(0, len(positions), rows))
+    firsts = iter(range(0, count, rows))
     while True:
         while len(pending) < ahead and (first := next(firsts, None)) is not None:
-            pending.append(workshop.begin(positions[first : first + rows]))
+            pending.append(workshop.begin(positions[first : min(first + rows, count)]))
         if not pending:
             return
         made = pending.popleft().wait()
