@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from millstream._tasks import ItemTask
-from millstream._workshop import Workshop
+from millstream._workshop import Ticket, Workshop
 from millstream.loadax._batching import Batcher, BatchStrategy
 from millstream.loadax._dataset import Dataset
 
@@ -95,15 +95,18 @@ def worked_items(
     workshop: Workshop, positions: Sequence[int], count: int, rows: int, ahead: int
 ) -> Iterator[Any]:
     """The first ``count`` items in order, ``ahead`` chunks of ``rows`` under way."""
-    pending: deque[Any] = deque()
+    pending: deque[tuple[int, Ticket]] = deque()
     firsts = iter(range(0, count, rows))
     while True:
         while len(pending) < ahead and (first := next(firsts, None)) is not None:
-            pending.append(workshop.begin(positions[first : min(first + rows, count)]))
+            chunk = positions[first : min(first + rows, count)]
+            pending.append((len(chunk), workshop.begin(chunk)))
         if not pending:
             return
-        made = pending.popleft().wait()
-        yield from made.beside
+        size, ticket = pending.popleft()
+        made = ticket.wait()
+        assert made is not None  # without a timeout it waits for as long as it takes
+        yield from made.beside[:size]
 
 
 @dataclass(frozen=True)
