@@ -372,6 +372,23 @@ def test_pickling(dataset: Dataset[int]) -> None:
     assert list(pickle.loads(pickle.dumps(dataset))) == list(dataset)
 
 
+LOOKED: list[int] = []
+
+
+def looked(x: int) -> bool:
+    LOOKED.append(x)
+    return x > 7
+
+
+def test_a_pickled_filter_does_not_look_again() -> None:
+    dataset = FilteredDataset(TEN, looked)
+    assert len(dataset) == 2
+    LOOKED.clear()
+    copy = pickle.loads(pickle.dumps(dataset))
+    assert (len(copy), copy[1]) == (2, 9)
+    assert LOOKED == []
+
+
 def test_protocols_of_what_can_be_done() -> None:
     assert isinstance(RangeDataset(0, 3), Shuffleable)
     assert isinstance(RangeDataset(0, 3), Shardable)

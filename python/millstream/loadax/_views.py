@@ -101,7 +101,7 @@ class FilteredDataset(View[T]):
         return type(self)(inner, self._predicate)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self._inner, self._predicate)
+        return type(self), (self._inner, self._predicate), {"_kept": self._kept}
 
     def __repr__(self) -> str:
         return f"FilteredDataset({self._inner!r})"  # its length may cost a scan
