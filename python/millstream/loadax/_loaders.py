@@ -119,6 +119,7 @@ class Loader(Generic[B_co]):
                 yield from worked_items(workshop, positions, count, rows, ahead)
             finally:
                 workshop.close()
+                del workshop
 
 
 class NaiveDataLoader(Loader[B]):

@@ -97,16 +97,22 @@ def worked_items(
     """The first ``count`` items in order, ``ahead`` chunks of ``rows`` under way."""
     pending: deque[tuple[int, Ticket]] = deque()
     firsts = iter(range(0, count, rows))
-    while True:
-        while len(pending) < ahead and (first := next(firsts, None)) is not None:
-            chunk = positions[first : min(first + rows, count)]
-            pending.append((len(chunk), workshop.begin(chunk)))
-        if not pending:
-            return
-        size, ticket = pending.popleft()
-        made = ticket.wait()
-        assert made is not None  # without a timeout it waits for as long as it takes
-        yield from made.beside[:size]
+    try:
+        while True:
+            while len(pending) < ahead and (first := next(firsts, None)) is not None:
+                chunk = positions[first : min(first + rows, count)]
+                pending.append((len(chunk), workshop.begin(chunk)))
+            if not pending:
+                return
+            size, ticket = pending.popleft()
+            made = ticket.wait()
+            assert (
+                made is not None
+            )  # without a timeout it waits for as long as it takes
+            yield from made.beside[:size]
+    finally:
+        pending.clear()
+        del workshop  # the traceback of an error keeps this frame, but not its threads
 
 
 @dataclass(frozen=True)
