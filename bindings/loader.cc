@@ -82,6 +82,18 @@ std::shared_ptr<const Batch> taken(ListedLoader& loader, const StateWords& state
   }
 }
 
+void await_batch(ListedLoader& loader, const StateWords& state) {
+  Loader& running = *loader.shared;
+  const Position at = position(running.plan(), state);
+  while (true) {
+    {
+      const nb::gil_scoped_release released;
+      if (running.ready(at, std::chrono::milliseconds(50))) return;
+    }
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+  }
+}
+
 nb::list take(ListedLoader& loader, const StateWords& state) {
   return batch_arrays(taken(loader, state), loader.shared->plan().batch_size());
 }
@@ -210,6 +222,8 @@ void bind_loader(nb::module_& module) {
           "Sets `last_error` to None.")
       .def("take", take, "state"_a,
            "The bytes of each field and of the mask, made ahead where possible.")
+      .def("await_batch", await_batch, "state"_a,
+           "Returns when that batch has been made, where batches are made ahead.")
       .def("take_with_beside", take_with_beside, "state"_a,
            "The same, and the parts of what travels beside the batch.")
       .def_prop_ro(

@@ -242,6 +242,9 @@ class Loader:
     def take(self, state: Annotated[NDArray[numpy.uint32], dict(shape=(8), order='C', device='cpu', writable=False)]) -> list:
         """The bytes of each field and of the mask, made ahead where possible."""
 
+    def await_batch(self, state: Annotated[NDArray[numpy.uint32], dict(shape=(8), order='C', device='cpu', writable=False)]) -> None:
+        """Returns when that batch has been made, where batches are made ahead."""
+
     def take_with_beside(self, state: Annotated[NDArray[numpy.uint32], dict(shape=(8), order='C', device='cpu', writable=False)]) -> tuple:
         """The same, and the parts of what travels beside the batch."""
 

@@ -51,8 +51,9 @@ class HostDoor:
         self._by_call = (
             not program.traced
             and not program.later
-            and not program.waits
+            and not program.beside
             and not program.skip
+            and not (program.waits and program.engine.prefetch == 0)
             and program.engine.batch_bytes <= CALL_BYTES
             and jax.default_backend() == "cpu"
         )
@@ -81,6 +82,9 @@ class HostDoor:
                 program.raise_original(error)
         elif self._by_call and (self._call is not None or self._compiled()):
             try:
+                if program.waits:  # here, and not on a thread of XLA's
+                    known = np.asarray(words) if known is None else known
+                    program.engine.await_batch(known)
                 value, after = self._call(words, self._number)
             except _jit.FAILURES as error:
                 program.raise_original(error)
@@ -279,6 +283,8 @@ class BatchIterator:
         self._last_valid = _valid_rows_of_last(program)
         self._left = steps
         self._closed = False
+        # Known without asking XLA, which may still be busy with the batch before.
+        self._known = np.array(known) if program.waits else None
 
     def __iter__(self) -> BatchIterator:
         return self
@@ -290,7 +296,10 @@ class BatchIterator:
             raise ValueError("this iterator is closed: iterate() again from its state")
         last = self._step + 1 == self.program.steps
         valid = self._last_valid if last else self.program.batch_size
-        value, mask, self._words = self._door.fetch(self._words, None, valid)
+        known = self._known
+        value, mask, self._words = self._door.fetch(self._words, known, valid)
+        if known is not None:
+            self._known = _jit.next_words(self.program, known)
         self._step = 0 if last else self._step + 1
         self._left -= 1
         return value, mask

@@ -107,7 +107,8 @@ class Program:
             if isinstance(stage, PythonMapTransform):
                 samples = max(samples or 64, 2 * stage.workers)
         if prefetch is None and samples is not None:
-            prefetch = max(-(-samples // self.batch_size), 1)
+            # Workers are to have rows of the next batch while one is handed over.
+            prefetch = max(-(-samples // self.batch_size), 4 if self.waits else 1)
         self.engine = _engine.loader(
             self.plan,
             dtypes,

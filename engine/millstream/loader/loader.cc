@@ -142,6 +142,12 @@ std::shared_ptr<const Batch> Loader::take(const Position& position,
   return batch;
 }
 
+bool Loader::ready(const Position& position, std::chrono::milliseconds patience) {
+  if (!prefetcher_) return true;
+  shared_pool().grow(threads_);
+  return prefetcher_->get(position, true, patience) != nullptr;
+}
+
 void Skipped::skipped(std::int64_t sample, const Error& error) {
   const std::lock_guard lock(mutex_);
   samples_.emplace(sample, error.what());

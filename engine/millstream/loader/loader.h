@@ -66,6 +66,10 @@ class Loader {
   std::shared_ptr<const Batch> take(const Position& position,
                                     std::chrono::milliseconds patience);
 
+  /// Whether the batch at `position` has been made ahead, or is within `patience`, so
+  /// that `fill` only copies. True where nothing is made ahead.
+  bool ready(const Position& position, std::chrono::milliseconds patience);
+
   /// Batches given by `take` that someone still holds.
   std::int64_t live() const { return slots_->live(); }
 

@@ -57,6 +57,7 @@ class Prefetcher {
     Position position;
     Stage stage = Stage::kQueued;
     std::uint64_t used = 0;  // when, by `clock_`
+    bool asked = false;      // by someone, and not only made ahead
     std::shared_ptr<const Batch> batch;
     std::exception_ptr error;
   };
