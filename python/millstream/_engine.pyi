@@ -17,6 +17,11 @@ class Order:
     @property
     def samples(self) -> int: ...
 
+    def sample_at(self, key: tuple[int, int], epoch: int, position: int) -> int:
+        """
+        The sample at one position of an epoch; `key` is its (high, low) words.
+        """
+
 def sequential(n: int) -> Order:
     """0, 1, 2, ... in every epoch."""
 
