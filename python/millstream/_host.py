@@ -13,6 +13,7 @@ import numpy as np
 
 from millstream import _jit
 from millstream._pipeline import Tree
+from millstream._sharding import Assembly
 from millstream._state import LoaderState, is_traced
 from millstream._transforms import HostCallbackTransform
 
@@ -45,11 +46,14 @@ class HostDoor:
         self._warned = False
         self._most = program.engine.prefetch + RUN_AHEAD
         self._segments: Any = None
+        split = program.split
+        self._assembly = None if split is None else Assembly(split, self._specs)
         device = program.device
         self._device = None if device is None or _is_default(device) else device
         self._by_call = (
             not program.traced
             and not program.later
+            and program.split is None
             and program.engine.batch_bytes <= CALL_BYTES
             and jax.default_backend() == "cpu"
         )
@@ -109,15 +113,22 @@ class HostDoor:
     def _mask(self, valid: int) -> Any:
         mask = self._masks.get(valid)
         if mask is None:
-            rows = np.arange(self.program.batch_size) < valid
-            mask = jax.device_put(rows if self.program.batched else rows[0])
+            if self._assembly is not None:
+                mask = self._assembly.mask(valid)
+            else:
+                rows = np.arange(self.program.batch_size) < valid
+                mask = jax.device_put(rows if self.program.batched else rows[0])
             self._masks[valid] = mask
         return mask
 
     def _from_slot(self, words: np.ndarray) -> Tree:
         self._make_room()
-        *fields, _ = self.program.engine.take(words)
-        leaves = jax.device_put(_jit.shaped(self._specs, fields), self._device)
+        fields = self.program.engine.take(words)
+        if self._assembly is not None:
+            leaves = self._assembly.leaves(fields)
+        else:
+            shaped = _jit.shaped(self._specs, fields[:-1])
+            leaves = jax.device_put(shaped, self._device)
         return self.program.unflatten(leaves)
 
     def _make_room(self) -> None:
@@ -174,7 +185,7 @@ class _Structure:
 
 def _is_default(device: Any) -> bool:
     default = jax.config.jax_default_device  # type: ignore[attr-defined]
-    return bool(device == (default if default is not None else jax.devices()[0]))
+    return bool(device == (default if default is not None else jax.local_devices()[0]))
 
 
 def _segments(program: Program) -> tuple[Any, list[Any]]:
@@ -194,12 +205,15 @@ def _segments(program: Program) -> tuple[Any, list[Any]]:
     def run(words: Any, arrays: list[Any]) -> tuple[Tree, Any, Any]:
         return program.step(words, arrays, first)
 
-    return jax.jit(run), [_later(segment) for segment in rest]
+    split = program.split
+    layout = None if split is None else split.rows_sharding
+    return jax.jit(run), [_later(segment, layout) for segment in rest]
 
 
-def _later(segment: Any) -> Any:
+def _later(segment: Any, layout: Any) -> Any:
+    """``layout`` is what batches of the host's are put onto: None for JAX's default."""
     if isinstance(segment, HostCallbackTransform):
-        return lambda value, mask: jax.device_put(segment.run(value, mask))
+        return lambda value, mask: jax.device_put(segment.run(value, mask), layout)
 
     def run(value: Tree, mask: Any) -> Tree:
         for placed in segment:

@@ -10,7 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from millstream import _engine, _jit, _traced
+from millstream._agreement import agree
 from millstream._pipeline import SampleSource, Stage, Tree
+from millstream._sharding import Split, check_leaves, constrained, split_of
 from millstream._state import LoaderState, is_traced, state_words, words_of
 from millstream._transforms import (
     BatchTransform,
@@ -50,6 +52,7 @@ class Program:
         self.remainder = batch.remainder if batch else "pad"
         self.placed: list[Placed] = []
         self.device: Any = None
+        self.split: Split | None = None
         source, tree, names = head.native()
         before: list[_engine.Transform] = []
         after: list[_engine.Transform] = []
@@ -60,7 +63,16 @@ class Program:
                 batched = True
                 continue
             if isinstance(stage, DevicePutTransform):
-                self.device = stage.device
+                self.device, self.split = None, None
+                if stage.sharding is None:
+                    self.device = stage.device
+                elif not batched:
+                    raise ValueError(
+                        f"stage {number}, DevicePutTransform, splits batches: put it "
+                        "after BatchTransform"
+                    )
+                else:
+                    self.split = split_of(stage.sharding, self.batch_size)
             made = stage.native(tree, names, batched) if native else None
             native = made is not None
             if made is not None:
@@ -93,9 +105,13 @@ class Program:
             dtypes,
             0 if threads is None else threads,
             -1 if prefetch is None else prefetch,
+            self.split.parts if self.split else [],
+            self.split.devices if self.split else 1,
         )
         self.later = [p for p in self.placed if not p.native]
         self.element_spec()
+        if self.split is not None:
+            self._check_split(self.split)
         if batch is not None and batch.element_spec_override is not None:
             self._check_batch(batch)
 
@@ -106,6 +122,31 @@ class Program:
         for placed, spec in specs_after(self):
             if placed.stage is batch:
                 check_spec(spec, batch.element_spec_override, "BatchTransform")
+
+    def _check_split(self, split: Split) -> None:
+        """Raises ``ValueError`` where batches cannot be split as asked for.
+
+        Processes that share the mesh have to agree on what they load.
+        """
+        if self.remainder == "partial":
+            raise ValueError(
+                "remainder='partial' gives a shorter last batch, which a sharding "
+                "cannot divide: use 'pad', 'drop' or 'wrap'"
+            )
+        if len(split.processes) > 1:
+            for number, placed in enumerate(self.placed, start=1):
+                if isinstance(placed.stage, HostCallbackTransform):
+                    raise ValueError(
+                        f"stage {number}, HostCallbackTransform, sees whole batches, "
+                        f"and no process has one: they are split over processes "
+                        f"{split.processes}"
+                    )
+        from millstream._explain import specs_after
+
+        for placed, spec in specs_after(self):
+            if isinstance(placed.stage, DevicePutTransform) and placed.batched:
+                check_leaves(split, spec)
+        agree(self)
 
     # What comes out.
 
@@ -156,10 +197,25 @@ class Program:
         """``(value, mask, words)``, to be traced; by default through all stages."""
         if self.traced:
             value, mask, words = self._gathered(words, arrays)
+            if self.split is not None:
+                rows = self.split.rows_sharding
+                value, mask = constrained(rows, (value, mask))
         else:
             leaves, mask, words = _jit.native_batch(self, words)
             value = self.unflatten(leaves)
+        if self.split is not None and self.splits_natively:
+            value = constrained(self.split.sharding, value)
         return self.finish(value, mask, later), mask, words
+
+    @property
+    def splits_natively(self) -> bool:
+        """Whether what the engine gives is to be laid out as the sharding says.
+
+        If not, traced stages come first.
+        """
+        return any(
+            p.native and isinstance(p.stage, DevicePutTransform) for p in self.placed
+        )
 
     def check_traceable(self) -> None:
         """Raises ``ValueError`` where batches have no fixed shape."""
@@ -204,9 +260,12 @@ class Program:
     def words(self, state: Any) -> Any:
         """The words of a state; one that is known has to fit this pipeline."""
         words = words_of(state)
-        if not is_traced(words):
-            self.plan.valid_rows(np.asarray(words))
-        return words
+        if is_traced(words):
+            return words
+        known = np.asarray(words)
+        self.plan.valid_rows(known)
+        # One that some device holds could not go to all devices of a mesh.
+        return known if self.split is not None else words
 
     def raise_original(self, error: Exception) -> NoReturn:
         """Raises what the engine threw, in its own type, or else JAX's error."""

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -42,6 +43,15 @@ class Plan {
   void rows(const Position& position, std::int64_t first, std::int64_t count,
             std::span<const Column> output, bool* mask, Memory& memory) const;
 
+  /// The same rows, written to rows [0, count) of `output` and `mask`.
+  void part(const Position& position, std::int64_t first, std::int64_t count,
+            std::span<const Column> output, bool* mask, Memory& memory) const;
+
+  /// Bytes of samples asked of the source so far, as its schema counts them.
+  std::int64_t bytes_read() const noexcept {
+    return samples_read_.load(std::memory_order_relaxed) * sample_bytes_;
+  }
+
   /// Tells the source that the batch at `position` will be made soon.
   void hint(const Position& position) const;
 
@@ -57,6 +67,8 @@ class Plan {
   Chain chain_;
   Chain tail_;  // the stages after batching alone: what padding goes through
   std::uint64_t digest_;
+  std::int64_t sample_bytes_ = 0;
+  mutable std::atomic<std::int64_t> samples_read_{0};
 };
 
 }  // namespace millstream
