@@ -5,13 +5,13 @@ from __future__ import annotations
 import gc
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
-from millstream import _jit
+from millstream import _jit, _resume
 from millstream._pipeline import Tree
 from millstream._sharding import Assembly
 from millstream._state import LoaderState, is_traced
@@ -46,6 +46,7 @@ class HostDoor:
         self._warned = False
         self._most = program.engine.prefetch + RUN_AHEAD
         self._segments: Any = None
+        self.transfers = _transfers(program)
         split = program.split
         self._assembly = None if split is None else Assembly(split, self._specs)
         device = program.device
@@ -96,6 +97,22 @@ class HostDoor:
             value, mask = jax.tree.map(lambda x: x[:valid], (value, mask))
         return value, mask, after
 
+    def fetch_if_ready(self, words: Any, valid: int) -> tuple[Tree, Any, Any] | None:
+        """The same if the batch is made already: its transfer is begun, and goes on
+        while the one before it is used. Else None, and nothing is waited for.
+        """
+        program = self.program
+        if program.later or program.traced or program.remainder == "partial":
+            return None
+        known = np.asarray(words)
+        fields: Any = program.engine.take_if_ready(known)
+        if fields is None:
+            return None
+        value, mask = self._placed(fields), self._mask(valid)
+        if self._device is not None:
+            mask = jax.device_put(mask, self._device)
+        return value, mask, _jit.next_words(program, known)
+
     def _compiled(self) -> bool:
         """Whether the jitted call is to be used from now on."""
         self._delivered += 1
@@ -123,7 +140,10 @@ class HostDoor:
 
     def _from_slot(self, words: np.ndarray) -> Tree:
         self._make_room()
-        fields = self.program.engine.take(words)
+        return self._placed(self.program.engine.take(words))
+
+    def _placed(self, fields: list[Any]) -> Tree:
+        """The engine's bytes as JAX's arrays, where batches are to be."""
         if self._assembly is not None:
             leaves = self._assembly.leaves(fields)
         else:
@@ -181,6 +201,16 @@ class _Structure:
 
     def __hash__(self) -> int:
         return hash(self._key)
+
+
+def _transfers(program: Program) -> bool:
+    """Whether batches leave the host's memory, so that transfers are worth beginning
+    before they are waited for.
+    """
+    if program.split is not None:
+        return any(d.platform != "cpu" for d in program.split.mesh.devices.flat)
+    device = program.device
+    return (device.platform if device else jax.default_backend()) != "cpu"
 
 
 def _is_default(device: Any) -> bool:
@@ -254,12 +284,16 @@ class BatchIterator:
         self._door = door
         program = door.program
         self.program = program
+        self._last_valid = _valid_rows_of_last(program)
+        self._start(words, steps)
+        self._closed = False
+
+    def _start(self, words: Any, steps: int | None) -> None:
         self._words = words
         known = np.asarray(words)
         self._step = int(known[4]) | int(known[5]) << 32
-        self._last_valid = _valid_rows_of_last(program)
-        self._left = steps
-        self._closed = False
+        self._left = self.program.steps - self._step if steps is None else steps
+        self._ahead: Any = None
 
     def __iter__(self) -> BatchIterator:
         return self
@@ -270,11 +304,19 @@ class BatchIterator:
         if self._closed:
             raise ValueError("this iterator is closed: iterate() again from its state")
         last = self._step + 1 == self.program.steps
-        valid = self._last_valid if last else self.program.batch_size
-        value, mask, self._words = self._door.fetch(self._words, None, valid)
+        made, self._ahead = self._ahead, None
+        if made is None:
+            made = self._door.fetch(self._words, None, self._valid(last))
+        value, mask, self._words = made
         self._step = 0 if last else self._step + 1
         self._left -= 1
+        if self._door.transfers and self._left > 0:
+            last = self._step + 1 == self.program.steps
+            self._ahead = self._door.fetch_if_ready(self._words, self._valid(last))
         return value, mask
+
+    def _valid(self, last: bool) -> int:
+        return self._last_valid if last else self.program.batch_size
 
     def __len__(self) -> int:
         """How many batches are left."""
@@ -285,9 +327,31 @@ class BatchIterator:
         """The state after the last batch delivered."""
         return LoaderState(self._words)
 
+    def get_state(self) -> dict[str, Any]:
+        """Where the iteration stands, as what JSON can hold; for ``set_state``."""
+        return {**_resume.saved(self.program, self._words), "left": self._left}
+
+    def set_state(self, state: Any) -> None:
+        """Goes on from what ``get_state`` returned, here or in another process.
+
+        A state that does not say how many batches are left goes to its epoch's end.
+        """
+        words = _resume.restored(self.program, state, "step").words
+        self._start(words, _left_of(state))
+        self._closed = False
+
     def close(self) -> None:
         """Ends the iteration; the state stays."""
         self._closed = True
+
+
+def _left_of(state: Any) -> int | None:
+    left = state.get("left") if isinstance(state, Mapping) else None
+    if left is not None and (isinstance(left, bool) or int(left) < 0):
+        raise ValueError(
+            f"a state with {left!r} batches left is not one of get_state()"
+        )
+    return None if left is None else int(left)
 
 
 def _valid_rows_of_last(program: Program) -> int:

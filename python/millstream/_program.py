@@ -109,9 +109,9 @@ class Program:
             self.split.devices if self.split else 1,
         )
         self.later = [p for p in self.placed if not p.native]
-        self.element_spec()
         if self.split is not None:
             self._check_split(self.split)
+        self.element_spec()
         if batch is not None and batch.element_spec_override is not None:
             self._check_batch(batch)
 
@@ -141,11 +141,8 @@ class Program:
                         f"and no process has one: they are split over processes "
                         f"{split.processes}"
                     )
-        from millstream._explain import specs_after
-
-        for placed, spec in specs_after(self):
-            if isinstance(placed.stage, DevicePutTransform) and placed.batched:
-                check_leaves(split, spec)
+        if self.splits_natively:
+            check_leaves(split.sharding, self.unflatten(self.leaf_specs()))
         agree(self)
 
     # What comes out.

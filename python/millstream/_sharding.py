@@ -84,7 +84,7 @@ class Split:
     @functools.cached_property
     def rows_spec(self) -> PartitionSpec:
         """How the first axis is split, all other axes whole."""
-        return PartitionSpec(self.axes or None)
+        return PartitionSpec(*self.sharding.spec[:1])
 
     @functools.cached_property
     def rows_sharding(self) -> NamedSharding:
@@ -92,11 +92,6 @@ class Split:
         return NamedSharding(
             self.mesh, self.rows_spec, memory_kind=self.sharding.memory_kind
         )
-
-    @property
-    def splits_rows_only(self) -> bool:
-        """Whether no axis but the first is split."""
-        return all(not _named(entry) for entry in self.sharding.spec[1:])
 
 
 def split_of(sharding: NamedSharding, batch_size: int) -> Split:
@@ -118,18 +113,18 @@ def split_of(sharding: NamedSharding, batch_size: int) -> Split:
     return Split(sharding, batch_size, axes, shards, parts)
 
 
-def check_leaves(split: Split, value: Tree) -> None:
+def check_leaves(sharding: NamedSharding, value: Tree) -> None:
     """Raises ``ValueError`` naming the leaf that the sharding does not fit."""
+    spec = sharding.spec
     for path, leaf in jax.tree_util.tree_flatten_with_path(value)[0]:
         name = jax.tree_util.keystr(path) or "the batch"
-        spec = split.sharding.spec
         if len(spec) > len(leaf.shape):
             raise ValueError(
                 f"DevicePutTransform: {spec} is for arrays of at least {len(spec)} "
                 f"axes; {name} has the shape {list(leaf.shape)}"
             )
         for axis, (extent, entry) in enumerate(zip(leaf.shape, spec, strict=False)):
-            sizes = [split.mesh.shape[each] for each in _named(entry)]
+            sizes = [sharding.mesh.shape[each] for each in _named(entry)]
             if extent % int(np.prod(sizes, dtype=np.int64)):
                 raise ValueError(
                     f"DevicePutTransform: axis {axis} of {name}, {extent} long, cannot "
@@ -139,6 +134,7 @@ def check_leaves(split: Split, value: Tree) -> None:
 
 def constrained(sharding: NamedSharding, value: Tree) -> Tree:
     """The same with each leaf laid out as the sharding says; to be traced."""
+    check_leaves(sharding, value)
     explicit = AxisType.Explicit in sharding.mesh.axis_types
     put: Any = jax.sharding.reshard if explicit else lax.with_sharding_constraint
     return jax.tree.map(lambda x: put(x, sharding), value)
