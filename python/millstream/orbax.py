@@ -47,7 +47,7 @@ class LoaderHandler(ocp.CheckpointHandler):  # type: ignore[misc]
 
 
 @ocp.args.register_with_handler(LoaderHandler, for_save=True)
-@dataclass(frozen=True)
+@dataclass  # as its base, which is not frozen
 class LoaderSave(ocp.args.CheckpointArgs):  # type: ignore[misc]
     """What to save: a state of a loader."""
 
@@ -56,7 +56,7 @@ class LoaderSave(ocp.args.CheckpointArgs):  # type: ignore[misc]
 
 
 @ocp.args.register_with_handler(LoaderHandler, for_restore=True)
-@dataclass(frozen=True)
+@dataclass  # as its base, which is not frozen
 class LoaderRestore(ocp.args.CheckpointArgs):  # type: ignore[misc]
     """What to restore it for; ``by="sample"`` allows another batch size."""
 
