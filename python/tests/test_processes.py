@@ -169,7 +169,8 @@ def test_a_sample_that_fails_on_one_process_ends_all(group: Group) -> None:
     assert "can no longer be read" in out
     aborted = out.find("Terminating process")
     assert aborted < 0 or out.find("can no longer be read") < aborted
-    assert sorted(group.steps("broken")) == [0, 1]
+    # Batches that were made before the file shrank are good.
+    assert {0, 1} <= set(group.steps("broken")) <= set(range(5))
 
 
 def test_processes_whose_data_differ_are_told_so(group: Group) -> None:

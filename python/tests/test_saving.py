@@ -228,6 +228,6 @@ def test_orbax_keeps_it_beside_a_model(tmp_path: Path) -> None:
         wider = LoaderRestore(loader_of(10), by="sample")
         kept = manager.restore(2, args=ocp.args.Composite(data=wider))
         assert kept.data == after(loader_of(10), 1)
+        other = LoaderRestore(loader_of(n=24))
         with pytest.raises(ValueError, match="number of samples was 23 and is 24"):
-            other = LoaderRestore(loader_of(n=24))
             manager.restore(2, args=ocp.args.Composite(data=other))

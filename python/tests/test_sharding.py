@@ -5,14 +5,16 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
 from conftest import TESTS, Python
 
 
-def test_eight_devices(python: Python) -> None:
+@pytest.mark.parametrize("file", ["eight_devices.py", "sharded_examples.py"])
+def test_eight_devices(file: str, python: Python) -> None:
     flags = "--xla_force_host_platform_device_count=8"
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
     done = subprocess.run(
-        [*command, "--durations=5", TESTS / "eight_devices.py"],
+        [*command, "--durations=5", TESTS / file],
         env=python.environment(XLA_FLAGS=flags),
         cwd=TESTS.parent.parent,
         capture_output=True,
