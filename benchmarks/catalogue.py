@@ -61,6 +61,14 @@ WORKLOADS = {
     "scaling": Workload(
         "A step inside jit as the dataset grows", "scan_take_given", unit="us a batch"
     ),
+    "sharded_loop": Workload(
+        "Batches of 8 MiB into a Python loop, eight CPU devices", "millstream_whole"
+    ),
+    "resume": Workload(
+        "A loader of 1e9 samples: to its first batch, from the middle of an epoch",
+        "millstream_start",
+        unit="us a batch",
+    ),
     "start_import": Workload(
         "Whole process: the imports", "jax_alone", True, 4, "seconds"
     ),
@@ -76,6 +84,8 @@ WORKLOADS = {
 CONTENDERS = {
     "millstream": Contender("**millstream**", Kind.OURS),
     "millstream_loop": Contender("**millstream**, host loop", Kind.OURS),
+    "millstream_whole": Contender("millstream, one device", Kind.LIMIT),
+    "millstream_start": Contender("millstream, from step 0", Kind.LIMIT),
     "cyreal_iterate": Contender("cyreal, iterate", environment="jax"),
     "cyreal_next": Contender("cyreal, jitted next", environment="jax"),
     "cyreal_scan": Contender("cyreal, scan_epoch", environment="jax"),

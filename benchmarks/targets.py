@@ -115,6 +115,13 @@ TARGETS = (
     ),
     Target("scaling", "a step at 1e9 over one at 1e4", growth, 1.5, at_least=False),
     Target("scaling", "the state at any N", state_bytes, 64, False, "B"),
+    Target(
+        "sharded_loop",
+        "over one device",
+        over("sharded_loop", "millstream_whole"),
+        0.9,
+    ),
+    Target("resume", "over step 0", over("resume", "millstream_start"), 1 / 1.2),
     Target("start_import", "added to import jax", import_added, 20, False, "ms"),
     Target("start_batch", "over by hand", over("start_batch", "by_hand"), 1 / 1.05),
 )
