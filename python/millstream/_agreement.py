@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 PATIENCE = 120.0
 """Seconds that processes wait for each other to build the same loader."""
 
-_numbers = itertools.count()
+_numbers: dict[str, Iterator[int]] = {}
+"""How many loaders each group of processes has built."""
 
 
 def agree(program: Program) -> None:
@@ -35,7 +37,9 @@ def agree(program: Program) -> None:
             f"the mesh spans processes {split.processes}, but jax.distributed is not "
             "initialised in this one"
         )
-    prefix = f"millstream/{'-'.join(map(str, split.processes))}/{next(_numbers)}"
+    group = "-".join(map(str, split.processes))
+    number = next(_numbers.setdefault(group, itertools.count()))
+    prefix = f"millstream/{group}/{number}"
     mine = {**described(program), "sharding": _layout(split)}
     me = jax.process_index()
     client.key_value_set(f"{prefix}/{me}", json.dumps(mine))
@@ -92,13 +96,13 @@ def _layout(split: Split) -> str:
 
 def _get(client: Any, key: str, deadline: float) -> str | None:
     """The value of a key, or None if nobody sets it in time."""
-    left = max(int((deadline - time.monotonic()) * 1000), 1)
-    try:
-        return str(client.blocking_key_value_get(key, left))
-    except jax.errors.JaxRuntimeError as error:
-        if "DEADLINE_EXCEEDED" in str(error) or "timed out" in str(error):
-            return None
-        raise
+    while (left := deadline - time.monotonic()) > 0:
+        try:  # a second at a time, so that Ctrl-C is heard
+            return str(client.blocking_key_value_get(key, int(min(left, 1) * 1000) + 1))
+        except jax.errors.JaxRuntimeError as error:
+            if "DEADLINE_EXCEEDED" not in str(error):
+                raise
+    return None
 
 
 def _client() -> Any:

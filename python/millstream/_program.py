@@ -12,7 +12,13 @@ import numpy as np
 from millstream import _engine, _jit, _traced
 from millstream._agreement import agree
 from millstream._pipeline import SampleSource, Stage, Tree
-from millstream._sharding import Split, check_leaves, constrained, split_of
+from millstream._sharding import (
+    Split,
+    check_leaves,
+    constrained,
+    replicated,
+    split_of,
+)
 from millstream._state import LoaderState, is_traced, state_words, words_of
 from millstream._transforms import (
     BatchTransform,
@@ -186,7 +192,7 @@ class Program:
                 f"{type(self.head).__name__} cannot be held by a device: traced=True "
                 "takes arrays in memory"
             )
-        return arrays
+        return arrays if self.split is None else replicated(self.split, arrays)
 
     def step(
         self, words: Any, arrays: list[Any], later: list[Placed] | None = None
@@ -247,7 +253,11 @@ class Program:
         value = _run(samples, value, mask, rows=self.batched)
         if samples and self.batched:
             value = jax.tree.map(lambda x: _masked(x, mask), value)
-        return _run([p for p in later if p.batched], value, mask, rows=False)
+        value = _run([p for p in later if p.batched], value, mask, rows=False)
+        called = any(isinstance(p.stage, HostCallbackTransform) for p in later)
+        if self.split is not None and called:  # it came back whole
+            value = constrained(self.split.rows_sharding, value)
+        return value
 
     # States.
 

@@ -140,6 +140,17 @@ def constrained(sharding: NamedSharding, value: Tree) -> Tree:
     return jax.tree.map(lambda x: put(x, sharding), value)
 
 
+def replicated(split: Split, arrays: list[Any]) -> list[jax.Array]:
+    """The same arrays, which every process has, whole on each device of the mesh."""
+    everywhere = NamedSharding(split.mesh, PartitionSpec())
+
+    def whole(x: Any) -> jax.Array:
+        host = np.asarray(x)
+        return jax.make_array_from_callback(host.shape, everywhere, lambda _: host)
+
+    return [whole(x) for x in arrays]
+
+
 def over_shards(
     split: Split, fields: int, one: Callable[[Any, Any], tuple[list[Any], Any, Any]]
 ) -> Callable[[Any], tuple[list[Any], Any, Any]]:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,53 +11,21 @@ import jax.numpy as jnp
 import millstream as ms
 import numpy as np
 import pytest
-from conftest import rows_of
-from jax.sharding import AxisType, Mesh, NamedSharding, SingleDeviceSharding
+from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
+from meshes import (
+    BATCH,
+    LAYOUTS,
+    STEPS,
+    N,
+    data,
+    loader_of,
+    mesh_of,
+    plain_of,
+    sharding_of,
+)
 from millstream import _jit
 from walks import iterated, jitted, same_bytes, same_walk, scanned, stepped
-
-N, BATCH = 61, 16
-STEPS = 4
-"""Steps of an epoch; the last batch has 13 samples."""
-
-LAYOUTS: dict[str, tuple[dict[str, int], P]] = {
-    "one axis": ({"data": 8}, P("data")),
-    "replicas across a model axis": ({"data": 4, "model": 2}, P("data")),
-    "two axes": ({"replica": 2, "data": 4}, P(("replica", "data"))),
-    "two axes, the other way round": (
-        {"replica": 2, "data": 4},
-        P(("data", "replica")),
-    ),
-    "three axes": (
-        {"replica": 2, "data": 2, "model": 2},
-        P(("replica", "data")),
-    ),
-    "the last axis": ({"model": 4, "data": 2}, P("data")),
-    "everywhere whole": ({"data": 8}, P()),
-    "one device": ({"data": 1}, P("data")),
-}
-
-
-def data() -> dict[str, np.ndarray]:
-    z = np.arange(N * 8, dtype=np.float32).reshape(N, 2, 4) / 7
-    return {**rows_of(N), "z": z}
-
-
-def mesh_of(sizes: dict[str, int], kind: AxisType = AxisType.Auto) -> Mesh:
-    count = int(np.prod(list(sizes.values())))
-    devices = np.array(jax.devices()[:count]).reshape(*sizes.values())
-    return Mesh(devices, tuple(sizes), axis_types=(kind,) * len(sizes))
-
-
-def sharding_of(layout: str, kind: AxisType = AxisType.Auto) -> NamedSharding:
-    sizes, spec = LAYOUTS[layout]
-    return NamedSharding(mesh_of(sizes, kind), spec)
-
-
-def loader_of(source: Any, sharding: Any, **more: Any) -> ms.DataLoader:
-    stages = [source, ms.BatchTransform(BATCH), ms.DevicePutTransform(sharding)]
-    return ms.DataLoader(stages, **more)
 
 
 @pytest.fixture(scope="module")
@@ -93,10 +58,6 @@ def source(request: pytest.FixtureRequest, sources: Any) -> Any:
 @pytest.fixture
 def disk(sources: Any) -> Any:
     return sources["disk"]()
-
-
-def plain_of(source: Any) -> ms.DataLoader:
-    return ms.DataLoader([source, ms.BatchTransform(BATCH)])
 
 
 def check_layout(walk: Any, sharding: NamedSharding) -> None:
@@ -232,6 +193,11 @@ def test_callbacks_see_whole_batches(packed: Path) -> None:
     same_bytes(found["y"], expected["y"] + 1)
     batch, _ = next(loader.iterate(loader.init_state(7)))
     check_layout(batch, sharding)
+    seen.clear()
+    batch, _, _ = jax.jit(loader.next_batch)(loader.init_state(7))
+    same_bytes(batch["y"], expected["y"][0] + 1)
+    check_layout(batch, sharding)
+    assert len(seen) == 1  # once a batch, not once a device
 
 
 def test_a_traced_gather_is_sharded_too() -> None:
@@ -328,83 +294,3 @@ def test_a_state_that_a_device_holds(disk: Any) -> None:
     state = jax.device_put(loader.init_state(7), jax.devices()[3])
     same_walk(stepped(loader, state, STEPS), expected)
     same_walk(scanned(loader, state, STEPS), expected)
-
-
-def test_a_sample_that_cannot_be_read_fails_on_every_shard(tmp_path: Path) -> None:
-    """One shard that failed alone would leave the others waiting for its sum."""
-    path = tmp_path / "samples.npy"
-    np.save(path, np.arange(40_000, dtype=np.float32).reshape(400, 100))
-    loader = ms.DataLoader(
-        [
-            ms.NpySource(path, ordering="sequential"),
-            ms.BatchTransform(BATCH),
-            ms.DevicePutTransform(sharding_of("one axis")),
-        ]
-    )
-    os.truncate(path, 128 + 150 * 400)  # rows 150 and on are gone
-
-    def total(carry: Any, batch: Any, mask: Any) -> Any:
-        return carry + batch.sum(), batch.sum()
-
-    for _ in range(2):  # and a second time from the same state
-        with pytest.raises((OSError, ms.DataError), match=r"samples\.npy"):
-            loader.scan_epoch(loader.init_state(7), 0.0, total)
-    run = jax.jit(lambda state: loader.scan_epoch(state, 0.0, total)[1])
-    with pytest.raises(_jit.FAILURES, match=r"samples\.npy"):
-        jax.block_until_ready(run(loader.init_state(7)))
-    with pytest.raises((OSError, ms.DataError), match=r"samples\.npy"):
-        list(loader.iterate(loader.init_state(7)))
-
-
-@pytest.mark.parametrize("kind", ["memory", "disk"])
-def test_ctrl_c_ends_every_shard(kind: str, sources: Any) -> None:
-    loader = loader_of(sources[kind](), sharding_of("one axis"))
-
-    def total(carry: Any, batch: Any, mask: Any) -> Any:
-        return carry + batch["x"].sum(), None
-
-    timer = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
-    with pytest.raises(KeyboardInterrupt):
-        loader.scan_epoch(loader.init_state(7), 0, total, steps=1 << 30)
-    timer.join()
-    plain = plain_of(sources[kind]())
-    same_walk(
-        scanned(loader, loader.init_state(7), STEPS),
-        iterated(plain, plain.init_state(7), STEPS),
-    )
-
-
-def test_a_sharding_of_one_device_is_that_device() -> None:
-    device = jax.devices()[5]
-    source = ms.ArraySampleSource(data())
-    loader = loader_of(source, SingleDeviceSharding(device))
-    batch, mask = next(loader.iterate(loader.init_state(7)))
-    assert {x.device for x in (*batch.values(), mask)} == {device}
-
-
-def test_what_cannot_be_split_is_refused() -> None:
-    source = ms.ArraySampleSource(data())
-    rows = NamedSharding(mesh_of({"data": 8}), P("data"))
-    with pytest.raises(ValueError, match=r"batch of 12 .*divided by 8.*'data' of 8"):
-        ms.DataLoader([source, ms.BatchTransform(12), ms.DevicePutTransform(rows)])
-    with pytest.raises(ValueError, match="after BatchTransform"):
-        ms.DataLoader([source, ms.DevicePutTransform(rows), ms.BatchTransform(16)])
-    with pytest.raises(ValueError, match="after BatchTransform"):
-        ms.DataLoader([source, ms.DevicePutTransform(rows)])
-    partial = ms.BatchTransform(16, remainder="partial")
-    with pytest.raises(ValueError, match=r"'partial'.*sharding"):
-        ms.DataLoader([source, partial, ms.DevicePutTransform(rows)])
-    mesh = mesh_of({"data": 2, "model": 4})
-    flat = ms.ArraySampleSource({"y": data()["y"]})
-    with pytest.raises(ValueError, match=r"at least 2 axes; \['y'\] has .*\[16\]"):
-        loader_of(flat, NamedSharding(mesh, P("data", "model")))
-    wide = ms.ArraySampleSource({"x": data()["x"]})
-    with pytest.raises(ValueError, match=r"axis 1 of \['x'\], 3 long.*'model'.*4"):
-        loader_of(wide, NamedSharding(mesh, P("data", "model")))
-    with pytest.raises(ValueError, match="unconstrained"):
-        ms.DevicePutTransform(NamedSharding(mesh, P(P.UNCONSTRAINED)))
-    with pytest.raises(TypeError, match="NamedSharding of a mesh of devices"):
-        ms.DevicePutTransform(NamedSharding(mesh.abstract_mesh, P("data")))
-    with pytest.raises(ValueError, match="nowhere"):
-        NamedSharding(mesh, P("nowhere"))

@@ -8,8 +8,10 @@ import sys
 import pytest
 from conftest import TESTS, Python
 
+FILES = ["eight_devices.py", "eight_devices_errors.py", "sharded_examples.py"]
 
-@pytest.mark.parametrize("file", ["eight_devices.py", "sharded_examples.py"])
+
+@pytest.mark.parametrize("file", FILES)
 def test_eight_devices(file: str, python: Python) -> None:
     flags = "--xla_force_host_platform_device_count=8"
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]

@@ -35,6 +35,7 @@ Answers::Found Answers::get(const Position& position, bool wait,
     lock.lock();
     answer->done = answer->found.has_value() || answer->error != nullptr;
     answer->withdrawn = !answer->done;
+    answer->found_at = std::chrono::steady_clock::now();
     changed_.notify_all();
     if (answer->withdrawn) {
       answers_.erase(position);
@@ -50,10 +51,12 @@ Answers::Found Answers::get(const Position& position, bool wait,
   return answer->found;
 }
 
-void Answers::forget_errors() {
+void Answers::forget_errors(std::chrono::seconds age) {
+  const auto latest = std::chrono::steady_clock::now() - age;
   const std::lock_guard lock(mutex_);
-  std::erase_if(answers_, [](const auto& entry) {
-    return entry.second->done && entry.second->error != nullptr;
+  std::erase_if(answers_, [&](const auto& entry) {
+    const Answer& answer = *entry.second;
+    return answer.done && answer.error != nullptr && answer.found_at <= latest;
   });
 }
 

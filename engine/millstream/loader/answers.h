@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
@@ -30,12 +31,13 @@ class Answers {
   /// at it, waits for it, or without `wait` returns nothing.
   Found get(const Position& position, bool wait, const std::function<Found()>& find);
 
-  /// Forgets errors that not every shard has come for.
-  void forget_errors();
+  /// Forgets errors of at least that age, which not every shard has come for.
+  void forget_errors(std::chrono::seconds age);
 
  private:
   struct Answer {
     std::uint64_t number = 0;
+    std::chrono::steady_clock::time_point found_at;
     bool done = false;
     bool withdrawn = false;
     int taken = 0;

@@ -14,6 +14,10 @@ namespace {
 /// A batch is shared out to several threads in parts of about this many bytes.
 constexpr std::int64_t kPartBytes = std::int64_t{1} << 19;
 
+/// A shard that has not come for an error by then never will: XLA itself gives up on a
+/// collective sooner. Forgotten before that, a late one would go on without the others.
+constexpr std::chrono::seconds kLastShard{60};
+
 Schema with_dtypes(Schema schema, std::span<const DType> dtypes) {
   if (dtypes.size() != schema.size()) {
     throw ArgumentError(text("a loader of ", schema.size(), " fields was given ",
@@ -233,7 +237,7 @@ std::shared_ptr<const Batch> Loader::take(const Position& position,
 }
 
 void Loader::remember(std::exception_ptr error) {
-  if (error == nullptr) answers_.forget_errors();
+  if (error == nullptr) answers_.forget_errors(kLastShard);
   const std::lock_guard lock(mutex_);
   last_error_ = std::move(error);
 }

@@ -214,13 +214,16 @@ TEST(Answers, ThatNeedWaitingAreWithdrawn) {
   EXPECT_THROW(answers.get(next, true, find), DataError);
 }
 
-TEST(Answers, OfErrorsAreForgottenOnRequest) {
+TEST(Answers, OfErrorsAreForgottenWhenTheyAreOld) {
   Answers answers(2);
   const Position at{{1, 1}, 0, 0};
   const auto fail = []() -> Answers::Found { throw DataError("bad"); };
   const auto find = [] { return Answers::Found(std::shared_ptr<const Batch>()); };
   EXPECT_THROW(answers.get(at, true, fail), DataError);
-  answers.forget_errors();
+  answers.forget_errors(std::chrono::seconds(60));
+  EXPECT_THROW(answers.get(at, true, find), DataError);  // for the second shard
+  EXPECT_THROW(answers.get(at, true, fail), DataError);
+  answers.forget_errors(std::chrono::seconds(0));
   EXPECT_TRUE(answers.get(at, true, find));
 }
 
