@@ -72,6 +72,14 @@ WORKLOADS = {
         "read_alone",
     ),
     "disk_open": Workload("Opening a source of 1e8 rows", "numpy_memmap", unit="us"),
+    "sharded_loop": Workload(
+        "Batches of 8 MiB into a Python loop, eight CPU devices", "millstream_whole"
+    ),
+    "resume": Workload(
+        "A loader of 1e9 samples: to its first batch, from the middle of an epoch",
+        "millstream_start",
+        unit="us a batch",
+    ),
     "start_import": Workload(
         "Whole process: the imports", "jax_alone", True, 4, "seconds"
     ),
@@ -88,6 +96,8 @@ CONTENDERS = {
     "millstream": Contender("**millstream**", Kind.OURS),
     "millstream_loop": Contender("**millstream**, host loop", Kind.OURS),
     "millstream_memory": Contender("**millstream**, in memory", Kind.OURS),
+    "millstream_whole": Contender("millstream, one device", Kind.LIMIT),
+    "millstream_start": Contender("millstream, from step 0", Kind.LIMIT),
     "cyreal_iterate": Contender("cyreal, iterate", environment="jax"),
     "cyreal_next": Contender("cyreal, jitted next", environment="jax"),
     "cyreal_scan": Contender("cyreal, scan_epoch", environment="jax"),

@@ -176,6 +176,13 @@ TARGETS = (
     ),
     Target("disk_open", "time", open_time, 1, False, "ms"),
     Target("disk_open", "memory", open_memory, 1, False, "MB"),
+    Target(
+        "sharded_loop",
+        "over one device",
+        over("sharded_loop", "millstream_whole"),
+        0.9,
+    ),
+    Target("resume", "over step 0", over("resume", "millstream_start"), 1 / 1.2),
     Target("start_import", "added to import jax", import_added, 20, False, "ms"),
     Target("start_batch", "over by hand", over("start_batch", "by_hand"), 1 / 1.05),
 )

@@ -51,9 +51,7 @@ class Ticket:
             assert self._error is not None
             raise self._error
         try:
-            answer: Any = self._native.wait(
-                1e8 if timeout is None else timeout, self._rows
-            )
+            answer: Any = self._native.wait(1e8 if timeout is None else timeout)
         except Exception as error:
             # The engine's ticket would hold the error, whose traceback holds this one:
             # a ring that no collector sees, with all that the caller's frames hold.

@@ -23,7 +23,7 @@ constexpr int kWaiting = 32;
 
 }  // namespace
 
-std::size_t Prefetcher::Hash::operator()(const Position& position) const noexcept {
+std::size_t PositionHash::operator()(const Position& position) const noexcept {
   return Digest()
       .add((std::uint64_t{position.seed.high} << 32) | position.seed.low)
       .add(std::uint64_t{position.epoch})
@@ -122,8 +122,12 @@ void Prefetcher::make(Entry& entry) noexcept {
   try {
     auto batch = slots_->take();
     const auto start = std::chrono::steady_clock::now();
-    plan_->batch(entry.position, batch->columns(), batch->mask(),
-                 {&batch->beside(), failures_, &stopping_});
+    const std::span<const RowRange> parts = slots_->layout().parts();
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      plan_->part(entry.position, parts[i].first, parts[i].count, batch->columns(i),
+                  batch->mask(i), thread_memory(),
+                  {&batch->beside(), failures_, &stopping_});
+    }
     note(std::chrono::steady_clock::now() - start);
     entry.batch = std::move(batch);
   } catch (...) {
