@@ -106,9 +106,7 @@ def worked_items(
                 return
             size, ticket = pending.popleft()
             made = ticket.wait()
-            assert (
-                made is not None
-            )  # without a timeout it waits for as long as it takes
+            assert made is not None  # as there was no timeout
             yield from made.beside[:size]
     finally:
         pending.clear()
