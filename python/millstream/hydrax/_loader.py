@@ -29,7 +29,8 @@ class Dataloader(Generic[D]):
 
     Args:
       loader_func: ``(descriptor, arrays, seed)``, run in the loader processes: writes
-        one item's values into ``arrays`` and may return a dict of additional data. ``seed`` is None for validation. It must not keep the arrays.
+        one item's values into ``arrays`` and may return a dict of additional data.
+        ``seed`` is None for validation. It must not keep the arrays.
       training: A group, or several, all of which make an epoch.
       validation: ``("epoch" or "batch", interval, group or groups)``: validation comes
         after every so many epochs or batches, counted from the very beginning.
