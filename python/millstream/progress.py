@@ -76,8 +76,9 @@ class StepProgress(ProgressBar):
         super().__init__(label, total, shown=shown, stream=chosen)
         self._clock = clock
         self._steps = self._samples = 0
-        self._waited = self._asked = 0.0
+        self._waited = self._asked = self._came = 0.0
         self._marks: deque[tuple[float, int, int, float]] = deque()
+        self._settled = (0.0, 0, 0, 0.0)
         self._line_pause = _FIRST_LINE
         self._line_due = 0.0
 
@@ -91,13 +92,17 @@ class StepProgress(ProgressBar):
     def got(self, samples: int) -> None:
         """The batch came, with so many samples."""
         now = self._clock()
+        self._came = now
         self._waited += now - self._asked
         self._steps += 1
         self._samples += samples
+        mark = (now, self._steps, self._samples, self._waited)
         if self._steps == _SETTLING:
-            self._marks.clear()
-        if not self._marks or now - self._marks[-1][0] >= _WINDOW / _MARKS:
-            self._marks.append((now, self._steps, self._samples, self._waited))
+            self._settled = mark
+        elif self._steps == _SETTLING + 1:
+            self._marks = deque([self._settled])
+        elif now - self._marks[-1][0] >= _WINDOW / _MARKS:
+            self._marks.append(mark)
             while len(self._marks) > 2 and now - self._marks[1][0] > _WINDOW:
                 self._marks.popleft()
         if self._shown:
@@ -112,7 +117,7 @@ class StepProgress(ProgressBar):
         if self._steps == 0:
             return Report(0, 0.0, 0.0, 0.0)
         then, steps, samples, waited = self._marks[0]
-        seconds = max(self._clock() - then, 1e-9)
+        seconds = max(self._came - then, 1e-9)
         waiting = self._waited - waited
         return Report(
             steps=self._steps,

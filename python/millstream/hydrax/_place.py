@@ -52,6 +52,7 @@ def placed(
 
 def _aliased(name: str, array: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> jax.Array:
     """The same memory where JAX can read it; uncommitted, on the default device."""
+    import jax
     import jax.numpy as jnp
 
     known = canonical(dtype)
@@ -62,6 +63,8 @@ def _aliased(name: str, array: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> ja
                 f"the array {name!r} has values from {array.min()} to {array.max()}, "
                 f"which {known} cannot hold, and jax_enable_x64 is off"
             )
+    if array.dtype == known:
+        return jax.device_put(array)  # jnp.asarray would copy
     return jnp.asarray(array, dtype=known)
 
 

@@ -87,7 +87,10 @@ class Fill:
         except Exception as error:
             told = reprlib.repr(data)
             error.add_note(f"hydrax: this was item {number} of its group, {told}")
-            raise _sendable(error) from error
+            stand_in = _stand_in(error)
+            if stand_in is None:
+                raise
+            raise stand_in from error
         remarks: tuple[str, ...] = ()
         if additional is not None:
             remarks = _checked(additional)
@@ -102,19 +105,19 @@ class Fill:
         return additional, remarks
 
 
-def _sendable(error: Exception) -> Exception:
-    """The error, or one with its words where it cannot be sent to another process."""
+def _stand_in(error: Exception) -> Exception | None:
+    """One with the words of an error that cannot be sent to another process."""
+    kind = type(error)
+    if kind.__module__ == "__main__":  # it is sent by value, as its function was
+        return None
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:
-        kind = type(error)
-        if kind.__module__ == "__main__":  # the worker's main is not the user's
-            return error
         stand_in = RuntimeError(f"{kind.__name__}: {error}")
         for note in error.__notes__:
             stand_in.add_note(note)
         return stand_in
-    return error
+    return None
 
 
 def _held(arrays: Mapping[str, np.ndarray[Any, Any]]) -> list[int]:
