@@ -63,6 +63,25 @@ void raise(PyObject* type, const std::string& message) {
   PyErr_SetObject(type, readable(message).ptr());
 }
 
+/// Raises an exception of Millstream's own.
+void raise_own(const char* type, const std::string& message) {
+  raise(nb::module_::import_("millstream._errors").attr(type).ptr(), message);
+}
+
+/// Raises what a function threw, as it threw it.
+void raise_thrown(const FunctionError& error) {
+  nb::object thrown;
+  if (error.object() != nullptr) {
+    thrown = nb::borrow(
+        const_cast<PyObject*>(static_cast<const PyObject*>(error.object().get())));
+  } else {
+    const nb::bytes bytes(error.bytes().data(), error.bytes().size());
+    thrown = nb::module_::import_("millstream._errors")
+                 .attr("thrown")(bytes, readable(error.what()));
+  }
+  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(thrown.ptr())), thrown.ptr());
+}
+
 }  // namespace
 
 std::shared_ptr<const void> kept(nb::handle object) {
@@ -91,14 +110,18 @@ void bind_core(nb::module_&) {
     } catch (const ArgumentError& error) {
       raise(PyExc_ValueError, error.what());
     } catch (const DataError& error) {
-      const nb::object type =
-          nb::module_::import_("millstream._errors").attr("DataError");
-      raise(type.ptr(), error.what());
+      raise_own("DataError", error.what());
     } catch (const IoError& error) {
       const nb::object exception = nb::steal(
           PyObject_CallFunction(PyExc_OSError, "iOs", error.code(),
                                 readable(error.what()).ptr(), error.path().c_str()));
       PyErr_SetObject(PyExc_OSError, exception.ptr());
+    } catch (const FunctionError& error) {
+      raise_thrown(error);
+    } catch (const WorkerDied& error) {
+      raise_own("WorkerError", error.what());
+    } catch (const WorkerStalled& error) {
+      raise_own("WorkerTimeout", error.what());
     } catch (const Cancelled& error) {
       raise(PyExc_KeyboardInterrupt, error.what());
     }

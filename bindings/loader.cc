@@ -1,6 +1,7 @@
 #include "loader.h"
 
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
@@ -36,10 +37,10 @@ Transforms shared(const std::vector<Handle<Transform>>& handles) {
 PlanHandle plan(const Handle<Source>& source, const Handle<Order>& order,
                 std::int64_t batch_size, const std::string& remainder,
                 const std::vector<Handle<Transform>>& before,
-                const std::vector<Handle<Transform>>& after) {
+                const std::vector<Handle<Transform>>& after, bool skip) {
   Schedule schedule(order.shared, batch_size, remainder_named(remainder));
   return {std::make_shared<Plan>(source.shared, std::move(schedule), shared(before),
-                                 shared(after))};
+                                 shared(after), skip)};
 }
 
 Position position(const Plan& plan, const StateWords& state) {
@@ -60,31 +61,14 @@ nb::object indices(const PlanHandle& handle, const StateWords& state) {
 
 std::unique_ptr<ListedLoader> loader(const PlanHandle& plan,
                                      const std::vector<std::string>& dtypes,
-                                     int threads, int prefetch) {
+                                     int threads, int prefetch, std::int64_t budget) {
   std::vector<DType> types;
   for (const std::string& dtype : dtypes) types.push_back(dtype_named(dtype));
   return std::make_unique<ListedLoader>(
-      std::make_shared<Loader>(plan.shared, types, Knobs{threads, prefetch}));
+      std::make_shared<Loader>(plan.shared, types, Knobs{threads, prefetch, budget}));
 }
 
-/// The bytes of each field, then of the mask: arrays that share one owner, the batch.
-nb::list arrays(std::shared_ptr<const Batch> batch, std::int64_t rows) {
-  auto* owner = new std::shared_ptr<const Batch>(std::move(batch));
-  const nb::capsule capsule(owner, [](void* pointer) noexcept {
-    delete static_cast<std::shared_ptr<const Batch>*>(pointer);
-  });
-  nb::list result;
-  for (const Column& column : (*owner)->columns()) {
-    const auto bytes = static_cast<std::size_t>(column.stride * rows);
-    result.append(nb::cast(
-        Bytes(reinterpret_cast<std::uint8_t*>(column.data), {bytes}, capsule)));
-  }
-  result.append(nb::cast(Bytes(reinterpret_cast<std::uint8_t*>((*owner)->mask()),
-                               {static_cast<std::size_t>(rows)}, capsule)));
-  return result;
-}
-
-nb::list take(ListedLoader& loader, const StateWords& state) {
+std::shared_ptr<const Batch> taken(ListedLoader& loader, const StateWords& state) {
   Loader& running = *loader.shared;
   const Position at = position(running.plan(), state);
   while (true) {
@@ -93,22 +77,33 @@ nb::list take(ListedLoader& loader, const StateWords& state) {
       const nb::gil_scoped_release released;
       batch = running.take(at, std::chrono::milliseconds(50));
     }
-    if (batch != nullptr) return arrays(std::move(batch), running.plan().batch_size());
+    if (batch != nullptr) return batch;
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
   }
+}
+
+nb::list take(ListedLoader& loader, const StateWords& state) {
+  return batch_arrays(taken(loader, state), loader.shared->plan().batch_size());
+}
+
+nb::tuple take_with_beside(ListedLoader& loader, const StateWords& state) {
+  std::shared_ptr<const Batch> batch = taken(loader, state);
+  nb::list beside = parts_beside(*batch);
+  return nb::make_tuple(
+      batch_arrays(std::move(batch), loader.shared->plan().batch_size()), beside);
 }
 
 /// The specification: one thread, no cache.
 nb::list batch(ListedLoader& loader, const StateWords& state) {
   const Plan& plan = loader.shared->plan();
   const Position at = position(plan, state);
-  auto slots = std::make_shared<Slots>(loader.shared->layout(), 0);
+  auto slots = std::make_shared<Slots>(loader.shared->layout(), 0, plan.maker());
   auto made = slots->take();
   {
     const nb::gil_scoped_release released;
     plan.batch(at, made->columns(), made->mask());
   }
-  return arrays(std::move(made), plan.batch_size());
+  return batch_arrays(std::move(made), plan.batch_size());
 }
 
 nb::object last_error(ListedLoader& loader) {
@@ -133,6 +128,37 @@ nb::object next_state(const PlanHandle& handle, const StateWords& state) {
 
 }  // namespace
 
+nb::list batch_arrays(std::shared_ptr<const Batch> batch, std::int64_t rows) {
+  auto* owner = new std::shared_ptr<const Batch>(std::move(batch));
+  const nb::capsule capsule(owner, [](void* pointer) noexcept {
+    delete static_cast<std::shared_ptr<const Batch>*>(pointer);
+  });
+  nb::list result;
+  for (const Column& column : (*owner)->columns()) {
+    const auto bytes = static_cast<std::size_t>(column.stride * rows);
+    result.append(nb::cast(
+        Bytes(reinterpret_cast<std::uint8_t*>(column.data), {bytes}, capsule)));
+  }
+  result.append(nb::cast(Bytes(reinterpret_cast<std::uint8_t*>((*owner)->mask()),
+                               {static_cast<std::size_t>(rows)}, capsule)));
+  return result;
+}
+
+nb::list parts_beside(const Batch& batch) {
+  nb::list result;
+  for (const Beside::Part& part : batch.beside().parts()) {
+    nb::object values;
+    if (part.object != nullptr) {
+      values = nb::borrow(
+          const_cast<PyObject*>(static_cast<const PyObject*>(part.object.get())));
+    } else {
+      values = nb::bytes(part.bytes.data(), part.bytes.size());
+    }
+    result.append(nb::make_tuple(part.first, part.rows, values));
+  }
+  return result;
+}
+
 void bind_loader(nb::module_& module) {
   nb::class_<PlanHandle>(module, "Plan", "A pipeline, assembled and validated.")
       .def_prop_ro(
@@ -142,6 +168,12 @@ void bind_loader(nb::module_& module) {
                    [](const PlanHandle& p) { return p.shared->schedule().steps(); })
       .def_prop_ro("batch_size",
                    [](const PlanHandle& p) { return p.shared->batch_size(); })
+      .def_prop_ro(
+          "resident", [](const PlanHandle& p) { return p.shared->resident(); },
+          "Whether making a batch costs no more than a copy.")
+      .def_prop_ro(
+          "waits", [](const PlanHandle& p) { return p.shared->maker() != nullptr; },
+          "Whether making a batch is waiting for workers.")
       .def_prop_ro("digest", [](const PlanHandle& p) { return p.shared->digest(); })
       .def_prop_ro("check_word",
                    [](const PlanHandle& p) { return check_word(*p.shared); })
@@ -156,10 +188,11 @@ void bind_loader(nb::module_& module) {
           "state"_a, "How many rows of that batch hold samples.");
 
   module.def("plan", plan, "source"_a, "order"_a, "batch_size"_a, "remainder"_a,
-             "before"_a, "after"_a, "Assembles and validates a pipeline.");
+             "before"_a, "after"_a, "skip"_a = false,
+             "Assembles and validates a pipeline.");
 
   nb::class_<ListedLoader>(module, "Loader", "A plan at work.")
-      .def_prop_ro("serial", [](const ListedLoader& l) { return l.listing.serial(); })
+      .def_prop_ro("serial", [](const ListedLoader& l) { return l.listing->serial(); })
       .def_prop_ro("threads", [](const ListedLoader& l) { return l.shared->threads(); })
       .def_prop_ro("prefetch",
                    [](const ListedLoader& l) { return l.shared->prefetch(); })
@@ -177,9 +210,15 @@ void bind_loader(nb::module_& module) {
           "Sets `last_error` to None.")
       .def("take", take, "state"_a,
            "The bytes of each field and of the mask, made ahead where possible.")
+      .def("take_with_beside", take_with_beside, "state"_a,
+           "The same, and the parts of what travels beside the batch.")
+      .def_prop_ro(
+          "skipped", [](const ListedLoader& l) { return l.shared->skipped(); },
+          "The samples that were left out, and why.")
       .def("batch", batch, "state"_a, "The same from one thread, with no cache.");
 
   module.def("loader", loader, "plan"_a, "dtypes"_a, "threads"_a, "prefetch"_a,
+             "budget"_a = -1,
              "Puts a plan to work; `dtypes` are those of its batches.");
 }
 

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <nanobind/nanobind.h>
+
 #include <memory>
+#include <optional>
 
 #include "millstream/ffi/live.h"
 #include "millstream/loader/loader.h"
@@ -12,8 +15,21 @@ struct ListedLoader {
   explicit ListedLoader(std::shared_ptr<Loader> loader)
       : shared(std::move(loader)), listing(shared) {}
 
+  ~ListedLoader() {
+    // What is being made may be a Python function, which has to come to an end.
+    const nanobind::gil_scoped_release released;
+    listing.reset();
+    shared.reset();
+  }
+
   std::shared_ptr<Loader> shared;
-  Listing listing;
+  std::optional<Listing> listing;
 };
+
+/// The bytes of each field, then of the mask: arrays that share one owner, the batch.
+nanobind::list batch_arrays(std::shared_ptr<const Batch> batch, std::int64_t rows);
+
+/// (first row, rows, bytes or values) of what travels beside a batch.
+nanobind::list parts_beside(const Batch& batch);
 
 }  // namespace millstream::python

@@ -3,6 +3,7 @@
 #include <nanobind/nanobind.h>
 
 #include <memory>
+#include <utility>
 
 #include "millstream/core/schema.h"
 
@@ -22,12 +23,24 @@ nb::list described(const Schema& schema);
 template <typename T>
 struct Handle {
   std::shared_ptr<const T> shared;
+
+  Handle(std::shared_ptr<const T> given) : shared(std::move(given)) {}
+  Handle(const Handle&) = default;
+  Handle(Handle&&) noexcept = default;
+  Handle& operator=(const Handle&) = default;
+  Handle& operator=(Handle&&) noexcept = default;
+  ~Handle() {
+    if (shared.use_count() != 1 || !PyGILState_Check()) return;
+    const nb::gil_scoped_release released;  // a worker may need it to come to an end
+    shared.reset();
+  }
 };
 
 void bind_core(nb::module_& module);
 void bind_disk_source(nb::module_& module);
 void bind_ffi(nb::module_& module);
 void bind_loader(nb::module_& module);
+void bind_maker(nb::module_& module);
 void bind_order(nb::module_& module);
 void bind_signals(nb::module_& module);
 void bind_source(nb::module_& module);

@@ -2,35 +2,12 @@
 
 from typing import TYPE_CHECKING, Any
 
-from millstream._errors import DataError
-from millstream._loader import DataLoader
-from millstream._materialize import dataset_to_jax
-from millstream._mixture import mix
-from millstream._orders import (
-    Listed,
-    Order,
-    Sequential,
-    Shuffle,
-    Weighted,
-    WithReplacement,
-)
-from millstream._pipeline import Source
-from millstream._source import ArraySampleSource
-from millstream._state import LoaderState
-from millstream._transforms import (
-    BatchTransform,
-    CastTransform,
-    DevicePutTransform,
-    FlattenImageTransform,
-    FlattenTransform,
-    HostCallbackTransform,
-    MapTransform,
-    NormalizeImageTransform,
-    RenameTransform,
-)
-
 if TYPE_CHECKING:
-    from millstream._combine import Subset, concatenate, zip_sources
+    from millstream._combine import (
+        Subset,
+        concatenate,
+        zip_sources,
+    )
     from millstream._datasets import (
         CelebADataset,
         CIFAR10Dataset,
@@ -57,7 +34,60 @@ if TYPE_CHECKING:
         NpzSource,
         PackedSource,
     )
-    from millstream._write import write_csv, write_idx, write_npy, write_packed
+    from millstream._errors import (
+        DataError,
+        WorkerError,
+        WorkerTimeout,
+    )
+    from millstream._functions import (
+        DatasetSource,
+        DiskSampleSource,
+        PythonMapTransform,
+        fill_source,
+    )
+    from millstream._loader import (
+        DataLoader,
+    )
+    from millstream._materialize import (
+        dataset_to_jax,
+    )
+    from millstream._mixture import (
+        mix,
+    )
+    from millstream._orders import (
+        Listed,
+        Order,
+        Sequential,
+        Shuffle,
+        Weighted,
+        WithReplacement,
+    )
+    from millstream._pipeline import (
+        Source,
+    )
+    from millstream._source import (
+        ArraySampleSource,
+    )
+    from millstream._state import (
+        LoaderState,
+    )
+    from millstream._transforms import (
+        BatchTransform,
+        CastTransform,
+        DevicePutTransform,
+        FlattenImageTransform,
+        FlattenTransform,
+        HostCallbackTransform,
+        MapTransform,
+        NormalizeImageTransform,
+        RenameTransform,
+    )
+    from millstream._write import (
+        write_csv,
+        write_idx,
+        write_npy,
+        write_packed,
+    )
 
 __version__ = "0.1.0"
 
@@ -74,7 +104,9 @@ __all__ = [
     "DailyMinTemperaturesDataset",
     "DataError",
     "DataLoader",
+    "DatasetSource",
     "DevicePutTransform",
+    "DiskSampleSource",
     "EMNISTDataset",
     "FashionMNISTDataset",
     "FlattenImageTransform",
@@ -92,6 +124,7 @@ __all__ = [
     "NpzSource",
     "Order",
     "PackedSource",
+    "PythonMapTransform",
     "RenameTransform",
     "Sequential",
     "Shuffle",
@@ -100,8 +133,11 @@ __all__ = [
     "SunspotsDataset",
     "Weighted",
     "WithReplacement",
+    "WorkerError",
+    "WorkerTimeout",
     "concatenate",
     "dataset_to_jax",
+    "fill_source",
     "make_sequence_disk_source",
     "mix",
     "prepare_seq_to_seq_windows",
@@ -115,35 +151,95 @@ __all__ = [
     "zip_sources",
 ]
 
-
 _HOMES = {
-    "CifarSource": "_disk",
-    "CsvSource": "_disk",
-    "IdxSource": "_disk",
-    "NpySource": "_disk",
-    "NpzSource": "_disk",
-    "PackedSource": "_disk",
-    "Subset": "_combine",
-    "concatenate": "_combine",
-    "write_csv": "_write",
-    "write_idx": "_write",
-    "write_npy": "_write",
-    "write_packed": "_write",
-    "zip_sources": "_combine",
+    "_combine": (
+        "Subset",
+        "concatenate",
+        "zip_sources",
+    ),
+    "_datasets": (
+        "CIFAR100Dataset",
+        "CIFAR10Dataset",
+        "CIFAR10DiskSource",
+        "CelebADataset",
+        "DailyMinTemperaturesDataset",
+        "EMNISTDataset",
+        "FashionMNISTDataset",
+        "KMNISTDataset",
+        "MNISTDataset",
+        "MNISTDiskSource",
+        "SunspotsDataset",
+        "make_sequence_disk_source",
+        "prepare_seq_to_seq_windows",
+        "prepare_time_series_windows",
+        "select_split",
+        "sliding_window_many",
+    ),
+    "_disk": (
+        "CifarSource",
+        "CsvSource",
+        "IdxSource",
+        "NpySource",
+        "NpzSource",
+        "PackedSource",
+    ),
+    "_errors": (
+        "DataError",
+        "WorkerError",
+        "WorkerTimeout",
+    ),
+    "_functions": (
+        "DatasetSource",
+        "DiskSampleSource",
+        "PythonMapTransform",
+        "fill_source",
+    ),
+    "_loader": ("DataLoader",),
+    "_materialize": ("dataset_to_jax",),
+    "_mixture": ("mix",),
+    "_orders": (
+        "Listed",
+        "Order",
+        "Sequential",
+        "Shuffle",
+        "Weighted",
+        "WithReplacement",
+    ),
+    "_pipeline": ("Source",),
+    "_source": ("ArraySampleSource",),
+    "_state": ("LoaderState",),
+    "_transforms": (
+        "BatchTransform",
+        "CastTransform",
+        "DevicePutTransform",
+        "FlattenImageTransform",
+        "FlattenTransform",
+        "HostCallbackTransform",
+        "MapTransform",
+        "NormalizeImageTransform",
+        "RenameTransform",
+    ),
+    "_write": (
+        "write_csv",
+        "write_idx",
+        "write_npy",
+        "write_packed",
+    ),
 }
 
 
 if not TYPE_CHECKING:  # a checker would believe that every name exists
 
     def __getattr__(name: str) -> Any:
-        """Data sets and files are imported when first asked for."""
-        if name not in __all__:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        """Names are imported when first asked for: a worker never needs jax."""
         from importlib import import_module
 
-        home = import_module(f"{__name__}.{_HOMES.get(name, '_datasets')}")
-        value = globals()[name] = getattr(home, name)
-        return value
+        for home, names in _HOMES.items():
+            if name in names:
+                module = import_module(f"{__name__}.{home}")
+                value = globals()[name] = getattr(module, name)
+                return value
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

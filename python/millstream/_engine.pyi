@@ -179,6 +179,14 @@ class Plan:
     def batch_size(self) -> int: ...
 
     @property
+    def resident(self) -> bool:
+        """Whether making a batch costs no more than a copy."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether making a batch is waiting for workers."""
+
+    @property
     def digest(self) -> int: ...
 
     @property
@@ -193,7 +201,7 @@ class Plan:
     def valid_rows(self, state: Annotated[NDArray[numpy.uint32], dict(shape=(8), order='C', device='cpu', writable=False)]) -> int:
         """How many rows of that batch hold samples."""
 
-def plan(source: Source, order: Order, batch_size: int, remainder: str, before: Sequence[Transform], after: Sequence[Transform]) -> Plan:
+def plan(source: Source, order: Order, batch_size: int, remainder: str, before: Sequence[Transform], after: Sequence[Transform], skip: bool = False) -> Plan:
     """Assembles and validates a pipeline."""
 
 class Loader:
@@ -229,11 +237,112 @@ class Loader:
     def take(self, state: Annotated[NDArray[numpy.uint32], dict(shape=(8), order='C', device='cpu', writable=False)]) -> list:
         """The bytes of each field and of the mask, made ahead where possible."""
 
+    def take_with_beside(self, state: Annotated[NDArray[numpy.uint32], dict(shape=(8), order='C', device='cpu', writable=False)]) -> tuple:
+        """The same, and the parts of what travels beside the batch."""
+
+    @property
+    def skipped(self) -> dict[int, str]:
+        """The samples that were left out, and why."""
+
     def batch(self, state: Annotated[NDArray[numpy.uint32], dict(shape=(8), order='C', device='cpu', writable=False)]) -> list:
         """The same from one thread, with no cache."""
 
-def loader(plan: Plan, dtypes: Sequence[str], threads: int, prefetch: int) -> Loader:
+def loader(plan: Plan, dtypes: Sequence[str], threads: int, prefetch: int, budget: int = -1) -> Loader:
     """Puts a plan to work; `dtypes` are those of its batches."""
+
+class Maker:
+    """Threads or processes that make samples."""
+
+    @property
+    def workers(self) -> int: ...
+
+    @property
+    def pids(self) -> list[int]:
+        """The worker processes that run now."""
+
+    def close(self) -> None:
+        """Ends them."""
+
+def thread_crew(function: Callable, whereabouts: Callable, workers: int, timeout: int) -> Maker:
+    """
+    Threads that call a function for parts of batches.
+
+    Args:
+      function: Called with (indices, seeds, inputs, outputs, row); returns what travels
+        beside the rows, a value a row, or None.
+      whereabouts: Called with a thread's id; returns where it is, for people to read.
+      workers: How many threads.
+      timeout: Milliseconds that a row may take; 0 for any time.
+    """
+
+def process_crew(command: Sequence[str], environment: Sequence[str], setup: bytes, workers: int, timeout: int, restarts: int) -> Maker:
+    """
+    Processes that make rows in memory that is shared with them.
+
+    Args:
+      command: What to run; it uses `Worker`.
+      environment: Its environment, "NAME=value".
+      setup: What each of them is told first.
+      workers: How many processes.
+      timeout: Milliseconds that a row may take; 0 for any time.
+      restarts: How many may be replaced, their rows tried again.
+    """
+
+def made_source(size: int, fields: Sequence[tuple[str, str, Sequence[int]]], maker: Maker) -> Source:
+    """Samples that a maker makes."""
+
+def made_transform(name: str, fields: Sequence[tuple[str, str, Sequence[int]]], maker: Maker) -> Transform:
+    """Samples that a maker makes of samples."""
+
+class Ticket:
+    """A batch that was begun."""
+
+    @property
+    def done(self) -> bool: ...
+
+    def wait(self, seconds: float, rows: int) -> object:
+        """(bytes of each field and of the mask, parts beside), or None."""
+
+class Workshop:
+    """Batches of samples named one by one."""
+
+    def begin(self, indices: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], seeds: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None) -> Ticket:
+        """Queues a batch."""
+
+    @property
+    def live(self) -> int:
+        """Batches that someone still holds."""
+
+    def close(self) -> None:
+        """Ends the maker."""
+
+def workshop(maker: Maker, fields: Sequence[tuple[str, str, Sequence[int]]], rows: int, at_once: int) -> Workshop:
+    """Batches of samples named one by one, made by a maker."""
+
+class Worker:
+    """The inside of a worker process."""
+
+    def __init__(self, parent: int) -> None: ...
+
+    @property
+    def setup(self) -> bytes: ...
+
+    @property
+    def row(self) -> object:
+        """Where it notes the row that it is at."""
+
+    def ready(self) -> None: ...
+
+    def next(self, input_bytes: Sequence[int], output_bytes: Sequence[int]) -> object:
+        """The next task's (indices, seeds, inputs, outputs), or None at the end."""
+
+    def done(self, beside: bytes) -> None: ...
+
+    def failed(self, row: int, message: str, bytes: bytes) -> None: ...
+
+WORDS_DESCRIPTOR: int = 5
+
+WHEREABOUTS_SIGNAL: int = 12
 
 def handlers() -> dict:
     """XLA's handlers by their names."""

@@ -14,3 +14,31 @@ class DownloadError(OSError):
 
     The message says why each mirror failed and how to fetch the file by hand.
     """
+
+
+class WorkerError(RuntimeError):
+    """A worker process ended before its samples were made.
+
+    The message names the process, how it ended and the sample that it was at.
+    """
+
+
+class WorkerTimeout(TimeoutError):
+    """A sample took longer than ``timeout`` allows.
+
+    The message names the worker, the sample and where in Python the worker is.
+    """
+
+
+def thrown(packed: bytes, message: str) -> BaseException:
+    """The exception that a worker process packed; one with its words if it cannot be.
+
+    The bytes come from a process that this one started.
+    """
+    import pickle
+
+    try:
+        error = pickle.loads(packed)
+    except Exception:
+        return WorkerError(message)
+    return error if isinstance(error, BaseException) else WorkerError(message)

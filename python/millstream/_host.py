@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -15,6 +15,7 @@ from millstream import _jit
 from millstream._pipeline import Tree
 from millstream._state import LoaderState, is_traced
 from millstream._transforms import HostCallbackTransform
+from millstream._workshop import beside_rows
 
 if TYPE_CHECKING:
     from millstream._program import Placed, Program
@@ -50,6 +51,8 @@ class HostDoor:
         self._by_call = (
             not program.traced
             and not program.later
+            and not program.waits
+            and not program.skip
             and program.engine.batch_bytes <= CALL_BYTES
             and jax.default_backend() == "cpu"
         )
@@ -70,7 +73,8 @@ class HostDoor:
         ``known`` are the words as NumPy, or None where nobody has them yet.
         """
         program = self.program
-        if program.later or program.traced:
+        beside: dict[str, list[Any]] = {}
+        if program.traced or (program.later and not program.waits and not program.skip):
             try:
                 value, mask, after = self._stepped(words)
             except _jit.FAILURES as error:
@@ -83,13 +87,15 @@ class HostDoor:
             mask = self._mask(valid)
         else:
             known = np.asarray(words) if known is None else known
-            value = self._from_slot(known)
-            mask = self._mask(valid)
+            value, mask, beside = self._from_slot(known, valid)
             after = _jit.next_words(program, known)
         if self._device is not None:
             value, mask = jax.device_put((value, mask), self._device)
         if program.remainder == "partial" and valid < program.batch_size:
             value, mask = jax.tree.map(lambda x: x[:valid], (value, mask))
+            beside = {key: values[:valid] for key, values in beside.items()}
+        if beside and isinstance(value, Mapping):
+            value = {**value, **beside}
         return value, mask, after
 
     def _compiled(self) -> bool:
@@ -114,11 +120,34 @@ class HostDoor:
             self._masks[valid] = mask
         return mask
 
-    def _from_slot(self, words: np.ndarray) -> Tree:
+    def _from_slot(
+        self, words: np.ndarray, valid: int
+    ) -> tuple[Tree, Any, dict[str, list[Any]]]:
+        """The value and its mask, and what travels beside them, a list a key."""
         self._make_room()
-        *fields, _ = self.program.engine.take(words)
+        program = self.program
+        beside: dict[str, Any] = {}
+        if program.beside:
+            (*fields, rows), parts = program.engine.take_with_beside(words)
+            values = beside_rows(parts, program.batch_size)
+            for key in program.beside:
+                column = [None if row is None else row[key] for row in values]
+                beside[key] = column if program.batched else column[0]
+        else:
+            *fields, rows = program.engine.take(words)
         leaves = jax.device_put(_jit.shaped(self._specs, fields), self._device)
-        return self.program.unflatten(leaves)
+        mask = self._mask(valid)
+        if program.skip and not rows[:valid].all():
+            flags = rows.astype(np.bool_)
+            mask = jax.device_put(flags if program.batched else flags[0])
+        value = program.unflatten(leaves)
+        if program.later:
+            if self._segments is None:
+                self._segments = _segments(program)
+            first, rest = self._segments
+            for run in (first, *rest):
+                value = run(value, mask)
+        return value, mask, beside
 
     def _make_room(self) -> None:
         """Waits, for a bounded time, until JAX lets go of batches that were used up."""
@@ -194,7 +223,11 @@ def _segments(program: Program) -> tuple[Any, list[Any]]:
     def run(words: Any, arrays: list[Any]) -> tuple[Tree, Any, Any]:
         return program.step(words, arrays, first)
 
-    return jax.jit(run), [_later(segment) for segment in rest]
+    def finish(value: Tree, mask: Any) -> Tree:
+        return program.finish(value, mask, first)
+
+    from_slot = program.waits or program.skip
+    return jax.jit(finish if from_slot else run), [_later(segment) for segment in rest]
 
 
 def _later(segment: Any) -> Any:

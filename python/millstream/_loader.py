@@ -34,6 +34,11 @@ class DataLoader:
       threads: How many threads of the process's one pool to use at most.
       prefetch: How many batches to make ahead.
       traced: Gather with XLA even where the engine could, as on an accelerator.
+      on_error: "raise", or "skip" for samples that fail the same way every time (bytes
+        that are corrupt, a function that raises): their rows are zero and their mask is
+        False. What may go better another time (a worker that died or stalls, EIO) is
+        tried again and then raised.
+      error_budget: How many samples a run may skip; None for any number.
     """
 
     next_batch: Callable[[Any], tuple[Tree, LoaderState, Any]]
@@ -50,10 +55,20 @@ class DataLoader:
         threads: int | None = None,
         prefetch: int | None = None,
         traced: bool = False,
+        on_error: str = "raise",
+        error_budget: int | None = None,
     ) -> None:
-        for name, value, least in (("threads", threads, 1), ("prefetch", prefetch, 0)):
+        for name, value, least in (
+            ("threads", threads, 1),
+            ("prefetch", prefetch, 0),
+            ("error_budget", error_budget, 0),
+        ):
             if value is not None:
                 _check_whole(name, value, least)
+        if on_error not in ("raise", "skip"):
+            raise ValueError(f'on_error is "raise" or "skip", not {on_error!r}')
+        if error_budget is not None and on_error == "raise":
+            raise ValueError('error_budget is for on_error="skip"')
         source = assembled(pipeline)
         self._program = Program(
             source.head,
@@ -61,7 +76,11 @@ class DataLoader:
             threads=threads,
             prefetch=prefetch,
             traced=traced,
+            skip=on_error == "skip",
+            error_budget=error_budget,
         )
+        if on_error == "skip":
+            self._program.check_masked()
         self._scans: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = (
             weakref.WeakKeyDictionary()
         )
@@ -82,6 +101,11 @@ class DataLoader:
     def last_error(self) -> BaseException | None:
         """What last went wrong inside of jit, in its own type; None if nothing did."""
         return cast(BaseException | None, self._program.engine.last_error)
+
+    @property
+    def skipped(self) -> dict[int, str]:
+        """The samples that this loader has skipped so far, and why."""
+        return dict(self._program.engine.skipped)
 
     @property
     def delivered(self) -> int:

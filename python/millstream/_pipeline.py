@@ -98,6 +98,11 @@ class SampleSource(Source):
         return None
 
     @property
+    def beside(self) -> tuple[str, ...]:
+        """Keys of samples whose values are no arrays and travel beside a batch."""
+        return ()
+
+    @property
     def prefetch_samples(self) -> int | None:
         """How many samples to make ahead where the loader does not say."""
         return None
@@ -188,6 +193,11 @@ def assembled(pipeline: Sequence[Any] | Source) -> Source:
     if not entries:
         raise ValueError("a pipeline needs at least a source; this list is empty")
     source = entries[0]
+    if not isinstance(source, Source):
+        from millstream._functions import DatasetSource, is_dataset
+
+        if is_dataset(source) and not isinstance(source, list | tuple):
+            source = DatasetSource(source)
     if not isinstance(source, Source):
         raise TypeError(
             "a pipeline begins with a source, such as ArraySampleSource; "

@@ -10,6 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from millstream import _engine, _jit, _traced
+from millstream._functions import PythonMapTransform
+from millstream._orders import Sequential
 from millstream._pipeline import SampleSource, Stage, Tree
 from millstream._state import LoaderState, is_traced, state_words, words_of
 from millstream._transforms import (
@@ -42,6 +44,8 @@ class Program:
         threads: int | None = None,
         prefetch: int | None = None,
         traced: bool = False,
+        skip: bool = False,
+        error_budget: int | None = None,
     ) -> None:
         self.head = head
         batch = _batch_stage(stages)
@@ -61,7 +65,15 @@ class Program:
                 continue
             if isinstance(stage, DevicePutTransform):
                 self.device = stage.device
-            made = stage.native(tree, names, batched) if native else None
+            made: tuple[list[_engine.Transform], Tree, list[str]] | None
+            if native and isinstance(stage, PythonMapTransform):
+                first = Sequential().native(head.num_samples)
+                earlier = _engine.plan(source, first, 1, "pad", before, after)
+                made = stage.bound(earlier, tree, number)
+            elif native:
+                made = stage.native(tree, names, batched)
+            else:
+                made = None
             native = made is not None
             if made is not None:
                 transforms, tree, names = made
@@ -75,10 +87,15 @@ class Program:
         self.tree = tree
         policy = "pad" if self.remainder == "partial" else self.remainder
         order = head.order.native(head.num_samples)
-        self.plan = _engine.plan(source, order, self.batch_size, policy, before, after)
+        self.plan = _engine.plan(
+            source, order, self.batch_size, policy, before, after, skip
+        )
         self.policy = policy
         self.steps: int = self.plan.steps
-        self.resident = bool(source.resident)
+        self.resident = bool(self.plan.resident)
+        self.waits = bool(self.plan.waits)
+        self.skip = skip
+        self.beside: tuple[str, ...] = head.beside
         self.traced = traced or head.device() is not None
         if self.traced and head.num_samples >= _traced.MOST_SAMPLES:
             raise ValueError(
@@ -86,6 +103,9 @@ class Program:
             )
         dtypes = [spec.dtype.name for spec in self.leaf_specs()]
         samples = head.prefetch_samples
+        for stage in stages:
+            if isinstance(stage, PythonMapTransform):
+                samples = max(samples or 64, 2 * stage.workers)
         if prefetch is None and samples is not None:
             prefetch = max(-(-samples // self.batch_size), 1)
         self.engine = _engine.loader(
@@ -93,6 +113,7 @@ class Program:
             dtypes,
             0 if threads is None else threads,
             -1 if prefetch is None else prefetch,
+            -1 if error_budget is None else error_budget,
         )
         self.later = [p for p in self.placed if not p.native]
         self.element_spec()
@@ -160,6 +181,14 @@ class Program:
             leaves, mask, words = _jit.native_batch(self, words)
             value = self.unflatten(leaves)
         return self.finish(value, mask, later), mask, words
+
+    def check_masked(self) -> None:
+        """Raises ``ValueError`` where a skipped sample would not show."""
+        if self.remainder == "partial" or self.traced:
+            what = "remainder='partial'" if not self.traced else "traced=True"
+            raise ValueError(
+                f'on_error="skip" needs the engine\'s mask, which {what} has not'
+            )
 
     def check_traceable(self) -> None:
         """Raises ``ValueError`` where batches have no fixed shape."""

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -42,6 +44,41 @@ class IoError : public Error {
 
 /// The caller asked to stop. Becomes `KeyboardInterrupt` where a signal did so.
 class Cancelled : public Error {
+ public:
+  using Error::Error;
+};
+
+/// A function of the user's failed at a sample: the same every time. Carries what it
+/// threw for those who can read it: bytes from another process, or an object.
+class FunctionError : public Error {
+ public:
+  FunctionError(const std::string& message, std::int64_t sample, std::string bytes,
+                std::shared_ptr<const void> object)
+      : Error(message),
+        sample_(sample),
+        bytes_(std::move(bytes)),
+        object_(std::move(object)) {}
+
+  /// -1 where it failed before the first sample.
+  std::int64_t sample() const noexcept { return sample_; }
+  const std::string& bytes() const noexcept { return bytes_; }
+  const std::shared_ptr<const void>& object() const noexcept { return object_; }
+
+ private:
+  std::int64_t sample_;
+  std::string bytes_;
+  std::shared_ptr<const void> object_;
+};
+
+/// A worker ended before its samples were made; another try may succeed. Becomes
+/// `WorkerError`.
+class WorkerDied : public Error {
+ public:
+  using Error::Error;
+};
+
+/// A sample took longer than it may; another try may succeed. Becomes `WorkerTimeout`.
+class WorkerStalled : public Error {
  public:
   using Error::Error;
 };

@@ -6,6 +6,7 @@
 #include <new>
 #include <span>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace millstream {
@@ -19,13 +20,18 @@ class Block {
   Block() = default;
   explicit Block(std::int64_t bytes);
 
+  /// Bytes of somebody else's, there as long as `owner` is.
+  Block(std::byte* data, std::int64_t bytes, std::shared_ptr<const void> owner)
+      : data_(data, Free{std::move(owner)}), size_(bytes) {}
+
   std::byte* data() const noexcept { return data_.get(); }
   std::int64_t size() const noexcept { return size_; }
 
  private:
   struct Free {
+    std::shared_ptr<const void> owner;
     void operator()(std::byte* data) const noexcept {
-      ::operator delete (data, std::align_val_t{kAlignment});
+      if (owner == nullptr) ::operator delete (data, std::align_val_t{kAlignment});
     }
   };
   std::unique_ptr<std::byte, Free> data_;

@@ -34,8 +34,11 @@ Batch::Batch(const Layout& layout, Block block) : block_(std::move(block)) {
   mask_ = reinterpret_cast<bool*>(block_.data() + layout.mask_offset());
 }
 
-Slots::Slots(Layout layout, std::size_t kept)
-    : layout_(std::move(layout)), kept_(kept), generation_(fork_generation()) {
+Slots::Slots(Layout layout, std::size_t kept, Maker* maker)
+    : layout_(std::move(layout)),
+      kept_(kept),
+      maker_(maker),
+      generation_(fork_generation()) {
   free_.reserve(kept);  // giving back must not allocate
 }
 
@@ -43,14 +46,19 @@ std::shared_ptr<Batch> Slots::take() {
   Block block;
   if (generation_ == fork_generation()) {
     const std::lock_guard lock(mutex_);
-    ++live_;
     if (!free_.empty()) {
       block = std::move(free_.back());
       free_.pop_back();
     }
   }
-  if (block.data() == nullptr) block = Block(layout_.bytes());
+  if (block.data() == nullptr) {
+    block = maker_ != nullptr ? maker_->block(layout_.bytes()) : Block(layout_.bytes());
+  }
   auto batch = std::make_unique<Batch>(layout_, std::move(block));
+  if (generation_ == fork_generation()) {
+    const std::lock_guard lock(mutex_);
+    ++live_;
+  }
   return {batch.release(), [slots = shared_from_this()](Batch* done) {
             slots->give_back(std::move(done->block_));
             delete done;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "millstream/core/column.h"
+#include "millstream/core/maker.h"
 #include "millstream/core/memory.h"
 #include "millstream/core/schema.h"
 
@@ -41,20 +42,24 @@ class Batch {
   std::span<const Column> columns() const noexcept { return columns_; }
   bool* mask() const noexcept { return mask_; }
   std::int64_t bytes() const noexcept { return block_.size(); }
+  Beside& beside() noexcept { return beside_; }
+  const Beside& beside() const noexcept { return beside_; }
 
  private:
   friend class Slots;
   Block block_;
   std::vector<Column> columns_;
   bool* mask_;
+  Beside beside_;
 };
 
 /// Makes batches and takes their blocks back, pages touched, when the last owner lets
 /// go, from whatever thread. Outlives the loader where a batch does.
 class Slots : public std::enable_shared_from_this<Slots> {
  public:
-  /// Keeps at most `kept` blocks for the next batches.
-  Slots(Layout layout, std::size_t kept);
+  /// Keeps at most `kept` blocks for the next batches. They come from `maker`, if there
+  /// is one, who is needed no longer than batches are taken.
+  Slots(Layout layout, std::size_t kept, Maker* maker = nullptr);
 
   const Layout& layout() const noexcept { return layout_; }
   std::shared_ptr<Batch> take();
@@ -67,6 +72,7 @@ class Slots : public std::enable_shared_from_this<Slots> {
 
   const Layout layout_;
   const std::size_t kept_;
+  Maker* const maker_;
   const std::uint64_t generation_;
   mutable std::mutex mutex_;
   std::vector<Block> free_;

@@ -45,30 +45,36 @@ Loader::Loader(std::shared_ptr<const Plan> plan, std::span<const DType> dtypes,
     : plan_(std::move(plan)),
       slots_(std::make_shared<Slots>(
           Layout(with_dtypes(plan_->schema(), dtypes), plan_->batch_size()),
-          static_cast<std::size_t>(chosen_prefetch(knobs.prefetch) + 4))),
+          static_cast<std::size_t>(chosen_prefetch(knobs.prefetch) + 4),
+          plan_->maker())),
       threads_(knobs.threads > 0 ? knobs.threads : cpu_budget()),
       prefetch_(chosen_prefetch(knobs.prefetch)),
-      reads_ahead_(prefetch_ > 0 && !plan_->source().resident()) {
+      reads_ahead_(prefetch_ > 0 && !plan_->resident()),
+      skipped_(knobs.budget) {
   if (knobs.threads < 0) {
     throw ArgumentError(text("threads must be at least 1, not ", knobs.threads));
   }
-  if (prefetch_ > 0) prefetcher_.emplace(plan_, slots_, threads_, prefetch_);
+  if (prefetch_ > 0) {
+    prefetcher_.emplace(plan_, slots_, threads_, prefetch_, &skipped_);
+  }
 }
 
-void Loader::make(const Position& position, std::span<const Column> output,
-                  bool* mask) const {
+void Loader::make(const Position& position, std::span<const Column> output, bool* mask,
+                  Beside* beside) {
   std::int64_t row_bytes = 1;
   for (const Column& column : output) row_bytes += column.row_bytes();
   const std::int64_t rows = plan_->batch_size();
-  if (threads_ == 1 || rows * row_bytes < 2 * kPartBytes) {
-    plan_->batch(position, output, mask);
+  const bool waits = plan_->maker() != nullptr;
+  if (waits || threads_ == 1 || rows * row_bytes < 2 * kPartBytes) {
+    plan_->batch(position, output, mask, {beside, &skipped_, &cancelled_});
     return;
   }
   ThreadPool& pool = shared_pool();
   pool.grow(threads_ - 1);
   const std::int64_t grain = std::max<std::int64_t>(1, kPartBytes / row_bytes);
   pool.for_ranges(rows, grain, threads_ - 1, [&](std::int64_t begin, std::int64_t end) {
-    plan_->rows(position, begin, end - begin, output, mask, thread_memory());
+    plan_->rows(position, begin, end - begin, output, mask, thread_memory(),
+                {nullptr, &skipped_, nullptr});
   });
 }
 
@@ -129,11 +135,24 @@ std::shared_ptr<const Batch> Loader::take(const Position& position,
     batch = prefetcher_->get(position, false, patience);
   } else {
     auto made = slots_->take();
-    make(position, made->columns(), made->mask());
+    make(position, made->columns(), made->mask(), &made->beside());
     batch = std::move(made);
   }
   if (batch != nullptr) delivered_.fetch_add(1, std::memory_order_relaxed);
   return batch;
+}
+
+void Skipped::skipped(std::int64_t sample, const Error& error) {
+  const std::lock_guard lock(mutex_);
+  samples_.emplace(sample, error.what());
+  if (budget_ < 0 || static_cast<std::int64_t>(samples_.size()) <= budget_) return;
+  throw DataError(text("more samples failed than may be left out (", budget_,
+                       "); the last is sample ", sample, ": ", error.what()));
+}
+
+std::map<std::int64_t, std::string> Skipped::samples() const {
+  const std::lock_guard lock(mutex_);
+  return samples_;
 }
 
 void Loader::remember(std::exception_ptr error) {

@@ -4,10 +4,12 @@
 #include <chrono>
 #include <cstdint>
 #include <exception>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "millstream/loader/batch.h"
@@ -18,8 +20,23 @@ namespace millstream {
 
 /// How a loader works; never what comes out of it.
 struct Knobs {
-  int threads = 0;    // at most; 0 for all that the process may use
-  int prefetch = -1;  // batches made ahead; -1 for what suits the source
+  int threads = 0;           // at most; 0 for all that the process may use
+  int prefetch = -1;         // batches made ahead; -1 for what suits the source
+  std::int64_t budget = -1;  // samples that may be left out; -1 for any number
+};
+
+/// The samples that a run has left out, each counted once.
+class Skipped : public Failures {
+ public:
+  explicit Skipped(std::int64_t budget) : budget_(budget) {}
+
+  void skipped(std::int64_t sample, const Error& error) override;
+  std::map<std::int64_t, std::string> samples() const;
+
+ private:
+  const std::int64_t budget_;
+  mutable std::mutex mutex_;
+  std::map<std::int64_t, std::string> samples_;
 };
 
 /// A plan at work: makes batches ahead, hands them out, and remembers what went wrong.
@@ -57,6 +74,9 @@ class Loader {
     return delivered_.load(std::memory_order_relaxed);
   }
 
+  /// The samples that were left out so far, and why.
+  std::map<std::int64_t, std::string> skipped() const { return skipped_.samples(); }
+
   /// Makes every `fill` throw `Cancelled` until `resume`. Safe in a signal handler.
   void cancel() noexcept { cancelled_.store(true, std::memory_order_relaxed); }
   bool cancelled() const noexcept { return cancelled_.load(std::memory_order_relaxed); }
@@ -67,7 +87,8 @@ class Loader {
   std::exception_ptr last_error() const;
 
  private:
-  void make(const Position& position, std::span<const Column> output, bool* mask) const;
+  void make(const Position& position, std::span<const Column> output, bool* mask,
+            Beside* beside = nullptr);
   void make_noting(const Position& position, std::span<const Column> output,
                    bool* mask);
   bool cached(std::span<const Column> output) const;
@@ -81,6 +102,7 @@ class Loader {
   std::atomic<std::int64_t> delivered_{0};
   mutable std::mutex mutex_;
   std::exception_ptr last_error_;
+  Skipped skipped_;
   std::optional<Prefetcher> prefetcher_;  // last: its threads use the members above
 };
 

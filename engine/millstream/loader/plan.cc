@@ -1,6 +1,7 @@
 #include "millstream/loader/plan.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <utility>
 
@@ -24,15 +25,41 @@ std::span<Column> from_row(std::span<const Column> columns, std::int64_t first,
   return later;
 }
 
+/// How often what may go better another time is tried where failures are skipped.
+constexpr int kTries = 3;
+
+template <typename Body>
+void tried(int times, Body&& body) {
+  while (true) {
+    --times;
+    try {
+      return body();
+    } catch (const WorkerDied&) {
+      if (times == 0) throw;
+    } catch (const WorkerStalled&) {
+      if (times == 0) throw;
+    } catch (const IoError& error) {
+      if (times == 0 || error.code() != EIO) throw;
+    }
+  }
+}
+
 }  // namespace
 
 Plan::Plan(std::shared_ptr<const Source> source, Schedule schedule, Transforms before,
-           Transforms after)
+           Transforms after, bool skip)
     : source_(std::move(source)),
       schedule_(std::move(schedule)),
       chain_(source_->schema(), joined(before, after)),
       tail_(Chain(source_->schema(), before).output(), after,
-            static_cast<std::uint32_t>(before.size())) {
+            static_cast<std::uint32_t>(before.size())),
+      skip_(skip),
+      maker_(source_->maker()) {
+  for (const Transforms* stages : {&before, &after}) {
+    for (const auto& stage : *stages) {
+      if (stage->maker() != nullptr) maker_ = stage->maker();
+    }
+  }
   if (schedule_.order().samples() != source_->size()) {
     throw ArgumentError(text("the order is one of ", schedule_.order().samples(),
                              " samples, but the source has ", source_->size()));
@@ -48,33 +75,67 @@ Plan::Plan(std::shared_ptr<const Source> source, Schedule schedule, Transforms b
   digest_ = digest.value();
 }
 
-void Plan::batch(const Position& position, std::span<const Column> output,
-                 bool* mask) const {
-  rows(position, 0, batch_size(), output, mask, thread_memory());
+void Plan::batch(const Position& position, std::span<const Column> output, bool* mask,
+                 const Making& making) const {
+  rows(position, 0, batch_size(), output, mask, thread_memory(), making);
 }
 
 void Plan::rows(const Position& position, std::int64_t first, std::int64_t count,
-                std::span<const Column> output, bool* mask, Memory& memory) const {
+                std::span<const Column> output, bool* mask, Memory& memory,
+                const Making& making) const {
   const ExactFloats exact;
   const auto indices = memory.array<std::int64_t>(count);
   schedule_.run(position, first, indices);
   const std::int64_t valid =
       std::clamp<std::int64_t>(schedule_.valid_rows(position) - first, 0, count);
   const auto here = from_row(output, first, memory);
-  if (valid > 0) {
-    valid_rows(position, first, indices.first(static_cast<std::size_t>(valid)), here,
-               memory);
+  if (mask != nullptr) {
+    for (std::int64_t k = 0; k < count; ++k) mask[first + k] = k < valid;
+  }
+  const auto samples = indices.first(static_cast<std::size_t>(valid));
+  if (valid > 0 && skip_) {
+    surviving_rows(position, first, samples, here,
+                   mask == nullptr ? nullptr : mask + first, memory, making);
+  } else if (valid > 0) {
+    valid_rows(position, first, samples, here, memory, making);
   }
   if (valid < count) {
     padding(position, count - valid, from_row(here, valid, memory), memory);
   }
-  if (mask == nullptr) return;
-  for (std::int64_t k = 0; k < count; ++k) mask[first + k] = k < valid;
+}
+
+void Plan::surviving_rows(const Position& position, std::int64_t first,
+                          std::span<const std::int64_t> indices,
+                          std::span<const Column> output, bool* mask, Memory& memory,
+                          const Making& making) const {
+  const auto one = [&](const Error& error) {
+    padding(position, 1, output, memory);
+    if (mask != nullptr) *mask = false;
+    if (making.failures != nullptr) making.failures->skipped(indices[0], error);
+  };
+  try {
+    tried(kTries,
+          [&] { valid_rows(position, first, indices, output, memory, making); });
+    return;
+  } catch (const DataError& error) {
+    if (indices.size() == 1) return one(error);
+  } catch (const FunctionError& error) {
+    if (error.sample() < 0) throw;
+    if (indices.size() == 1) return one(error);
+  }
+  // By halves: where few fail, most rows are still made many at a time.
+  const std::size_t half = indices.size() / 2;
+  const auto rows = static_cast<std::int64_t>(half);
+  surviving_rows(position, first, indices.first(half), output, mask, memory, making);
+  surviving_rows(position, first + rows, indices.subspan(half),
+                 from_row(output, rows, memory),
+                 mask == nullptr ? nullptr : mask + rows, memory, making);
 }
 
 void Plan::valid_rows(const Position& position, std::int64_t first,
                       std::span<const std::int64_t> indices,
-                      std::span<const Column> output, Memory& memory) const {
+                      std::span<const Column> output, Memory& memory,
+                      const Making& making) const {
   const Schema& schema = source_->schema();
   const auto count = static_cast<std::int64_t>(indices.size());
   const auto columns = memory.array<Column>(static_cast<std::int64_t>(schema.size()));
@@ -93,10 +154,11 @@ void Plan::valid_rows(const Position& position, std::int64_t first,
     }
     columns[i].rows = memory.array<std::byte*>(count).data();
   }
-  source_->read(indices, columns, memory);
+  source_->read_for(making, first, indices, columns, memory);
   const auto epochs = memory.array<std::uint32_t>(chain_.makes() ? count : 0);
   schedule_.epochs(position, first, epochs);
-  chain_.run(columns, output, count, {position.seed, indices, epochs, 0}, memory);
+  chain_.run(columns, output, count, {position.seed, indices, epochs, 0, making},
+             memory);
 }
 
 void Plan::padding(const Position& position, std::int64_t count,

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "millstream/core/column.h"
+#include "millstream/core/maker.h"
 #include "millstream/core/memory.h"
 #include "millstream/order/schedule.h"
 #include "millstream/source/source.h"
@@ -20,8 +21,9 @@ using Transforms = std::vector<std::shared_ptr<const Transform>>;
 class Plan {
  public:
   /// `before` see samples; `after` see the rows of batches, padding included.
+  /// With `skip` a row that fails the same way every time is zero and its mask False.
   Plan(std::shared_ptr<const Source> source, Schedule schedule, Transforms before,
-       Transforms after);
+       Transforms after, bool skip = false);
 
   /// The fields of one row of a batch.
   const Schema& schema() const noexcept { return chain_.output(); }
@@ -29,18 +31,25 @@ class Plan {
   const Source& source() const noexcept { return *source_; }
   std::int64_t batch_size() const noexcept { return schedule_.batch_size(); }
 
+  /// Whether making a batch costs no more than a copy.
+  bool resident() const noexcept { return source_->resident() && maker_ == nullptr; }
+
+  /// Who makes the samples, so that making a batch is waiting; null for the plan.
+  Maker* maker() const noexcept { return maker_; }
+
   /// What a state must fit to be resumed: the source's shape and the order, and no
   /// paths, times, pointers or thread counts.
   std::uint64_t digest() const noexcept { return digest_; }
 
   /// Makes the batch at `position`, the specification of everything that is faster.
   /// Columns are `batch_size()` rows; `mask` too, or null.
-  void batch(const Position& position, std::span<const Column> output,
-             bool* mask) const;
+  void batch(const Position& position, std::span<const Column> output, bool* mask,
+             const Making& making = {}) const;
 
   /// Rows [first, first + count) of that batch, written to the same rows of `output`.
   void rows(const Position& position, std::int64_t first, std::int64_t count,
-            std::span<const Column> output, bool* mask, Memory& memory) const;
+            std::span<const Column> output, bool* mask, Memory& memory,
+            const Making& making = {}) const;
 
   /// Tells the source that the batch at `position` will be made soon.
   void hint(const Position& position) const;
@@ -48,7 +57,11 @@ class Plan {
  private:
   void valid_rows(const Position& position, std::int64_t first,
                   std::span<const std::int64_t> indices, std::span<const Column> output,
-                  Memory& memory) const;
+                  Memory& memory, const Making& making) const;
+  void surviving_rows(const Position& position, std::int64_t first,
+                      std::span<const std::int64_t> indices,
+                      std::span<const Column> output, bool* mask, Memory& memory,
+                      const Making& making) const;
   void padding(const Position& position, std::int64_t count,
                std::span<const Column> output, Memory& memory) const;
 
@@ -57,6 +70,8 @@ class Plan {
   Chain chain_;
   Chain tail_;  // the stages after batching alone: what padding goes through
   std::uint64_t digest_;
+  bool skip_;
+  Maker* maker_ = nullptr;  // of the last stage that has one, or of the source
 };
 
 }  // namespace millstream

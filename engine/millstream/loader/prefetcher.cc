@@ -18,6 +18,9 @@ constexpr std::size_t kStreams = 64;
 constexpr std::int64_t kQuickNs = 60'000;
 constexpr std::int64_t kSlowNs = 4 * kQuickNs;
 
+/// Batches that are waited for at once.
+constexpr int kWaiting = 32;
+
 }  // namespace
 
 std::size_t Prefetcher::Hash::operator()(const Position& position) const noexcept {
@@ -29,13 +32,16 @@ std::size_t Prefetcher::Hash::operator()(const Position& position) const noexcep
 }
 
 Prefetcher::Prefetcher(std::shared_ptr<const Plan> plan, std::shared_ptr<Slots> slots,
-                       int threads, int ahead)
+                       int threads, int ahead, Failures* failures)
     : plan_(std::move(plan)),
       slots_(std::move(slots)),
-      threads_(threads),
+      threads_(plan_->maker() != nullptr ? std::min(ahead, kWaiting) : threads),
       ahead_(ahead),
+      failures_(failures),
       generation_(fork_generation()),
-      typical_ns_(kSlowNs) {}
+      typical_ns_(kSlowNs) {
+  if (plan_->maker() != nullptr) waiting_.emplace(0);
+}
 
 Prefetcher::~Prefetcher() {
   if (generation_ != fork_generation()) return;
@@ -104,14 +110,18 @@ void Prefetcher::note(std::chrono::nanoseconds taken) noexcept {
 }
 
 bool Prefetcher::is_quick() const noexcept {
-  return typical_ns_.load(std::memory_order_relaxed) < kQuickNs;
+  return plan_->maker() == nullptr &&
+         typical_ns_.load(std::memory_order_relaxed) < kQuickNs;
 }
+
+ThreadPool& Prefetcher::pool() { return waiting_ ? *waiting_ : shared_pool(); }
 
 void Prefetcher::make(Entry& entry) noexcept {
   try {
     auto batch = slots_->take();
     const auto start = std::chrono::steady_clock::now();
-    plan_->batch(entry.position, batch->columns(), batch->mask());
+    plan_->batch(entry.position, batch->columns(), batch->mask(),
+                 {&batch->beside(), failures_, &stopping_});
     note(std::chrono::steady_clock::now() - start);
     entry.batch = std::move(batch);
   } catch (...) {
@@ -130,7 +140,7 @@ void Prefetcher::run() {
     lock.lock();
     entry->stage = Stage::kDone;
     if (!queue_.empty()) {  // behind what other loaders wait for
-      shared_pool().submit([this] { run(); });
+      pool().submit([this] { run(); });
       done_.notify_all();
       return;
     }
@@ -177,7 +187,8 @@ void Prefetcher::look_ahead(const Position& position) {
     queue_.push_back(entry);
     if (running_ < threads_) {
       ++running_;
-      shared_pool().submit([this] { run(); });
+      if (waiting_) waiting_->grow(running_);
+      pool().submit([this] { run(); });
     }
   }
 }

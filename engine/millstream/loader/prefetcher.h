@@ -8,11 +8,13 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
 #include "millstream/loader/batch.h"
 #include "millstream/loader/plan.h"
+#include "millstream/parallel/thread_pool.h"
 
 namespace millstream {
 
@@ -22,9 +24,11 @@ namespace millstream {
 /// comes out never depends on what is in it.
 class Prefetcher {
  public:
-  /// Keeps `ahead` batches a stream in the making, on at most `threads` threads.
+  /// Keeps `ahead` batches a stream in the making, on at most `threads` threads of the
+  /// shared pool; where making is waiting, on threads of its own that do nothing else.
+  /// `failures`, which may be null, outlives it.
   Prefetcher(std::shared_ptr<const Plan> plan, std::shared_ptr<Slots> slots,
-             int threads, int ahead);
+             int threads, int ahead, Failures* failures = nullptr);
 
   /// Stops what has not begun and waits for what has.
   ~Prefetcher();
@@ -67,6 +71,7 @@ class Prefetcher {
 
   using Lock = std::unique_lock<std::mutex>;
 
+  ThreadPool& pool();
   void make(Entry& entry) noexcept;
   void run();
   void look_ahead(const Position& position);
@@ -77,6 +82,7 @@ class Prefetcher {
   const std::shared_ptr<Slots> slots_;
   const int threads_;
   const int ahead_;
+  Failures* const failures_;
   const std::uint64_t generation_;
   std::atomic<std::int64_t> typical_ns_;
 
@@ -87,7 +93,8 @@ class Prefetcher {
   std::vector<Stream> streams_;
   std::uint64_t clock_ = 0;
   int running_ = 0;
-  bool stopping_ = false;
+  std::atomic<bool> stopping_ = false;
+  std::optional<ThreadPool> waiting_;  // last: its threads use the members above
 };
 
 }  // namespace millstream

@@ -64,6 +64,7 @@ Concatenated::Concatenated(std::vector<SharedSource> sources)
     }
     first_.push_back(first_.back() + source.size());
     resident_ = resident_ && source.resident();
+    if (maker_ == nullptr) maker_ = source.maker();
   }
 }
 
@@ -218,6 +219,7 @@ Zipped::Zipped(std::vector<SharedSource> sources) : sources_(std::move(sources))
       schema_.push_back(field);
     }
     resident_ = resident_ && source.resident();
+    if (maker_ == nullptr) maker_ = source.maker();
   }
 }
 

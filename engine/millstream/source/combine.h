@@ -24,6 +24,7 @@ class Concatenated final : public Source {
             Memory& memory) const override;
   void hint(std::span<const std::int64_t> indices) const noexcept override;
   bool resident() const noexcept override { return resident_; }
+  Maker* maker() const noexcept override { return maker_; }
 
  private:
   std::size_t source_of(std::int64_t index) const noexcept;
@@ -31,6 +32,7 @@ class Concatenated final : public Source {
   std::vector<SharedSource> sources_;
   std::vector<std::int64_t> first_ = {0};  // sample of each source, and their number
   bool resident_ = true;
+  Maker* maker_ = nullptr;  // of the first that has one
 };
 
 /// Every `step`th sample of a source from `start`, `size` of them. `step` may be
@@ -47,6 +49,7 @@ class Sliced final : public Source {
             Memory& memory) const override;
   void hint(std::span<const std::int64_t> indices) const noexcept override;
   bool resident() const noexcept override { return source_->resident(); }
+  Maker* maker() const noexcept override { return source_->maker(); }
 
  private:
   SharedSource source_;
@@ -69,6 +72,7 @@ class Subset final : public Source {
             Memory& memory) const override;
   void hint(std::span<const std::int64_t> indices) const noexcept override;
   bool resident() const noexcept override { return source_->resident(); }
+  Maker* maker() const noexcept override { return source_->maker(); }
 
  private:
   SharedSource source_;
@@ -88,11 +92,13 @@ class Zipped final : public Source {
             Memory& memory) const override;
   void hint(std::span<const std::int64_t> indices) const noexcept override;
   bool resident() const noexcept override { return resident_; }
+  Maker* maker() const noexcept override { return maker_; }
 
  private:
   std::vector<SharedSource> sources_;
   Schema schema_;
   bool resident_ = true;
+  Maker* maker_ = nullptr;  // of the first that has one
 };
 
 }  // namespace millstream

@@ -28,6 +28,7 @@ class Recast final : public Source {
     source_->hint(indices);
   }
   bool resident() const noexcept override { return source_->resident(); }
+  Maker* maker() const noexcept override { return source_->maker(); }
 
  private:
   SharedSource source_;

@@ -4,6 +4,7 @@
 #include <span>
 
 #include "millstream/core/column.h"
+#include "millstream/core/maker.h"
 #include "millstream/core/memory.h"
 #include "millstream/core/schema.h"
 
@@ -27,11 +28,22 @@ class Source {
   virtual void read(std::span<const std::int64_t> indices, std::span<Column> columns,
                     Memory& memory) const = 0;
 
+  /// The same for somebody in particular, row 0 being row `first` of the batch. Sources
+  /// that only read need not know of it.
+  virtual void read_for(const Making&, std::int64_t /*first*/,
+                        std::span<const std::int64_t> indices,
+                        std::span<Column> columns, Memory& memory) const {
+    read(indices, columns, memory);
+  }
+
   /// These samples will be read soon.
   virtual void hint(std::span<const std::int64_t>) const noexcept {}
 
   /// Whether reading costs no more than a copy, so that reading ahead is not worth it.
   virtual bool resident() const noexcept { return false; }
+
+  /// Who makes the samples, so that reading is waiting; null where reading is work.
+  virtual Maker* maker() const noexcept { return nullptr; }
 };
 
 }  // namespace millstream

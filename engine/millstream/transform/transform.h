@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "millstream/core/column.h"
+#include "millstream/core/maker.h"
 #include "millstream/core/memory.h"
 #include "millstream/core/random.h"
 #include "millstream/core/schema.h"
@@ -26,6 +27,7 @@ struct Samples {
   std::span<const std::int64_t> indices;  // -1 in padding
   std::span<const std::uint32_t> epochs;  // one a row
   std::uint32_t stage = 0;
+  Making making = {};
 
   /// What this stage may draw for the sample in row k.
   Random random(std::int64_t k) const {
@@ -52,6 +54,9 @@ class Transform {
   virtual void apply(const Flow& flow, std::span<const Column> input,
                      std::span<const Column> output, std::int64_t rows,
                      const Samples& samples, Memory& memory) const = 0;
+
+  /// Who does the work, so that applying is waiting; null for the stage itself.
+  virtual Maker* maker() const noexcept { return nullptr; }
 };
 
 /// The flow of a stage that passes everything on.

@@ -1,0 +1,347 @@
+#include "millstream/core/maker.h"
+
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "loader.h"
+#include "millstream/core/error.h"
+#include "millstream/ipc/process_crew.h"
+#include "millstream/ipc/worker.h"
+#include "millstream/loader/workshop.h"
+#include "millstream/parallel/thread_crew.h"
+#include "millstream/source/made.h"
+#include "millstream/transform/made.h"
+#include "module.h"
+
+using namespace nanobind::literals;
+
+namespace millstream::python {
+namespace {
+
+using FieldSpec = std::tuple<std::string, std::string, std::vector<std::int64_t>>;
+
+Schema schema(const std::vector<FieldSpec>& specs) {
+  Schema fields;
+  for (const auto& [name, dtype, shape] : specs) {
+    fields.push_back({name, dtype_named(dtype), Shape(shape)});
+  }
+  return fields;
+}
+
+/// Rows of bytes where they lie: shape (rows, bytes of a row). Borrowed for a call.
+nb::object view(std::byte* data, std::int64_t rows, std::int64_t bytes,
+                std::int64_t stride) {
+  const std::size_t shape[] = {static_cast<std::size_t>(rows),
+                               static_cast<std::size_t>(bytes)};
+  const std::int64_t strides[] = {stride, 1};
+  // An owner, so that NumPy takes the memory as it is and does not copy it.
+  return nb::cast(nb::ndarray<nb::numpy, std::uint8_t, nb::ndim<2>>(
+      data, 2, shape, nb::none(), strides));
+}
+
+template <typename T>
+nb::object vector_view(const T* data, std::size_t size) {
+  return nb::cast(
+      nb::ndarray<nb::numpy, T, nb::ndim<1>>(const_cast<T*>(data), {size}, nb::none()));
+}
+
+nb::list views(std::span<const Column> columns, std::int64_t rows,
+               std::vector<Block>& gathered) {
+  nb::list result;
+  for (const Column& column : columns) {
+    const std::int64_t bytes = column.row_bytes();
+    if (column.rows == nullptr) {
+      result.append(view(column.data, rows, bytes, column.stride));
+      continue;
+    }
+    gathered.emplace_back(bytes * rows);
+    std::byte* to = gathered.back().data();
+    for (std::int64_t k = 0; k < rows; ++k) {
+      std::memcpy(to + k * bytes, column.row(k), static_cast<std::size_t>(bytes));
+    }
+    result.append(view(to, rows, bytes, bytes));
+  }
+  return result;
+}
+
+std::string as_text(nb::handle object) {
+  const nb::object words = nb::steal(PyObject_Str(object.ptr()));
+  if (words.is_valid()) return nb::cast<std::string>(words);
+  PyErr_Clear();
+  return "an error that cannot be put in words";
+}
+
+/// What a Python function threw at a row of a part, for the engine.
+FunctionError failure(nb::python_error& error, const Work& part, std::int64_t row) {
+  PyException_SetTraceback(error.value().ptr(), error.traceback().ptr() != nullptr
+                                                    ? error.traceback().ptr()
+                                                    : Py_None);
+  const std::int64_t last = part.rows() - 1;
+  const std::int64_t sample =
+      part.indices[static_cast<std::size_t>(std::clamp<std::int64_t>(row, 0, last))];
+  const std::string type = nb::cast<std::string>(error.type().attr("__name__"));
+  return FunctionError(
+      text(type, ": ", as_text(error.value()), " (sample ", sample, ")"), sample, "",
+      kept(error.value()));
+}
+
+void call(const std::shared_ptr<const void>& function, const Work& part,
+          std::atomic<std::int64_t>& row) {
+  const nb::gil_scoped_acquire gil;
+  const nb::handle callable(
+      const_cast<PyObject*>(static_cast<const PyObject*>(function.get())));
+  std::vector<Block> gathered;
+  try {
+    const nb::object seeds = part.seeds.empty()
+                                 ? nb::none()
+                                 : vector_view(part.seeds.data(), part.seeds.size());
+    const nb::object beside =
+        callable(vector_view(part.indices.data(), part.indices.size()), seeds,
+                 views(part.input, part.rows(), gathered),
+                 views(part.output, part.rows(), gathered),
+                 vector_view(reinterpret_cast<std::int64_t*>(&row), 1));
+    if (part.making.beside != nullptr && !beside.is_none()) {
+      part.making.beside->add({part.first, part.rows(), "", kept(beside)});
+    }
+  } catch (nb::python_error& error) {
+    throw failure(error, part, row.load());
+  }
+}
+
+struct MakerHandle {
+  std::shared_ptr<Maker> shared;
+  ~MakerHandle() {
+    const nb::gil_scoped_release released;  // a function may need it to come to an end
+    shared.reset();
+  }
+};
+
+std::unique_ptr<MakerHandle> thread_crew(nb::callable function,
+                                         nb::callable whereabouts, int workers,
+                                         std::int64_t timeout) {
+  ThreadCrew::Function calls;
+  calls.make = [held = kept(function)](const Work& part,
+                                       std::atomic<std::int64_t>& row) {
+    call(held, part, row);
+  };
+  calls.whereabouts = [held = kept(whereabouts)](std::uint64_t thread) {
+    const nb::gil_scoped_acquire gil;
+    const nb::handle callable(
+        const_cast<PyObject*>(static_cast<const PyObject*>(held.get())));
+    try {
+      return nb::cast<std::string>(callable(thread));
+    } catch (const std::exception&) {
+      return std::string();
+    }
+  };
+  return std::unique_ptr<MakerHandle>(new MakerHandle{std::make_shared<ThreadCrew>(
+      std::move(calls), workers, std::chrono::milliseconds(timeout))});
+}
+
+std::unique_ptr<MakerHandle> process_crew(std::vector<std::string> command,
+                                          std::vector<std::string> environment,
+                                          const nb::bytes& setup, int workers,
+                                          std::int64_t timeout, int restarts) {
+  Launch launch{std::move(command), std::move(environment),
+                std::string(setup.c_str(), setup.size())};
+  const ProcessCrew::Options options{workers, std::chrono::milliseconds(timeout),
+                                     restarts};
+  return std::unique_ptr<MakerHandle>(
+      new MakerHandle{std::make_shared<ProcessCrew>(std::move(launch), options)});
+}
+
+std::vector<std::int64_t> pids(const MakerHandle& handle) {
+  const auto* crew = dynamic_cast<const ProcessCrew*>(handle.shared.get());
+  return crew == nullptr ? std::vector<std::int64_t>{} : crew->pids();
+}
+
+struct WorkshopHandle {
+  std::unique_ptr<Workshop> running;
+  ~WorkshopHandle() {
+    const nb::gil_scoped_release released;
+    running.reset();
+  }
+};
+
+std::unique_ptr<WorkshopHandle> workshop(const MakerHandle& maker,
+                                         const std::vector<FieldSpec>& fields,
+                                         std::int64_t rows, int at_once) {
+  return std::unique_ptr<WorkshopHandle>(new WorkshopHandle{
+      std::make_unique<Workshop>(maker.shared, schema(fields), rows, at_once)});
+}
+
+using TicketHandle = Handle<Ticket>;
+
+TicketHandle begin(
+    WorkshopHandle& handle,
+    const nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>&
+        indices,
+    const std::optional<nb::ndarray<const std::uint64_t, nb::ndim<1>, nb::c_contig,
+                                    nb::device::cpu>>& seeds) {
+  std::vector<std::uint64_t> numbers;
+  if (seeds) numbers.assign(seeds->data(), seeds->data() + seeds->size());
+  return {handle.running->begin({indices.data(), indices.data() + indices.size()},
+                                std::move(numbers))};
+}
+
+/// (fields and mask as bytes, parts beside), or None if it is not done in time.
+nb::object wait(const TicketHandle& ticket, double seconds, std::int64_t rows) {
+  const auto deadline = std::chrono::steady_clock::now() +
+                        std::chrono::duration<double>(std::min(seconds, 1e8));
+  while (true) {
+    std::shared_ptr<const Batch> batch;
+    {
+      const nb::gil_scoped_release released;
+      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+          deadline - std::chrono::steady_clock::now());
+      batch = ticket.shared->wait(std::clamp(left, std::chrono::milliseconds(0),
+                                             std::chrono::milliseconds(50)));
+    }
+    if (batch != nullptr) {
+      nb::list beside = parts_beside(*batch);
+      return nb::make_tuple(batch_arrays(std::move(batch), rows), beside);
+    }
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+    if (std::chrono::steady_clock::now() >= deadline) return nb::none();
+  }
+}
+
+/// The next task's (indices, seeds, input, output), or None when there will be none.
+nb::object next_task(Worker& worker, const std::vector<std::int64_t>& input_bytes,
+                     const std::vector<std::int64_t>& output_bytes) {
+  bool more;
+  {
+    const nb::gil_scoped_release released;
+    more = worker.next();
+  }
+  if (!more) return nb::none();
+  const Task& task = worker.task();
+  const auto rows = static_cast<std::int64_t>(task.indices.size());
+  const auto listed = [&](const std::vector<Task::Rows>& columns,
+                          const std::vector<std::int64_t>& bytes) {
+    nb::list result;
+    for (std::size_t i = 0; i < columns.size(); ++i) {
+      result.append(
+          view(worker.data(columns[i]), rows, bytes.at(i), columns[i].stride));
+    }
+    return result;
+  };
+  const nb::object seeds = task.seeds.empty()
+                               ? nb::none()
+                               : vector_view(task.seeds.data(), task.seeds.size());
+  return nb::make_tuple(vector_view(task.indices.data(), task.indices.size()), seeds,
+                        listed(task.input, input_bytes),
+                        listed(task.output, output_bytes));
+}
+
+}  // namespace
+
+void bind_maker(nb::module_& module) {
+  nb::class_<MakerHandle>(module, "Maker", "Threads or processes that make samples.")
+      .def_prop_ro("workers", [](const MakerHandle& m) { return m.shared->workers(); })
+      .def_prop_ro("pids", pids, "The worker processes that run now.")
+      .def(
+          "close", [](MakerHandle& m) { m.shared->close(); },
+          nb::call_guard<nb::gil_scoped_release>(), "Ends them.");
+
+  module.def("thread_crew", thread_crew, "function"_a, "whereabouts"_a, "workers"_a,
+             "timeout"_a, R"(
+Threads that call a function for parts of batches.
+
+Args:
+  function: Called with (indices, seeds, inputs, outputs, row); returns what travels
+    beside the rows, a value a row, or None.
+  whereabouts: Called with a thread's id; returns where it is, for people to read.
+  workers: How many threads.
+  timeout: Milliseconds that a row may take; 0 for any time.)");
+  module.def("process_crew", process_crew, "command"_a, "environment"_a, "setup"_a,
+             "workers"_a, "timeout"_a, "restarts"_a, R"(
+Processes that make rows in memory that is shared with them.
+
+Args:
+  command: What to run; it uses `Worker`.
+  environment: Its environment, "NAME=value".
+  setup: What each of them is told first.
+  workers: How many processes.
+  timeout: Milliseconds that a row may take; 0 for any time.
+  restarts: How many may be replaced, their rows tried again.)");
+  module.def(
+      "made_source",
+      [](std::int64_t size, const std::vector<FieldSpec>& fields,
+         const MakerHandle& maker) {
+        return Handle<Source>{
+            std::make_shared<MadeSource>(size, schema(fields), maker.shared)};
+      },
+      "size"_a, "fields"_a, "maker"_a, "Samples that a maker makes.");
+  module.def(
+      "made_transform",
+      [](const std::string& name, const std::vector<FieldSpec>& fields,
+         const MakerHandle& maker) {
+        return Handle<Transform>{
+            std::make_shared<MadeTransform>(name, schema(fields), maker.shared)};
+      },
+      "name"_a, "fields"_a, "maker"_a, "Samples that a maker makes of samples.");
+
+  nb::class_<TicketHandle>(module, "Ticket", "A batch that was begun.")
+      .def_prop_ro("done", [](const TicketHandle& t) { return t.shared->done(); })
+      .def("wait", wait, "seconds"_a, "rows"_a,
+           "(bytes of each field and of the mask, parts beside), or None.");
+  nb::class_<WorkshopHandle>(module, "Workshop", "Batches of samples named one by one.")
+      .def("begin", begin, "indices"_a, "seeds"_a.none(), "Queues a batch.")
+      .def_prop_ro(
+          "live", [](const WorkshopHandle& w) { return w.running->live(); },
+          "Batches that someone still holds.")
+      .def(
+          "close", [](WorkshopHandle& w) { w.running->close(); },
+          nb::call_guard<nb::gil_scoped_release>(), "Ends the maker.");
+  module.def("workshop", workshop, "maker"_a, "fields"_a, "rows"_a, "at_once"_a,
+             "Batches of samples named one by one, made by a maker.");
+
+  nb::class_<Worker>(module, "Worker", "The inside of a worker process.")
+      .def(nb::init<std::int64_t>(), "parent"_a,
+           nb::call_guard<nb::gil_scoped_release>())
+      .def_prop_ro(
+          "setup",
+          [](const Worker& w) { return nb::bytes(w.setup().data(), w.setup().size()); })
+      .def_prop_ro(
+          "row",
+          [](Worker& w) {
+            return vector_view(reinterpret_cast<std::int64_t*>(&w.row()), 1);
+          },
+          "Where it notes the row that it is at.")
+      .def("ready", &Worker::ready)
+      .def("next", next_task, "input_bytes"_a, "output_bytes"_a,
+           "The next task's (indices, seeds, inputs, outputs), or None at the end.")
+      .def(
+          "done",
+          [](Worker& w, const nb::bytes& beside) {
+            w.done({beside.c_str(), beside.size()});
+          },
+          "beside"_a)
+      .def(
+          "failed",
+          [](Worker& w, std::int64_t row, const std::string& message,
+             const nb::bytes& bytes) {
+            w.failed({row, message, std::string(bytes.c_str(), bytes.size())});
+          },
+          "row"_a, "message"_a, "bytes"_a);
+  module.attr("WORDS_DESCRIPTOR") = kWorkerWords;
+  module.attr("WHEREABOUTS_SIGNAL") = whereabouts_signal();
+}
+
+}  // namespace millstream::python

@@ -1,0 +1,97 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "millstream/core/column.h"
+#include "millstream/core/error.h"
+#include "millstream/core/memory.h"
+
+namespace millstream {
+
+/// What travels beside the rows of a batch: values that are not arrays, in parts of
+/// several rows, in whatever form their maker gives them. Any thread may add.
+class Beside {
+ public:
+  struct Part {
+    std::int64_t first = 0;  // row of the batch
+    std::int64_t rows = 0;
+    std::string bytes;                   // from another process,
+    std::shared_ptr<const void> object;  // or of this one
+  };
+
+  void add(Part part) {
+    const std::lock_guard lock(mutex_);
+    parts_.push_back(std::move(part));
+  }
+  std::vector<Part> parts() const {
+    const std::lock_guard lock(mutex_);
+    return parts_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<Part> parts_;
+};
+
+/// What became of samples that could not be made, for those who count them.
+class Failures {
+ public:
+  virtual ~Failures() = default;
+
+  /// `sample` was left out for `error`. Throws to stop the batch after all.
+  virtual void skipped(std::int64_t sample, const Error& error) = 0;
+};
+
+/// For whom rows are made; it never changes what is in them. Null where nobody cares.
+struct Making {
+  Beside* beside = nullptr;
+  Failures* failures = nullptr;
+  const std::atomic<bool>* cancelled = nullptr;  // nobody wants them any more
+
+  bool wanted() const noexcept { return cancelled == nullptr || !cancelled->load(); }
+};
+
+/// Rows that a function is to make. Borrows all that it points to.
+struct Work {
+  std::span<const std::int64_t> indices;  // the sample of each row
+  std::span<const std::uint64_t> seeds;   // one a row, or none
+  std::span<const Column> input;          // what there is of the samples, or nothing
+  std::span<const Column> output;         // dense
+  Making making;
+  std::int64_t first = 0;  // what `making.beside` counts row 0 as
+
+  std::int64_t rows() const noexcept {
+    return static_cast<std::int64_t>(indices.size());
+  }
+  /// Rows [begin, begin + count) of it; the columns are put into the two vectors.
+  Work part(std::int64_t begin, std::int64_t count, std::vector<Column>& inputs,
+            std::vector<Column>& outputs) const;
+};
+
+/// Makes samples by a function that the engine knows nothing of, somewhere else.
+class Maker {
+ public:
+  virtual ~Maker() = default;
+
+  /// Returns when every row is made; throws what went wrong at the first row that
+  /// failed, or `Cancelled`. Any number of threads may ask at once.
+  virtual void make(const Work& work) = 0;
+
+  /// Ends its threads or processes; whoever waits for rows is told that it is over.
+  virtual void close() noexcept = 0;
+
+  /// Memory that rows are best written to.
+  virtual Block block(std::int64_t bytes) { return Block(bytes); }
+
+  /// How many rows are made at once.
+  virtual int workers() const noexcept = 0;
+};
+
+}  // namespace millstream

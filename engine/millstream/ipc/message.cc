@@ -1,0 +1,93 @@
+#include "millstream/ipc/message.h"
+
+#include <sys/socket.h>
+
+#include <cerrno>
+
+namespace millstream {
+namespace {
+
+bool receive_all(int socket, char* to, std::size_t bytes) {
+  while (bytes > 0) {
+    const ssize_t got = recv(socket, to, bytes, 0);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return false;
+    to += got;
+    bytes -= static_cast<std::size_t>(got);
+  }
+  return true;
+}
+
+}  // namespace
+
+std::string framed(Kind kind, std::string_view body) {
+  std::string message;
+  message.reserve(sizeof(Header) + body.size());
+  Writer(message).value(Header{kind, 0, static_cast<std::int64_t>(body.size())});
+  message.append(body);
+  return message;
+}
+
+std::string encoded(const Task& task) {
+  std::string body;
+  Writer writer(body);
+  writer.values(std::span(task.indices));
+  writer.values(std::span(task.seeds));
+  writer.values(std::span(task.input));
+  writer.values(std::span(task.output));
+  return body;
+}
+
+Task decoded_task(std::string_view body) {
+  Reader reader(body);
+  Task task;
+  task.indices = reader.values<std::int64_t>();
+  task.seeds = reader.values<std::uint64_t>();
+  task.input = reader.values<Task::Rows>();
+  task.output = reader.values<Task::Rows>();
+  return task;
+}
+
+std::string encoded(const Failure& failure) {
+  std::string body;
+  Writer writer(body);
+  writer.value(failure.row);
+  writer.values(std::span<const char>(failure.message));
+  writer.values(std::span<const char>(failure.bytes));
+  return body;
+}
+
+Failure decoded_failure(std::string_view body) {
+  Reader reader(body);
+  Failure failure;
+  failure.row = reader.value<std::int64_t>();
+  const auto message = reader.values<char>();
+  const auto bytes = reader.values<char>();
+  failure.message.assign(message.begin(), message.end());
+  failure.bytes.assign(bytes.begin(), bytes.end());
+  return failure;
+}
+
+bool send_all(int socket, std::string_view bytes) noexcept {
+  while (!bytes.empty()) {
+    const ssize_t sent = send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent <= 0) return false;
+    bytes.remove_prefix(static_cast<std::size_t>(sent));
+  }
+  return true;
+}
+
+bool receive(int socket, Kind& kind, std::string& body) {
+  char raw[sizeof(Header)];
+  if (!receive_all(socket, raw, sizeof(raw))) return false;
+  const auto header = Reader({raw, sizeof(raw)}).value<Header>();
+  if (header.bytes < 0 || header.bytes > (std::int64_t{1} << 40)) {
+    throw DataError(text("a message of ", header.bytes, " bytes"));
+  }
+  kind = header.kind;
+  body.resize(static_cast<std::size_t>(header.bytes));
+  return receive_all(socket, body.data(), body.size());
+}
+
+}  // namespace millstream

@@ -1,0 +1,87 @@
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <limits>
+#include <mutex>
+
+namespace millstream {
+
+/// Rows that are made in parts by several workers, and the one who waits for them.
+class Job {
+ public:
+  explicit Job(std::int64_t rows) : left_(rows) {}
+
+  /// A part is done with, well or not.
+  void finish(std::int64_t rows) {
+    const std::lock_guard lock(mutex_);
+    left_ -= rows;
+    if (left_ <= 0) done_.notify_all();
+  }
+  /// The same for a part that failed at `row`; of several failures the first row
+  /// counts.
+  void fail(std::int64_t rows, std::int64_t row, std::exception_ptr error) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (row < error_row_) {
+        error_row_ = row;
+        error_ = std::move(error);
+      }
+    }
+    finish(rows);
+  }
+
+  /// Parts that have not begun need not.
+  void cancel() noexcept { cancelled_.store(true); }
+  bool cancelled() const noexcept { return cancelled_.load(); }
+
+  /// Whether it is over within `patience`.
+  bool wait(std::chrono::milliseconds patience) {
+    std::unique_lock lock(mutex_);
+    return done_.wait_for(lock, patience, [this] { return left_ <= 0; });
+  }
+  void rethrow() {
+    const std::lock_guard lock(mutex_);
+    if (error_) std::rethrow_exception(error_);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable done_;
+  std::int64_t left_;
+  std::int64_t error_row_ = std::numeric_limits<std::int64_t>::max();
+  std::exception_ptr error_;
+  std::atomic<bool> cancelled_{false};
+};
+
+/// How many rows to hand out at once: so many that handing out costs little, so few
+/// that all workers have some. Learns what a row costs.
+class Pace {
+ public:
+  std::int64_t grain(std::int64_t rows, int workers) const noexcept {
+    const std::int64_t row_ns =
+        std::max<std::int64_t>(row_ns_.load(std::memory_order_relaxed), 1);
+    const std::int64_t share = (rows + workers - 1) / workers;
+    return std::clamp<std::int64_t>(kPartNs / row_ns, 1,
+                                    std::max<std::int64_t>(share, 1));
+  }
+  void note(std::int64_t rows, std::chrono::nanoseconds taken) noexcept {
+    const std::int64_t before = row_ns_.load(std::memory_order_relaxed);
+    const std::int64_t now = taken.count() / std::max<std::int64_t>(rows, 1);
+    row_ns_.store(before == 0 ? now : before + (now - before) / 4,
+                  std::memory_order_relaxed);
+  }
+
+ private:
+  static constexpr std::int64_t kPartNs = 8'000'000;
+  std::atomic<std::int64_t> row_ns_{0};
+};
+
+/// How often those who wait look up, to see whether they still should.
+inline constexpr std::chrono::milliseconds kGlance{50};
+
+}  // namespace millstream

@@ -1,0 +1,28 @@
+#include "millstream/transform/made.h"
+
+#include <utility>
+
+namespace millstream {
+
+MadeTransform::MadeTransform(std::string name, Schema output,
+                             std::shared_ptr<Maker> maker)
+    : name_(std::move(name)), output_(std::move(output)), maker_(std::move(maker)) {}
+
+Flow MadeTransform::flow(const Schema&) const {
+  return {output_, std::vector<int>(output_.size(), Flow::kMade)};
+}
+
+void MadeTransform::apply(const Flow&, std::span<const Column> input,
+                          std::span<const Column> output, std::int64_t rows,
+                          const Samples& samples, Memory& memory) const {
+  const auto seeds = memory.array<std::uint64_t>(rows);
+  for (std::int64_t k = 0; k < rows; ++k) {
+    Random random = samples.random(k);
+    const std::uint64_t high = random.bits();
+    seeds[static_cast<std::size_t>(k)] = (high << 32) | random.bits();
+  }
+  const auto count = static_cast<std::size_t>(rows);
+  maker_->make({samples.indices.first(count), seeds, input, output, samples.making, 0});
+}
+
+}  // namespace millstream

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+
+#include "millstream/core/maker.h"
+#include "millstream/transform/transform.h"
+
+namespace millstream {
+
+/// A sample that a function makes of a sample, given a seed of 64 bits that is keyed by
+/// (seed, epoch, sample, stage).
+class MadeTransform : public Transform {
+ public:
+  /// `name` is what stands in messages; `output` what the function gives.
+  MadeTransform(std::string name, Schema output, std::shared_ptr<Maker> maker);
+
+  std::string str() const override { return name_; }
+  Flow flow(const Schema& input) const override;
+  Maker* maker() const noexcept override { return maker_.get(); }
+  void apply(const Flow& flow, std::span<const Column> input,
+             std::span<const Column> output, std::int64_t rows, const Samples& samples,
+             Memory& memory) const override;
+
+ private:
+  std::string name_;
+  Schema output_;
+  std::shared_ptr<Maker> maker_;
+};
+
+}  // namespace millstream

@@ -1,0 +1,154 @@
+"""Crews: threads and processes that run a task, and how a task gets to them."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import io
+import os
+import pickle
+import sys
+import weakref
+from typing import Any
+
+from millstream import _engine
+from millstream._tasks import Task, run, whereabouts
+
+KINDS = ("thread", "process")
+
+_crews: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def crew(
+    task: Task,
+    workers: int,
+    worker_kind: str,
+    *,
+    timeout: float | None = None,
+    restart_workers: int = 0,
+    nice: int = 0,
+) -> Crew:
+    """Workers that begin with the first rows that are asked of them.
+
+    Raises ``ValueError`` or ``TypeError`` where an argument does not suit.
+    """
+    _check(workers, worker_kind, timeout, restart_workers)
+    patience = 0 if timeout is None else max(int(timeout * 1000), 1)
+    if worker_kind == "thread":
+        call = functools.partial(run, task)
+        made = _engine.thread_crew(call, whereabouts, workers, patience)
+    else:
+        made = _engine.process_crew(
+            command(),
+            environment(),
+            setup(task, nice),
+            workers,
+            patience,
+            restart_workers,
+        )
+    return Crew(made)
+
+
+class Crew:
+    """Workers of one task. They end when it is closed or let go of, and at exit."""
+
+    def __init__(self, maker: _engine.Maker) -> None:
+        self.maker = maker
+        _crews.add(self)
+
+    @property
+    def pids(self) -> list[int]:
+        """The worker processes that run now."""
+        return list(self.maker.pids)
+
+    def close(self) -> None:
+        self.maker.close()
+
+
+@atexit.register
+def _close_all() -> None:
+    for one in list(_crews):
+        one.close()
+
+
+def _check(workers: Any, worker_kind: Any, timeout: Any, restart_workers: Any) -> None:
+    if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
+        raise ValueError(
+            f"workers must be a whole number of at least 1, not {workers!r}"
+        )
+    if worker_kind not in KINDS:
+        raise ValueError(f"worker_kind is one of {KINDS}, not {worker_kind!r}")
+    if timeout is not None and not timeout > 0:
+        raise ValueError(f"timeout must be a number of seconds above 0, not {timeout}")
+    whole = isinstance(restart_workers, int) and not isinstance(restart_workers, bool)
+    if not whole or restart_workers < 0:
+        raise ValueError(
+            "restart_workers must be a whole number of at least 0, "
+            f"not {restart_workers!r}"
+        )
+    if restart_workers and worker_kind == "thread":
+        raise ValueError("restart_workers is for worker_kind='process'")
+
+
+def command() -> list[str]:
+    """What runs a worker: this Python, with none of the folder of the program."""
+    if not sys.executable:
+        raise RuntimeError("worker processes need sys.executable, which is not set")
+    program = os.path.join(os.path.dirname(__file__), "_worker.py")
+    return [sys.executable, "-P", program, str(os.getpid())]
+
+
+def environment() -> list[str]:
+    """This process's environment, but no accelerator: one process has it already."""
+    known = {**os.environ, "JAX_PLATFORMS": "cpu", "MILLSTREAM_WORKER": "1"}
+    return [f"{name}={value}" for name, value in known.items()]
+
+
+def setup(task: Task, nice: int = 0) -> bytes:
+    """What a worker is told first.
+
+    Raises ``TypeError`` naming what cannot be sent, and the extra that would help.
+    """
+    return pickle.dumps(
+        {
+            "path": list(sys.path),
+            "argv": list(sys.argv),
+            "nice": nice,
+            "task": packed(task),
+        }
+    )
+
+
+def packed(task: Task) -> bytes:
+    """The task, its functions by the path of their module, or else by value."""
+    buffer = io.BytesIO()
+    try:
+        _ByPath(buffer, protocol=5).dump(task)
+    except Exception as plain:
+        return _by_value(task, plain)
+    return buffer.getvalue()
+
+
+class _ByPath(pickle.Pickler):
+    """Refuses what is of ``__main__``: a worker has another."""
+
+    def reducer_override(self, value: Any) -> Any:
+        if getattr(value, "__module__", None) == "__main__" and (
+            isinstance(value, type) or callable(value)
+        ):
+            raise pickle.PicklingError(f"{value!r} is of __main__")
+        return NotImplemented
+
+
+def _by_value(task: Task, plain: Exception) -> bytes:
+    try:
+        import cloudpickle  # type: ignore[import-untyped]
+    except ImportError:
+        raise TypeError(
+            f"worker processes cannot be sent this: {plain}. Put the function into "
+            "a module, or install millstream[workers] (cloudpickle) to send it by value"
+        ) from plain
+    try:
+        return bytes(cloudpickle.dumps(task, protocol=5))
+    except Exception as error:
+        raise TypeError(f"worker processes cannot be sent {task!r}: {error}") from error

@@ -1,0 +1,392 @@
+"""Samples that Python functions make: sources and a stage over crews of workers."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import numpy as np
+
+from millstream import _engine
+from millstream._crews import Crew, crew
+from millstream._jit import dtype_named
+from millstream._pipeline import Pipeline, Source, Stage, Tree
+from millstream._samples import OrderedSource, name_of
+from millstream._source import ArraySampleSource
+from millstream._tasks import (
+    Column,
+    FillTask,
+    MapTask,
+    SamplesTask,
+    SampleTask,
+    Task,
+    drawn,
+)
+
+
+class FunctionSource(OrderedSource):
+    """A source whose samples a function makes in workers.
+
+    Subclasses are dataclasses with the fields of ``DiskSampleSource`` that begin with
+    ``ordering``, and call ``_start``.
+    """
+
+    prefetch_size: int
+    workers: int
+    worker_kind: str
+    timeout: float | None
+    restart_workers: int
+    host_fields: tuple[str, ...] | None
+    _crew: Crew
+
+    def _start(
+        self, length: int, one: Callable[[int], Any], task: type[SampleTask], fn: Any
+    ) -> None:
+        """``one(0)`` says what samples look like where ``sample_spec`` does not."""
+        name = type(self).__name__
+        if isinstance(length, bool) or not isinstance(length, int | np.integer):
+            raise TypeError(f"{name}: length must be a whole number, not {length!r}")
+        if length < 1:
+            raise ValueError(f"{name}: length must be at least 1, not {length}")
+        size = self.prefetch_size
+        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+            raise ValueError(
+                f"{name}: prefetch_size must be a whole number of at least 1, "
+                f"not {size!r}"
+            )
+        spec = self.sample_spec  # type: ignore[attr-defined]
+        apart = self.host_fields
+        if spec is None:
+            sample = one(0)
+            apart = _not_arrays(sample) if apart is None else tuple(apart)
+            spec = _without(sample, apart)
+        columns, tree = columns_of(spec, name)
+        made = task(fn, tree, tuple(apart or ()), outputs=columns)
+        self._beside = made.beside
+        self._crew = crew(
+            made,
+            self.workers,
+            self.worker_kind,
+            timeout=self.timeout,
+            restart_workers=self.restart_workers,
+        )
+        native = _engine.made_source(length, _specs(columns), self._crew.maker)
+        self._open(native, tree)
+
+    @property
+    def prefetch_samples(self) -> int:
+        return max(self.prefetch_size, 2 * self.workers)
+
+    @property
+    def beside(self) -> tuple[str, ...]:
+        """Keys of samples whose values are no arrays: lists beside a batch."""
+        return self._beside
+
+    @property
+    def pids(self) -> list[int]:
+        """The worker processes that run now."""
+        return self._crew.pids
+
+    def close(self) -> None:
+        """Ends the workers; what is asked of them from then on is refused."""
+        self._crew.close()
+
+
+@dataclass(eq=False, repr=False)
+class DiskSampleSource(FunctionSource):
+    """``length`` samples, each made by ``sample_fn(index)`` in a worker.
+
+    The function has to be pure: a sample that differs from call to call differs
+    between the Python loop, jit and a resumed run. A value of a sample that is no array
+    (a path, a string) reaches the Python loop as a list beside the batch.
+
+    Args:
+      length: How many samples there are.
+      sample_fn: From an index to a pytree of NumPy arrays.
+      sample_spec: What a sample looks like: a pytree of ``jax.ShapeDtypeStruct``; None
+        to call ``sample_fn(0)`` here and look.
+      ordering: "shuffle", "sequential", or an Order.
+      prefetch_size: How many samples to make ahead where the loader does not say.
+      workers: How many threads or processes call the function.
+      worker_kind: "thread", or "process" where the function holds the GIL.
+      timeout: Seconds that one sample may take; None for any time.
+      restart_workers: How many processes that died may be replaced, their samples tried
+        again; by default the batch raises ``WorkerError``.
+      host_fields: Keys of a sample whose values are no arrays; None to look.
+    """
+
+    length: int
+    sample_fn: Callable[[int], Tree]
+    sample_spec: Tree = None
+    ordering: Any = "shuffle"
+    prefetch_size: int = 64
+    workers: int = field(default=1, kw_only=True)
+    worker_kind: str = field(default="thread", kw_only=True)
+    timeout: float | None = field(default=None, kw_only=True)
+    restart_workers: int = field(default=0, kw_only=True)
+    host_fields: tuple[str, ...] | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if not callable(self.sample_fn):
+            raise TypeError(
+                f"DiskSampleSource: sample_fn must be a function, "
+                f"not {self.sample_fn!r}"
+            )
+        self._start(self.length, self.sample_fn, SampleTask, self.sample_fn)
+
+
+@dataclass(eq=False, repr=False)
+class DatasetSource(FunctionSource):
+    """The samples of any object with ``__len__`` and ``__getitem__``.
+
+    One that has ``__getitems__`` is asked for several samples at once. The arguments
+    are those of ``DiskSampleSource``.
+    """
+
+    dataset: Any
+    sample_spec: Tree = None
+    ordering: Any = "shuffle"
+    prefetch_size: int = 64
+    workers: int = field(default=1, kw_only=True)
+    worker_kind: str = field(default="thread", kw_only=True)
+    timeout: float | None = field(default=None, kw_only=True)
+    restart_workers: int = field(default=0, kw_only=True)
+    host_fields: tuple[str, ...] | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if not is_dataset(self.dataset):
+            raise TypeError(
+                "DatasetSource needs an object with __len__ and __getitem__, "
+                f"not {type(self.dataset).__name__}"
+            )
+        several = getattr(self.dataset, "__getitems__", None)
+        one = self.dataset.__getitem__
+        if callable(several):
+            self._start(len(self.dataset), one, SamplesTask, several)
+        else:
+            self._start(len(self.dataset), one, SampleTask, one)
+
+
+def is_dataset(value: Any) -> bool:
+    """Whether it can be asked for its length and for samples by their index."""
+    return (
+        hasattr(value, "__len__")
+        and hasattr(value, "__getitem__")
+        and not isinstance(value, type | str | bytes | Mapping)
+    )
+
+
+@dataclass(eq=False, repr=False)
+class PythonMapTransform(Stage):
+    """``fn(sample) -> sample`` in NumPy, in workers, for one sample at a time.
+
+    An argument called ``seed`` (a whole number of 64 bits) or ``key`` (two uint32, as
+    JAX's raw keys) is keyed by (seed, epoch, sample, stage), so that an augmentation is
+    the same wherever it runs. The function has to be pure otherwise.
+
+    Args:
+      fn: From a pytree of NumPy arrays, which it may change, to another.
+      element_spec: What it returns: a pytree of ``jax.ShapeDtypeStruct``; None to call
+        it here with the first sample and look.
+      workers: How many threads or processes call it.
+      worker_kind: "thread", or "process" where the function holds the GIL.
+      timeout: Seconds that one sample may take; None for any time.
+      restart_workers: How many processes that died may be replaced.
+    """
+
+    fn: Callable[..., Tree]
+    element_spec: Tree = None
+    workers: int = field(default=1, kw_only=True)
+    worker_kind: str = field(default="thread", kw_only=True)
+    timeout: float | None = field(default=None, kw_only=True)
+    restart_workers: int = field(default=0, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if not callable(self.fn):
+            raise TypeError(f"PythonMapTransform needs a function, not {self.fn!r}")
+        object.__setattr__(self, "_wants", _wanted(self.fn))
+
+    def bound(
+        self, plan: _engine.Plan, tree: Tree, number: int
+    ) -> tuple[list[_engine.Transform], Tree, list[str]]:
+        """The engine's transform after the pipeline ``plan``, which has no rows yet."""
+        inputs = tuple(Column(n, d, tuple(s)) for n, d, s in plan.schema)
+        spec = self.element_spec
+        if spec is None:
+            spec = self._tried(plan, tree, inputs)
+        columns, after = columns_of(spec, "PythonMapTransform")
+        task = MapTask(
+            self.fn,
+            tree,
+            after,
+            self._wants,  # type: ignore[attr-defined]
+            inputs=inputs,
+            outputs=columns,
+        )
+        made = self._staffed(task)
+        name = f"python({getattr(self.fn, '__name__', type(self.fn).__name__)})"
+        stage = _engine.made_transform(f"{name} {number}", _specs(columns), made.maker)
+        return [stage], after, [column.name for column in columns]
+
+    def _staffed(self, task: Task) -> Crew:
+        made = crew(
+            task,
+            self.workers,
+            self.worker_kind,
+            timeout=self.timeout,
+            restart_workers=self.restart_workers,
+        )
+        self.__dict__.setdefault("_crews", []).append(made)
+        return made
+
+    def _tried(
+        self, plan: _engine.Plan, tree: Tree, inputs: tuple[Column, ...]
+    ) -> Tree:
+        """What it makes of the first sample."""
+        dtypes = [column.dtype for column in inputs]
+        loader = _engine.loader(plan, dtypes, 1, 0)
+        words = np.zeros(8, np.uint32)
+        words[0] = plan.check_word
+        *fields, _ = loader.batch(words)
+        values = [
+            data.view(dtype_named(c.dtype)).reshape(c.shape)
+            for data, c in zip(fields, inputs, strict=True)
+        ]
+        sample = jax.tree.map(lambda position: np.array(values[position]), tree)
+        return self.fn(sample, **drawn(self._wants, 0))  # type: ignore[attr-defined]
+
+    @property
+    def pids(self) -> list[int]:
+        """The worker processes that run now."""
+        return [pid for made in self.__dict__.get("_crews", []) for pid in made.pids]
+
+    def trace(self, value: Tree, mask: Any, batched: bool) -> Tree:
+        raise TypeError(
+            "PythonMapTransform runs in workers before anything is traced: put it "
+            "before MapTransform and HostCallbackTransform, and leave traced=True off"
+        )
+
+
+@dataclass(eq=False, repr=False)
+class _FillTransform(PythonMapTransform):
+    """A function that writes into the arrays of a row, after a source of nothing."""
+
+    task: Any = field(default=None, kw_only=True)
+
+    def bound(
+        self, plan: _engine.Plan, tree: Tree, number: int
+    ) -> tuple[list[_engine.Transform], Tree, list[str]]:
+        columns = self.task.outputs
+        inputs = tuple(Column(n, d, tuple(s)) for n, d, s in plan.schema)
+        made = self._staffed(
+            FillTask(self.task.fn, self.task.data, inputs=inputs, outputs=columns)
+        )
+        stage = _engine.made_transform(f"fill {number}", _specs(columns), made.maker)
+        after = {column.name: i for i, column in enumerate(columns)}
+        return [stage], after, [column.name for column in columns]
+
+
+def fill_source(
+    fn: Callable[[Any, Mapping[str, np.ndarray], int | None], Any],
+    data: Sequence[Any],
+    arrays: Mapping[str, Any],
+    *,
+    ordering: Any = "shuffle",
+    workers: int = 1,
+    worker_kind: str = "thread",
+    timeout: float | None = None,
+    restart_workers: int = 0,
+) -> Source:
+    """A source whose samples ``fn(data[i], arrays, seed)`` writes in place.
+
+    Args:
+      fn: Writes one sample into the arrays that it is given, by name; ``seed`` is keyed
+        by (seed, epoch, sample, stage). What it returns is dropped.
+      data: A value for each sample, sent to the workers once.
+      arrays: ``{name: jax.ShapeDtypeStruct}`` of one sample.
+      ordering: "shuffle", "sequential", or an Order.
+      workers: How many threads or processes call the function.
+      worker_kind: "thread", or "process" where the function holds the GIL.
+      timeout: Seconds that one sample may take; None for any time.
+      restart_workers: How many processes that died may be replaced.
+    """
+    if not is_dataset(data) or not len(data):
+        raise ValueError("fill_source: data must be a sequence of at least one value")
+    columns, _ = columns_of(dict(arrays), "fill_source")
+    nothing = np.broadcast_to(np.zeros((), np.uint8), (len(data),))
+    head = ArraySampleSource({"nothing": nothing}, ordering)
+    stage = _FillTransform(
+        fn,
+        workers=workers,
+        worker_kind=worker_kind,
+        timeout=timeout,
+        restart_workers=restart_workers,
+        task=FillTask(fn, data, outputs=columns),
+    )
+    return Pipeline(head, (stage,))
+
+
+def columns_of(spec: Tree, who: str) -> tuple[tuple[Column, ...], Tree]:
+    """The columns of a sample and the tree of their positions.
+
+    Dtypes are those that JAX will have, so that workers write them in place.
+    """
+    leaves, structure = jax.tree_util.tree_flatten_with_path(spec)
+    if not leaves:
+        raise ValueError(f"{who}: a sample needs at least one array; this has none")
+    columns = []
+    for path, leaf in leaves:
+        name = name_of(path)
+        if not isinstance(leaf, jax.ShapeDtypeStruct):
+            leaf = np.asarray(leaf)
+        if leaf.dtype.kind in "OUSMm":
+            raise TypeError(
+                f"{who}: {name!r} is {leaf.dtype}, which is no array for JAX; values "
+                "that are not arrays stand under keys of a dict (host_fields)"
+            )
+        dtype = jax.dtypes.canonicalize_dtype(leaf.dtype)
+        columns.append(Column(name, dtype.name, tuple(leaf.shape)))
+    return tuple(columns), jax.tree.unflatten(structure, range(len(columns)))
+
+
+def _specs(columns: tuple[Column, ...]) -> list[tuple[str, str, list[int]]]:
+    return [(column.name, column.dtype, list(column.shape)) for column in columns]
+
+
+def _not_arrays(sample: Any) -> tuple[str, ...]:
+    """The keys of a dict whose values JAX has no array for."""
+    if not isinstance(sample, Mapping):
+        return ()
+
+    def foreign(value: Any) -> bool:
+        return any(np.asarray(x).dtype.kind in "OUSMm" for x in jax.tree.leaves(value))
+
+    return tuple(key for key, value in sample.items() if foreign(value))
+
+
+def _without(sample: Any, keys: tuple[str, ...]) -> Any:
+    if not keys:
+        return sample
+    if not isinstance(sample, Mapping):
+        raise TypeError(
+            f"host_fields={keys} are keys of a dict, but a sample is a "
+            f"{type(sample).__name__}"
+        )
+    return {key: value for key, value in sample.items() if key not in keys}
+
+
+def _wanted(fn: Callable[..., Any]) -> str:
+    """Which of "seed" and "key" the function takes, if any."""
+    try:
+        parameters = inspect.signature(fn).parameters
+    except (TypeError, ValueError):
+        return ""
+    wanted = [name for name in ("seed", "key") if name in parameters]
+    if len(wanted) > 1:
+        raise TypeError(
+            f"PythonMapTransform: {fn!r} takes both seed and key; it gets one of them"
+        )
+    return wanted[0] if wanted else ""

@@ -1,0 +1,361 @@
+"""What workers do: functions of the user's, called for rows of a batch.
+
+Runs in worker processes too, so nothing here imports jax.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+Rows = list[np.ndarray]
+"""Columns of a part: arrays with the rows first."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A field of a sample: its name, the name of its dtype, and its shape."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"{self.dtype}{list(self.shape)}"
+
+    @property
+    def bytes(self) -> int:
+        """Of one row."""
+        return int(np.prod(self.shape, dtype=np.int64)) * dtype_of(self.dtype).itemsize
+
+    def of(self, raw: np.ndarray) -> np.ndarray:
+        """Rows of bytes as rows of this field, where they lie."""
+        rows = len(raw)
+        if raw.shape[1] == 0:
+            return np.empty((rows, *self.shape), dtype_of(self.dtype))
+        return raw.view(dtype_of(self.dtype)).reshape(rows, *self.shape)
+
+
+def dtype_of(name: str) -> np.dtype[Any]:
+    """NumPy's dtype of that name; bfloat16 is one that ml_dtypes brings."""
+    if name == "bfloat16":
+        import ml_dtypes
+
+        return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype(name)
+
+
+def store(rows: np.ndarray, k: int, value: Any, column: Column) -> None:
+    """Writes ``value`` to row k.
+
+    Raises ``ValueError`` where it has another shape or would lose what it holds.
+    """
+    if (
+        type(value) is np.ndarray
+        and value.dtype == rows.dtype
+        and value.shape == column.shape
+    ):
+        rows[k] = value
+        return
+    found = np.asarray(value)
+    if found.shape != column.shape:
+        raise ValueError(
+            f"{column.name}: expected {column}, found {found.dtype}{list(found.shape)}"
+        )
+    if found.dtype == rows.dtype:
+        rows[k] = found
+        return
+    whole = found.dtype.kind in "iub" and rows.dtype.kind in "iu"
+    if not whole and not np.can_cast(found.dtype, rows.dtype, "same_kind"):
+        raise ValueError(
+            f"{column.name}: expected {column}, found {found.dtype}{list(found.shape)}"
+        )
+    if whole and found.size:
+        low, high = np.iinfo(rows.dtype).min, np.iinfo(rows.dtype).max
+        if int(found.min()) < low or int(found.max()) > high:
+            raise ValueError(
+                f"{column.name}: a {found.dtype} that {rows.dtype} cannot hold"
+            )
+    rows[k] = found.astype(rows.dtype)
+
+
+def leaves_of(value: Any, tree: Any, path: str = "") -> list[Any]:
+    """The leaves of ``value`` in the places that ``tree`` has numbers in."""
+    found: dict[int, Any] = {}
+    _collect(value, tree, path, found)
+    return [found[i] for i in range(len(found))]
+
+
+def _collect(value: Any, tree: Any, path: str, found: dict[int, Any]) -> None:
+    if isinstance(tree, int):
+        found[tree] = value
+        return
+    what = path or "the sample"
+    if isinstance(tree, Mapping):
+        if not isinstance(value, Mapping) or value.keys() != tree.keys():
+            got = sorted(value) if isinstance(value, Mapping) else type(value).__name__
+            raise ValueError(f"{what}: expected keys {sorted(tree)}, found {got}")
+        for key, inner in tree.items():
+            _collect(value[key], inner, f"{path}/{key}" if path else str(key), found)
+    elif isinstance(tree, list | tuple):
+        if not isinstance(value, list | tuple) or len(value) != len(tree):
+            raise ValueError(
+                f"{what}: expected {len(tree)} values, found {_counted(value)}"
+            )
+        for i, inner in enumerate(tree):
+            _collect(value[i], inner, f"{path}/{i}" if path else str(i), found)
+    elif tree is None:
+        if value is not None:
+            raise ValueError(f"{what}: expected None, found {type(value).__name__}")
+    else:  # a node that only jax knows
+        import jax
+
+        numbers = jax.tree.leaves(tree)
+        leaves = jax.tree.leaves(value)
+        if len(leaves) != len(numbers):
+            raise ValueError(
+                f"{what}: expected {len(numbers)} leaves, found {len(leaves)}"
+            )
+        found.update(zip(numbers, leaves, strict=True))
+
+
+def _counted(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return f"{len(value)} of them"
+    return type(value).__name__
+
+
+def rebuilt(tree: Any, leaves: Sequence[Any]) -> Any:
+    """``tree`` with the leaves in the places of its numbers."""
+    if isinstance(tree, int):
+        return leaves[tree]
+    if isinstance(tree, Mapping):
+        return {key: rebuilt(inner, leaves) for key, inner in tree.items()}
+    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
+        return type(tree)(*(rebuilt(inner, leaves) for inner in tree))
+    if isinstance(tree, list | tuple):
+        return type(tree)(rebuilt(inner, leaves) for inner in tree)
+    if tree is None:
+        return None
+    import jax
+
+    return jax.tree.map(lambda i: leaves[i], tree)
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is called for each row; a description that travels to workers.
+
+    ``inputs`` and ``outputs`` are the columns of the rows that it is given and makes.
+    """
+
+    inputs: tuple[Column, ...] = field(default=(), kw_only=True)
+    outputs: tuple[Column, ...] = field(default=(), kw_only=True)
+
+    def start(self) -> None:
+        """Called once in each worker."""
+
+    def make(
+        self,
+        indices: np.ndarray,
+        seeds: np.ndarray | None,
+        given: Rows,
+        made: Rows,
+        row: np.ndarray,
+    ) -> list[Any] | None:
+        """Makes the rows, noting in ``row[0]`` which; returns what travels beside."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class SampleTask(Task):
+    """``fn(index)`` gives a sample; its keys in ``beside`` are not arrays."""
+
+    fn: Callable[[int], Any]
+    tree: Any
+    beside: tuple[str, ...] = ()
+
+    def _samples(self, indices: list[int], row: np.ndarray) -> Any:
+        for k, index in enumerate(indices):
+            row[0] = k
+            yield self.fn(index)
+
+    def make(
+        self,
+        indices: np.ndarray,
+        seeds: np.ndarray | None,
+        given: Rows,
+        made: Rows,
+        row: np.ndarray,
+    ) -> list[Any] | None:
+        columns, beside = self.outputs, []
+        numbers = indices.tolist()
+        flat = type(self.tree) is dict and not self.beside
+        places = list(self.tree.items()) if flat else []
+        flat = flat and all(type(place) is int for _, place in places)
+        for k, sample in enumerate(self._samples(numbers, row)):
+            row[0] = k
+            if flat and type(sample) is dict and len(sample) == len(places):
+                try:
+                    for key, i in places:
+                        store(made[i], k, sample[key], columns[i])
+                    continue
+                except KeyError:
+                    pass  # said better below
+            if self.beside:
+                sample, apart = _parted(sample, self.beside)
+                beside.append(apart)
+            for i, leaf in enumerate(leaves_of(sample, self.tree)):
+                store(made[i], k, leaf, columns[i])
+        return beside or None
+
+
+@dataclass(frozen=True)
+class SamplesTask(SampleTask):
+    """``fn(indices)`` gives a list of samples."""
+
+    def _samples(self, indices: list[int], row: np.ndarray) -> Any:
+        samples = self.fn(indices)  # type: ignore[arg-type]
+        if len(samples) != len(indices):
+            raise ValueError(
+                f"__getitems__ gave {len(samples)} samples for {len(indices)} indices"
+            )
+        return samples
+
+
+def _parted(sample: Any, keys: tuple[str, ...]) -> tuple[dict[str, Any], Any]:
+    if not isinstance(sample, Mapping):
+        raise ValueError(f"expected a dict, found {type(sample).__name__}")
+    missing = [key for key in keys if key not in sample]
+    if missing:
+        raise ValueError(f"expected keys {missing}, found {sorted(sample)}")
+    arrays = {key: value for key, value in sample.items() if key not in keys}
+    return arrays, {key: sample[key] for key in keys}
+
+
+@dataclass(frozen=True)
+class MapTask(Task):
+    """``fn(sample)`` gives a sample; ``wants`` names a second argument, or is empty.
+
+    "seed" is a whole number of 64 bits, "key" two words as JAX's raw keys are.
+    """
+
+    fn: Callable[..., Any]
+    before: Any
+    after: Any
+    wants: str = ""
+
+    def make(
+        self,
+        indices: np.ndarray,
+        seeds: np.ndarray | None,
+        given: Rows,
+        made: Rows,
+        row: np.ndarray,
+    ) -> list[Any] | None:
+        numbers = [0] * len(indices) if seeds is None else seeds.tolist()
+        for k, seed in enumerate(numbers):
+            row[0] = k
+            sample = rebuilt(self.before, [rows[k] for rows in given])
+            result = self.fn(sample, **drawn(self.wants, seed))
+            for i, leaf in enumerate(leaves_of(result, self.after)):
+                store(made[i], k, leaf, self.outputs[i])
+        return None
+
+
+def drawn(wants: str, seed: int) -> dict[str, Any]:
+    """The argument of that name, if any, for one sample."""
+    if wants == "seed":
+        return {"seed": seed}
+    if wants == "key":
+        return {"key": np.array([seed >> 32, seed & 0xFFFFFFFF], np.uint32)}
+    return {}
+
+
+@dataclass(frozen=True)
+class FillTask(Task):
+    """``fn(data[i], arrays, seed)`` writes a sample into the arrays of its row.
+
+    What it returns travels beside the batch. ``startup()`` runs once in each worker.
+    """
+
+    fn: Callable[[Any, Mapping[str, np.ndarray], int | None], Any]
+    data: Any
+    startup: Callable[[], None] | None = None
+
+    def start(self) -> None:
+        if self.startup is not None:
+            self.startup()
+
+    def make(
+        self,
+        indices: np.ndarray,
+        seeds: np.ndarray | None,
+        given: Rows,
+        made: Rows,
+        row: np.ndarray,
+    ) -> list[Any] | None:
+        names = [column.name for column in self.outputs]
+        beside: list[Any] = []
+        for k, index in enumerate(indices.tolist()):
+            row[0] = k
+            # With an ellipsis a scalar is a view too.
+            arrays = {n: rows[k, ...] for n, rows in zip(names, made, strict=True)}
+            seed = None if seeds is None else int(seeds[k])
+            if index < 0:  # padding has nothing to be filled with
+                beside.append(None)
+                continue
+            beside.append(self.fn(self.data[index], MappingProxyType(arrays), seed))
+        return beside if any(value is not None for value in beside) else None
+
+
+@dataclass(frozen=True)
+class ItemTask(Task):
+    """``fn(i)``, or ``fn[i]`` where it is no function: values that are not arrays."""
+
+    fn: Any
+
+    def make(
+        self,
+        indices: np.ndarray,
+        seeds: np.ndarray | None,
+        given: Rows,
+        made: Rows,
+        row: np.ndarray,
+    ) -> list[Any] | None:
+        one = self.fn if callable(self.fn) else self.fn.__getitem__
+        values = []
+        for k, index in enumerate(indices.tolist()):
+            row[0] = k
+            values.append(one(index))
+        return values
+
+
+def run(
+    task: Task,
+    indices: np.ndarray,
+    seeds: np.ndarray | None,
+    raw_inputs: Rows,
+    raw_outputs: Rows,
+    row: np.ndarray,
+) -> list[Any] | None:
+    """Makes the rows of one part; what is thrown is told the sample that it is of."""
+    inputs = [c.of(raw) for c, raw in zip(task.inputs, raw_inputs, strict=True)]
+    outputs = [c.of(raw) for c, raw in zip(task.outputs, raw_outputs, strict=True)]
+    try:
+        return task.make(indices, seeds, inputs, outputs, row)
+    except BaseException as error:
+        error.add_note(f"millstream: this was sample {int(indices[int(row[0])])}")
+        raise
+
+
+def whereabouts(thread: int) -> str:
+    """Where that thread is in Python, for people to read."""
+    frame = sys._current_frames().get(thread)
+    return "" if frame is None else "".join(traceback.format_stack(frame))

@@ -1,0 +1,105 @@
+"""The program of a worker process. Runs by its path, and imports no jax.
+
+It runs none of the user's ``__main__``: functions come by the path of their module or,
+those of ``__main__``, by value.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import sys
+from typing import Any
+
+
+def main() -> None:
+    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    from millstream import _engine
+
+    for descriptor in (3, 4, 5):
+        os.set_inheritable(descriptor, False)
+    faulthandler.register(
+        _engine.WHEREABOUTS_SIGNAL, file=_engine.WORDS_DESCRIPTOR, all_threads=True
+    )
+    worker = _engine.Worker(int(sys.argv[1]))
+    try:
+        task = _set_up(worker.setup)
+    except BaseException as error:
+        worker.failed(-1, _words(error), _packed(error))
+        return
+    _serve(worker, task)
+
+
+def _set_up(setup: bytes) -> Any:
+    import pickle
+
+    told = pickle.loads(setup)
+    sys.path[:] = told["path"]
+    sys.argv[:] = told["argv"]
+    if told["nice"]:
+        os.nice(told["nice"])
+    task = pickle.loads(told["task"])
+    task.start()
+    return task
+
+
+def _serve(worker: Any, task: Any) -> None:
+    import pickle
+
+    from millstream._tasks import run
+
+    inputs = [column.bytes for column in task.inputs]
+    outputs = [column.bytes for column in task.outputs]
+    row = worker.row
+    worker.ready()
+    while (part := worker.next(inputs, outputs)) is not None:
+        try:
+            indices, seeds, given, made = part
+            beside = run(task, indices, seeds, given, made, row)
+            packed = b"" if beside is None else pickle.dumps(beside, protocol=5)
+        except BaseException as error:
+            worker.failed(int(row[0]), _words(error), _packed(error))
+        else:
+            worker.done(packed)
+
+
+def _words(error: BaseException) -> str:
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:
+        return type(error).__name__
+
+
+def _packed(error: BaseException) -> bytes:
+    """The exception with its traceback as a note, to be raised in another process."""
+    import pickle
+    import traceback
+
+    trace = "".join(traceback.format_exception(error))
+    error.add_note(f"\nin worker process {os.getpid()}:\n{trace}")
+    for dumps in _dumpers():
+        try:
+            packed: bytes = dumps(error)
+            pickle.loads(packed)  # some can be packed and not unpacked
+        except Exception:
+            continue
+        return packed
+    from millstream._errors import WorkerError
+
+    stand_in = WorkerError(_words(error))
+    for note in error.__notes__:
+        stand_in.add_note(note)
+    return pickle.dumps(stand_in)
+
+
+def _dumpers() -> list[Any]:
+    import pickle
+
+    found: list[Any] = [pickle.dumps]
+    if "cloudpickle" in sys.modules:  # the function came by value, and may its error
+        found.append(sys.modules["cloudpickle"].dumps)
+    return found
+
+
+if __name__ == "__main__":
+    main()
