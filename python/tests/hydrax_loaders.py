@@ -85,6 +85,12 @@ def slow(data, arrays, seed):
     fill(data, arrays, seed)
 
 
+def slow_from_forty(data, arrays, seed):
+    if data >= 40:
+        time.sleep(0.08)
+    fill(data, arrays, seed)
+
+
 def die_at_five(data, arrays, seed):
     if data == 5:
         os.kill(os.getpid(), signal.SIGKILL)

@@ -30,6 +30,8 @@ _POLL = 0.05
 _POLL_ANY = 0.002
 # A stalled sample is reported by the workshop; it gets so long to say which one it is.
 _GRACE = 1.0
+# Before the first batch the processes have to start, which is not the batch's fault.
+_START = 30.0
 
 
 class BatchTimeoutError(TimeoutError):
@@ -163,6 +165,7 @@ class Run:
         plan = self._plan
         self._begin()
         begun = time.monotonic()
+        grace = _GRACE + _START if self._first else _GRACE
         try:
             while self._pending and not self.interrupts.stopped:
                 for position, (_, load) in enumerate(self._pending):
@@ -174,7 +177,7 @@ class Run:
                         break
                 step, load = self._pending[0]
                 waited = time.monotonic() - begun
-                if plan.timeout is not None and waited > plan.timeout + _GRACE:
+                if plan.timeout is not None and waited > plan.timeout + grace:
                     raise BatchTimeoutError(
                         f"no batch was ready within {plan.timeout:g} seconds; "
                         f"{_named(step)} is next"
