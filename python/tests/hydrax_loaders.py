@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -22,6 +23,22 @@ class Unsendable(Exception):
 
     def __init__(self, first, second):
         super().__init__(f"{first} and {second}")
+
+
+class InFile(Sequence):
+    """The bytes of an open file, which cannot be pickled."""
+
+    def __init__(self, file):
+        self._file = file
+
+    def __len__(self):
+        return os.fstat(self._file.fileno()).st_size
+
+    def __getitem__(self, index):
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        self._file.seek(index)
+        return self._file.read(1)[0]
 
 
 def fill(data, arrays, seed):

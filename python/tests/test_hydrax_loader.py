@@ -245,9 +245,7 @@ def test_workers_are_what_they_say():
 
 
 def test_a_startup_that_fails_is_raised():
-    loader = Dataloader(
-        fill, group(), startup_func=loaders.fail_to_start, on_error="raise"
-    )
+    loader = Dataloader(fill, group(), startup_func=loaders.fail_to_start)
     with pytest.raises(LookupError, match="no such device"), loader:
         next(loader)
 
@@ -297,6 +295,21 @@ def test_arrays_that_are_kept_by_the_loader_are_warned_of():
     loader = Dataloader(loaders.keep_the_array, group(), end_at=("batch", 1))
     with loader, pytest.warns(RuntimeWarning, match="dangling reference.*'value'"):
         next(loader)
+
+
+def test_data_that_cannot_be_sent_as_a_whole_is_sent_by_item(tmp_path):
+    (tmp_path / "numbers").write_bytes(bytes(range(10, 18)))
+    with open(tmp_path / "numbers", "rb") as file:
+        data = DataGroup(4, loaders.InFile(file), loader_arrays=ARRAYS)
+        found = gathered(Dataloader(fill, data, end_at=("epoch", 1)))
+    assert [values for _, values, _ in found] == [[10, 11, 12, 13], [14, 15, 16, 17]]
+
+
+def test_a_function_that_cannot_be_sent_is_refused():
+    with open(__file__, "rb") as file:
+        loader = Dataloader(lambda data, arrays, seed: file.read(), group())
+        with pytest.raises(TypeError, match="cannot be sent"), loader:
+            pass
 
 
 @pytest.mark.parametrize(

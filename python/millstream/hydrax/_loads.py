@@ -114,6 +114,10 @@ class FromCache:
         return Loaded(arrays, additional, True)
 
 
+class NotCached(FileNotFoundError):
+    """A batch is not in the only place where it could be."""
+
+
 class Missing:
     """A batch that only the cache could give."""
 
@@ -129,7 +133,7 @@ class Missing:
 
     def result(self) -> Loaded:
         """Raises: there is nothing to load it with."""
-        raise FileNotFoundError(
+        raise NotCached(
             f"{self._path}: the batch is not in the cache, and its group has no "
             "loader_arrays"
         )

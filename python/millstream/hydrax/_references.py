@@ -44,7 +44,7 @@ class Watch:
                 f"{len(self._serials)} batches are still held: each costs its memory. "
                 "debug_batch_references() shows what holds them",
                 RuntimeWarning,
-                stacklevel=5,
+                stacklevel=4,
             )
 
 

@@ -13,17 +13,24 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from millstream._errors import WorkerError, WorkerTimeout
+from millstream._errors import WorkerTimeout
 from millstream.hydrax import _cache
 from millstream.hydrax._batch import Batch, TrainingBatch, ValidationBatch
 from millstream.hydrax._cacher import Cacher
 from millstream.hydrax._groups import DataGroup
 from millstream.hydrax._interrupts import Interrupts
-from millstream.hydrax._loads import FromCache, FromWorkers, Load, Loaded, Missing
+from millstream.hydrax._loads import (
+    FromCache,
+    FromWorkers,
+    Load,
+    Loaded,
+    Missing,
+    NotCached,
+)
 from millstream.hydrax._place import PlacementFunc, placed
 from millstream.hydrax._references import Watch
 from millstream.hydrax._schedule import Schedule, Step
-from millstream.hydrax._work import Crew, LoaderFunc
+from millstream.hydrax._work import Crew, LoaderFunc, is_of_an_item
 
 # How long a wait may last before it looks whether it is still wanted.
 _POLL = 0.05
@@ -99,11 +106,16 @@ class Run:
                 raise StopIteration
             step, load = taken
             try:
-                batch = self._made(step, load.result())
+                loaded = load.result()
             except WorkerTimeout as error:
                 raise BatchTimeoutError(str(error)) from error
-            except WorkerError:
-                raise
+            except Exception as error:
+                if not isinstance(error, NotCached) and not is_of_an_item(error):
+                    raise  # a worker died, or could not start
+                self._drop(step, error)
+                continue
+            try:
+                batch = self._made(step, loaded)
             except Exception as error:
                 self._drop(step, error)
                 continue

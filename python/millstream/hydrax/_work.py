@@ -9,7 +9,7 @@ import pickle
 import reprlib
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -29,6 +29,15 @@ _DANGLING = (
 )
 
 
+_OF_AN_ITEM = "hydrax: this was item"
+
+
+def is_of_an_item(error: Exception) -> bool:
+    """Whether the loader function raised it for an item, and not a worker's start."""
+    notes = getattr(error, "__notes__", ())
+    return any(note.startswith(_OF_AN_ITEM) for note in notes)
+
+
 def is_worker() -> bool:
     """Whether this is a loader process; a Dataloader cannot be made in one."""
     return bool(os.environ.get("MILLSTREAM_WORKER"))
@@ -41,7 +50,7 @@ class Joined:
     An element is ``(group, number within the group, descriptor)``.
     """
 
-    parts: tuple[Sequence[Any], ...]
+    parts: tuple[Sequence[Any], ...] = field(repr=False)
     starts: tuple[int, ...]
 
     @classmethod
@@ -82,18 +91,17 @@ class Fill:
         if seed is not None:
             seed = self.seeds[group] + int(seed)
         before = _held(arrays)
+        remarks: tuple[str, ...] = ()
         try:
             additional = self.function(data, arrays, seed)
+            if additional is not None:
+                remarks = _checked(additional)
         except Exception as error:
-            told = reprlib.repr(data)
-            error.add_note(f"hydrax: this was item {number} of its group, {told}")
+            error.add_note(f"{_OF_AN_ITEM} {number} of its group, {reprlib.repr(data)}")
             stand_in = _stand_in(error)
             if stand_in is None:
                 raise
             raise stand_in from error
-        remarks: tuple[str, ...] = ()
-        if additional is not None:
-            remarks = _checked(additional)
         if before != (after := _held(arrays)):
             remarks += tuple(
                 _DANGLING.format(name=name)
@@ -222,13 +230,22 @@ def _workshop(
         (name, layout[1], layout[0][1:])
         for name, layout in (groups[0].loader_layouts or {}).items()
     ]
-    workshop = Workshop(
-        FillTask(fill, joined, startup),
-        fields,
-        max(group.batch_size for group in groups),
-        workers=count,
-        worker_kind="process",
-        timeout=timeout,
-        nice=nice,
-    )
-    return workshop, joined.starts
+
+    def made(data: Joined) -> Workshop:
+        return Workshop(
+            FillTask(fill, data, startup),
+            fields,
+            max(group.batch_size for group in groups),
+            workers=count,
+            worker_kind="process",
+            timeout=timeout,
+            nice=nice,
+        )
+
+    try:
+        return made(joined), joined.starts
+    except TypeError:  # it cannot be sent
+        if all(type(part) in (list, tuple, range) for part in joined.parts):
+            raise
+        # A sequence may hold what cannot be sent, such as a file, where its items can.
+        return made(Joined.of(list(part) for part in joined.parts)), joined.starts
