@@ -22,7 +22,7 @@ PROGRAM = """
     from millstream.hydrax import DataGroup, Dataloader
 
     train = DataGroup(4, list(range(1000)), loader_arrays=loaders.ARRAYS)
-    loader = Dataloader(loaders.FUNCTION, train, loader_count=2)
+    loader = Dataloader(loaders.FUNCTION, train, loader_count=2, timeout_sec=0)
     last = -1
     try:
         with loader:
@@ -154,11 +154,9 @@ def test_once_stops_the_batches_and_the_program_goes_on(terminal):
 def test_once_ends_a_wait_for_a_batch_that_does_not_come(terminal):
     program = terminal(function="stall", batch=0, body="pass")
     program.read_until("ready")
-    time.sleep(0.3)  # it waits for the second batch now
-    begun = time.monotonic()
+    time.sleep(0.3)  # it waits for the second batch now, and would for ever
     program.press_ctrl_c()
     assert program.read_to_the_end() == 0, program.text
-    assert time.monotonic() - begun < 30  # long before the timeout of the loader
     assert "stopped after 0 interrupted True" in program.text
     assert_gone(program.pids())
 

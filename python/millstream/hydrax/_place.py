@@ -35,10 +35,7 @@ def placed(
 ) -> dict[str, jax.Array]:
     """What ``function`` makes of the arrays, checked; by default JAX's own aliases."""
     if function is None:
-        return {
-            name: _aliased(name, array, layouts[name][2])
-            for name, array in arrays.items()
-        }
+        return _aliases(arrays, layouts)
     rows = len(next(iter(arrays.values())))
     result = function(
         MappingProxyType(arrays),
@@ -50,26 +47,46 @@ def placed(
     return dict(result)
 
 
-def _aliased(name: str, array: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> jax.Array:
+def _aliases(
+    arrays: dict[str, np.ndarray[Any, Any]], layouts: Mapping[str, ArrayLayout]
+) -> dict[str, jax.Array]:
     """The same memory where JAX can read it; uncommitted, on the default device."""
     import jax
     import jax.numpy as jnp
 
-    known = canonical(dtype)
-    if known != dtype and dtype.kind in "iu" and array.dtype.itemsize > known.itemsize:
-        limits = np.iinfo(known)
-        if array.max() > limits.max or array.min() < limits.min:
-            raise OverflowError(
-                f"the array {name!r} has values from {array.min()} to {array.max()}, "
-                f"which {known} cannot hold, and jax_enable_x64 is off"
-            )
-    if array.dtype == known:
-        return jax.device_put(array)  # jnp.asarray would copy
-    return jnp.asarray(array, dtype=known)
+    same: dict[str, Any] = {}
+    cast: dict[str, jax.Array] = {}
+    for name, array in arrays.items():
+        dtype = canonical(layouts[name][2])
+        if array.dtype == dtype:
+            same[name] = array
+        else:
+            _check_range(name, array, dtype)
+            cast[name] = jnp.asarray(array, dtype=dtype)
+    # One call for all, and none of jnp.asarray, which would copy.
+    aliased = jax.device_put(same)
+    return {name: aliased[name] if name in same else cast[name] for name in arrays}
+
+
+def _check_range(name: str, array: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> None:
+    """Raises where JAX, having no 64-bit types, would change the numbers."""
+    if array.dtype.kind not in "iu" or dtype.kind not in "iu":
+        return
+    if array.dtype.itemsize < 8 or dtype.itemsize != 4:
+        return
+    limits = np.iinfo(dtype)
+    low, high = array.min(), array.max()
+    if low < limits.min or high > limits.max:
+        raise OverflowError(
+            f"the array {name!r} has values from {low} to {high}, which {dtype} cannot "
+            "hold"
+        )
 
 
 def canonical(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The dtype that JAX makes of it: without x64 there are no 64-bit types."""
+    if dtype.itemsize < 8:
+        return dtype
     import jax
 
     return np.dtype(jax.dtypes.canonicalize_dtype(dtype))
