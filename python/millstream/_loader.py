@@ -165,11 +165,14 @@ class DataLoader:
 
         return explained(self._program)
 
-    def iterate(self, state: Any, *, steps: int | None = None) -> BatchIterator:
+    def iterate(
+        self, state: Any, *, steps: int | None = None, progress: bool = False
+    ) -> BatchIterator:
         """Yields ``(batch, mask)`` to the end of the state's epoch.
 
         With ``steps`` it yields that many, across epochs. The iterator's ``state`` is
-        that after the last batch delivered.
+        that after the last batch delivered. ``progress`` shows a bar on standard error
+        with samples a second, the wait for data a step, and what limits the loop.
         """
         words = self._program.words(state)
         if is_traced(words):
@@ -183,6 +186,10 @@ class DataLoader:
             raise ValueError(
                 f"steps must be a whole number of at least 0, not {steps!r}"
             )
+        if progress:
+            from millstream._watched import WatchedIterator
+
+            return WatchedIterator(self._door, words, steps)
         return BatchIterator(self._door, words, steps)
 
     def scan_epoch(

@@ -68,11 +68,16 @@ class ProgressBar:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Draws for the last time and ends the line."""
         if self._first is not None:
             self._draw(time.monotonic())
             if self._shown:
                 self._write("\n")
                 self._width = 0
+            self._first = None
 
     def _draw(self, now: float) -> None:
         if not self._shown:
@@ -94,13 +99,16 @@ class ProgressBar:
         if not self._total:
             return f"{self._label} {amount_text(self._done)} {speed}"
         share = min(self._done / self._total, 1.0)
-        filled = round(share * 24)
-        bar = "#" * filled + "." * (24 - filled)
         left = (self._total - self._done) / rate if rate > 0 else 0.0
         return (
-            f"{self._label} [{bar}] {share:4.0%} {amount_text(self._done)} of "
+            f"{self._label} {self._bar(share)} {amount_text(self._done)} of "
             f"{amount_text(self._total)}, {speed}, {left:.0f} s left"
         )
+
+    @staticmethod
+    def _bar(share: float) -> str:
+        filled = round(share * 24)
+        return f"[{'#' * filled}{'.' * (24 - filled)}] {share:4.0%}"
 
     def _write(self, text: str) -> None:
         self._stream.write(text)
@@ -116,8 +124,12 @@ def amount_text(count: float) -> str:
     return f"{count:.1f} {_UNITS[-1]}"
 
 
-def _is_wanted(stream: TextIO) -> bool:
+def is_asked() -> bool | None:
+    """What the environment variable MILLSTREAM_PROGRESS says; None if nothing."""
     asked = os.environ.get("MILLSTREAM_PROGRESS")
-    if asked is not None:
-        return asked not in ("", "0")
-    return stream.isatty()
+    return None if asked is None else asked not in ("", "0")
+
+
+def _is_wanted(stream: TextIO) -> bool:
+    asked = is_asked()
+    return stream.isatty() if asked is None else asked

@@ -41,8 +41,7 @@ Desk::Desk(const Launch& launch, ProcessCrew::Options options,
       thread_([this](const std::stop_token& stop) { run(stop); }) {}
 
 Desk::~Desk() {
-  thread_.request_stop();
-  nudge();
+  end();
   thread_.join();
   close(wake_);
 }
@@ -52,12 +51,23 @@ void Desk::nudge() noexcept {
   [[maybe_unused]] const ssize_t written = write(wake_, &one, sizeof(one));
 }
 
+void Desk::end() noexcept {
+  thread_.request_stop();
+  nudge();
+}
+
 void Desk::add(std::vector<std::shared_ptr<Part>> parts) {
+  bool over = false;
   {
     const std::lock_guard lock(mutex_);
-    queue_.insert(queue_.end(), parts.begin(), parts.end());
+    over = over_;
+    if (!over) queue_.insert(queue_.end(), parts.begin(), parts.end());
   }
-  nudge();
+  if (!over) return nudge();
+  for (const auto& part : parts) {
+    part->job->fail(part->rows(), part->begin,
+                    std::make_exception_ptr(Cancelled("the workers were closed")));
+  }
 }
 
 std::vector<std::int64_t> Desk::pids() const {
@@ -298,6 +308,10 @@ void Desk::fail_all(const std::exception_ptr& error) {
 
 void Desk::end_all() noexcept {
   const auto over = std::make_exception_ptr(Cancelled("the workers were closed"));
+  {
+    const std::lock_guard lock(mutex_);
+    over_ = true;
+  }
   fail_all(over);
   for (Seat& seat : seats_) {
     if (seat.child != nullptr) seat.child->hang_up();

@@ -42,6 +42,8 @@ class Desk {
   void add(std::vector<std::shared_ptr<Part>> parts);
   /// Something may have been cancelled.
   void nudge() noexcept;
+  /// Ends the processes, also one that is in the middle of a sample; does not wait.
+  void end() noexcept;
   std::int64_t grain(std::int64_t rows) const noexcept {
     return pace_.grain(rows, options_.workers);
   }
@@ -83,6 +85,7 @@ class Desk {
   std::vector<Seat> seats_;  // the thread's own, but for who is in them
   mutable std::mutex mutex_;
   std::deque<std::shared_ptr<Part>> queue_;
+  bool over_ = false;
   std::vector<std::int64_t> pids_;
   std::jthread thread_;  // last: it uses the members above
 };

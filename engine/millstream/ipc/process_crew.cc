@@ -63,7 +63,11 @@ void ProcessCrew::close() noexcept {
     ended = std::move(desk_);
   }
   // A forked process has the desk's memory but not its thread.
-  if (getpid() != process_) static_cast<void>(new std::shared_ptr<Desk>(ended));
+  if (getpid() != process_) {
+    static_cast<void>(new std::shared_ptr<Desk>(ended));
+  } else if (ended != nullptr) {
+    ended->end();  // those who wait for a sample that stalls hold it too
+  }
 }
 
 std::shared_ptr<Desk> ProcessCrew::desk() {

@@ -1,0 +1,38 @@
+"""The loop of ``iterate(progress=True)``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from millstream._host import BatchIterator, HostDoor
+from millstream._pipeline import Tree
+from millstream.progress import Report, StepProgress
+
+
+class WatchedIterator(BatchIterator):
+    """The same batches, with a bar that ends with the loop."""
+
+    def __init__(self, door: HostDoor, words: Any, steps: int) -> None:
+        super().__init__(door, words, steps)
+        self._progress = StepProgress("train", steps)
+
+    def __next__(self) -> tuple[Tree, Any]:
+        last = self._step + 1 == self.program.steps
+        samples = self._last_valid if last else self.program.batch_size
+        self._progress.wait()
+        try:
+            delivered = super().__next__()
+        except BaseException:
+            self._progress.close()
+            raise
+        self._progress.got(samples)
+        return delivered
+
+    def report(self) -> Report:
+        """The numbers of the last seconds."""
+        return self._progress.report()
+
+    def close(self) -> None:
+        """Ends the iteration and the bar; the state stays."""
+        super().close()
+        self._progress.close()

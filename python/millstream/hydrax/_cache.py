@@ -1,0 +1,219 @@
+"""Batches on disk: the descriptor of a cache, and the file of a batch.
+
+A file has each array at its layout's offset, then the additional data, then a trailer
+with the length of that data and a checksum of everything. Files are written beside
+their place and renamed, so a file that is there is whole.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import socket
+import struct
+import zlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from millstream._errors import DataError
+from millstream.hydrax._layout import ALIGNMENT, ArrayLayout
+
+if TYPE_CHECKING:
+    from millstream.hydrax._groups import DataGroup
+
+_KIND = "millstream-hydrax-cache-v1"
+_TRAILER = struct.Struct("<8sQI4x")
+_MAGIC = b"MSHYDRA1"
+_CHUNK = 4 << 20
+
+Arrays: TypeAlias = "dict[str, np.ndarray[Any, Any]]"
+Additional: TypeAlias = dict[str, list[Any]]
+
+
+class Abandoned(Exception):
+    """A file was not written to its end, because the run is over."""
+
+
+def batch_path(group: DataGroup[Any], epoch: int, index: int) -> Path | None:
+    """The file of a batch; batches that never change have one for all epochs."""
+    if group._cache_location is None:
+        return None
+    number = epoch if group._order.reseeds else 0
+    return group._cache_location / f"e{number}-b{index}.dat"
+
+
+def prepare(group: DataGroup[Any]) -> None:
+    """Makes the cache, or raises where the one that is there does not fit the group."""
+    if group._cache_location is None:
+        return
+    path = group._cache_location / "cache.json"
+    if not group._cache_readonly:
+        group._cache_location.mkdir(parents=True, exist_ok=True)
+        _remove_abandoned(group._cache_location)
+        if not path.exists():
+            _create(path, json.dumps(_described(group), indent=4).encode())
+    try:
+        found = json.loads(path.read_bytes())
+        if not isinstance(found, dict):
+            raise ValueError("it holds no object")
+    except ValueError as error:
+        raise RuntimeError(f"{path} is no cache descriptor: {error}") from None
+    expected = _described(group)
+    if found != expected:
+        differences = "; ".join(
+            f"{key} is {found.get(key)!r} there and {expected.get(key)!r} here"
+            for key in expected | found
+            if found.get(key) != expected.get(key)
+        )
+        raise RuntimeError(f"the cache {path} does not match the group: {differences}")
+
+
+def _described(group: DataGroup[Any]) -> dict[str, Any]:
+    order = group._order
+    layouts = (group._cache_layouts or {}).values()
+    return {
+        "_type": _KIND,
+        "data_len": order.items,
+        "batch_size": order.batch_size,
+        "seed": order.seed,
+        "shuffle_first": order.shuffle_first,
+        "shuffle_later": order.shuffle_later,
+        "drop_last": order.drop_last,
+        "array_layouts": [
+            {"offset": offset, "dtype": str(dtype), "count": count}
+            for _, dtype, _, offset, count in layouts
+        ],
+    }
+
+
+def read(
+    path: Path, layouts: Mapping[str, ArrayLayout], size: int, rows: int
+) -> tuple[Arrays, Additional]:
+    """The arrays, each at an aligned address, and the additional data of a batch.
+
+    Raises ``FileNotFoundError`` where there is none and ``DataError`` where it is
+    damaged.
+    """
+    with open(path, "rb", buffering=0) as file:
+        length = os.fstat(file.fileno()).st_size
+        if length < size + _TRAILER.size:
+            raise DataError(
+                f"{path}: a cached batch of {size} bytes and more was expected, the "
+                f"file has {length}"
+            )
+        memory = np.empty(length + ALIGNMENT, np.uint8)
+        start = -memory.ctypes.data % ALIGNMENT
+        memory = memory[start : start + length]
+        done = 0
+        while done < length:
+            count = file.readinto(memory[done:].data)
+            if not count:
+                raise DataError(f"{path}: it ends at byte {done} of {length}")
+            done += count
+    magic, blob_length, checksum = _TRAILER.unpack(memory[-_TRAILER.size :].data)
+    body = memory[: -_TRAILER.size]
+    if magic != _MAGIC or blob_length != len(body) - size:
+        raise DataError(f"{path}: it is not the file of a cached batch")
+    found = zlib.crc32(body.data)
+    if found != checksum:
+        raise DataError(
+            f"{path}: its checksum is {found:#010x}, where {checksum:#010x} was "
+            "expected"
+        )
+    try:
+        additional = pickle.loads(body[size:].data)
+    except Exception as error:
+        raise DataError(f"{path}: its additional data: {error}") from error
+    arrays = {}
+    for name, (shape, dtype, _, offset, count) in layouts.items():
+        values = body[offset : offset + count * dtype.itemsize].view(dtype)
+        arrays[name] = values.reshape(shape)[:rows]
+    return arrays, additional
+
+
+def write(
+    path: Path,
+    arrays: Arrays,
+    additional: Additional,
+    layouts: Mapping[str, ArrayLayout],
+    size: int,
+    *,
+    is_over: Callable[[], bool],
+) -> None:
+    """Writes the file of a batch; raises `Abandoned` as soon as ``is_over()``."""
+    blob = pickle.dumps(additional)
+    beside = _beside(path)
+    try:
+        with open(beside, "xb") as file:
+            checksum = 0
+            for piece in _pieces(arrays, layouts, size, blob):
+                if is_over():
+                    raise Abandoned
+                file.write(piece)
+                checksum = zlib.crc32(piece, checksum)
+            file.write(_TRAILER.pack(_MAGIC, len(blob), checksum))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+
+
+def _pieces(
+    arrays: Arrays, layouts: Mapping[str, ArrayLayout], size: int, blob: bytes
+) -> Any:
+    position = 0
+    for name, (_, dtype, _, offset, _) in layouts.items():
+        if offset > position:
+            yield bytes(offset - position)
+        values = np.ascontiguousarray(arrays[name], dtype=dtype)
+        view = values.reshape(-1).view(np.uint8).data
+        position = offset + len(view)
+        for start in range(0, len(view), _CHUNK):
+            yield view[start : start + _CHUNK]
+    if size > position:  # a batch that is shorter than the others
+        yield bytes(size - position)
+    yield blob
+
+
+def _beside(path: Path) -> Path:
+    """A name for the file while it is written, that tells whose it is."""
+    return path.with_name(f"{path.name}.{socket.gethostname()}.{os.getpid()}.tmp")
+
+
+def _create(path: Path, text: bytes) -> None:
+    """Writes the file unless another process has."""
+    beside = _beside(path)
+    beside.write_bytes(text)
+    try:
+        os.link(beside, path)
+    except FileExistsError:
+        pass
+    except OSError:  # a file system without links
+        os.replace(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def _remove_abandoned(location: Path) -> None:
+    """Removes what processes of this machine that were killed left behind."""
+    marker = f".{socket.gethostname()}."
+    for path in location.glob("*.tmp"):
+        pid = path.name.removesuffix(".tmp").rpartition(".")[2]
+        if marker in path.name and pid.isdigit() and not _runs(int(pid)):
+            path.unlink(missing_ok=True)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        pass
+    return True

@@ -1,0 +1,187 @@
+"""Data that share a descriptor, a batch size and array shapes."""
+
+from __future__ import annotations
+
+import operator
+import os
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Generic, TypeVar, cast
+
+import numpy as np
+
+from millstream.hydrax._layout import ArrayLayout, ArraySpec, layouts_of
+from millstream.hydrax._schedule import SHUFFLES, GroupOrder
+
+D = TypeVar("D")
+
+
+class DataGroup(Sequence[D], Generic[D]):
+    """Data descriptors, and the arrays that a batch of them fills.
+
+    Args:
+      batch_size: Items a batch; where there are fewer items, their number, with a
+        warning.
+      data: The descriptors, one an item. A sequence is kept as it is, another iterable
+        is made a list. Loader processes get a pickled copy.
+      loader_arrays: For each array that the loader function fills, ``(shape of an item,
+        NumPy dtype, JAX dtype)``.
+      cache_arrays: The same for what is kept on disk: the loader's own arrays, kept as
+        they are loaded, unless given; then what ``Batch.cache`` is called with.
+      cache_location: A directory for the cache, made where there is none.
+      cache_readonly: Only read from the cache, never write to it.
+      seed: What shuffling and the seeds of items begin from.
+      shuffle_first: Whether to shuffle the items of the first epoch.
+      shuffle_later: What changes in later epochs: ``"repeat"`` nothing, ``"reseed"``
+        the seeds, ``"itemwise"`` seeds and items, ``"batchwise"`` the order of batches,
+        ``"default"`` batchwise with a cache and itemwise without one.
+      drop_last: Whether the items that fill no batch are left out of an epoch. With
+        False the last batch is shorter.
+    """
+
+    def __init__(
+        self,
+        batch_size: int,
+        data: Iterable[D],
+        *,
+        loader_arrays: Mapping[str, ArraySpec] | None = None,
+        cache_arrays: Mapping[str, ArraySpec] | None = None,
+        cache_location: str | os.PathLike[str] | None = None,
+        cache_readonly: bool = False,
+        seed: int = 0,
+        shuffle_first: bool = False,
+        shuffle_later: str = "default",
+        drop_last: bool = True,
+    ) -> None:
+        if type(self) is not DataGroup:
+            warnings.warn(
+                f"{type(self).__name__} derives from hydrax.DataGroup, which is not "
+                "supported",
+                SyntaxWarning,
+                stacklevel=2,
+            )
+        if shuffle_later != "default" and shuffle_later not in SHUFFLES:
+            raise ValueError(
+                f"shuffle_later must be 'default' or one of {', '.join(SHUFFLES)}, not "
+                f"{shuffle_later!r}"
+            )
+        if loader_arrays is None and cache_arrays is None:
+            raise ValueError("either loader_arrays or cache_arrays must be given")
+        if cache_location is None and cache_arrays is not None:
+            raise ValueError("cache_arrays need a cache_location")
+        self._data = _as_sequence(data)
+        size = _clamped(batch_size, len(self._data))
+        if shuffle_later == "default":
+            shuffle_later = "itemwise" if cache_location is None else "batchwise"
+        self._order = GroupOrder(
+            items=len(self._data),
+            batch_size=size,
+            seed=_whole("seed", seed, 0),
+            shuffle_first=bool(shuffle_first),
+            shuffle_later=shuffle_later,
+            drop_last=bool(drop_last),
+        )
+        self._cache_location = None if cache_location is None else Path(cache_location)
+        self._cache_readonly = bool(cache_readonly) or loader_arrays is None
+        self._cache_direct = cache_location is not None and cache_arrays is None
+        self._loader_layouts: dict[str, ArrayLayout] | None = None
+        self._loader_size: int | None = None
+        if loader_arrays is not None:
+            self._loader_layouts, self._loader_size = layouts_of(
+                size, loader_arrays, "loader_arrays"
+            )
+        self._cache_layouts: dict[str, ArrayLayout] | None = None
+        self._cache_size: int | None = None
+        if cache_arrays is not None:
+            self._cache_layouts, self._cache_size = layouts_of(
+                size, cache_arrays, "cache_arrays"
+            )
+        elif self._cache_direct:
+            self._cache_layouts = self._loader_layouts
+            self._cache_size = self._loader_size
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._data[key]
+
+    def __repr__(self) -> str:
+        arrays = self._loader_layouts or self._cache_layouts or {}
+        return (
+            f"<DataGroup of {len(self)} items in {self.batch_count} batches of "
+            f"{self.batch_size}: {', '.join(arrays)}>"
+        )
+
+    @property
+    def batch_size(self) -> int:
+        """How many items a batch has."""
+        return self._order.batch_size
+
+    @property
+    def batch_count(self) -> int:
+        """How many batches an epoch has."""
+        return self._order.batch_count
+
+    @property
+    def loader_layouts(self) -> MappingProxyType[str, ArrayLayout] | None:
+        """``{name: (shape with the batch, NumPy dtype, JAX dtype, offset, count)}``.
+
+        None where nothing is loaded but from a cache.
+        """
+        layouts = self._loader_layouts
+        return None if layouts is None else MappingProxyType(layouts)
+
+    @property
+    def cache_layouts(self) -> MappingProxyType[str, ArrayLayout] | None:
+        """The same for the arrays in the cache; None where there is no cache."""
+        layouts = self._cache_layouts
+        return None if layouts is None else MappingProxyType(layouts)
+
+    @property
+    def loader_size(self) -> int | None:
+        """The bytes of a loaded batch; None without ``loader_arrays``."""
+        return self._loader_size
+
+    @property
+    def cache_size(self) -> int | None:
+        """The bytes of a cached batch's arrays; None without a cache."""
+        return self._cache_size
+
+
+def _as_sequence(data: Any) -> Sequence[Any]:
+    if isinstance(data, np.ndarray) and data.ndim > 0:
+        return cast(Sequence[Any], data)
+    if isinstance(data, Sequence):
+        return data
+    if isinstance(data, Iterable):
+        return list(data)
+    raise TypeError(f"data must be a sequence or an iterable, not {data!r}")
+
+
+def _clamped(batch_size: Any, items: int) -> int:
+    size = _whole("batch_size", batch_size, 1)
+    if items == 0:
+        raise ValueError("data is empty: a group needs at least one item")
+    if size > items:
+        warnings.warn(
+            f"batch_size {size} is more than the {items} items there are: batches "
+            f"have {items}",
+            UserWarning,
+            stacklevel=4,
+        )
+    return min(size, items)
+
+
+def _whole(name: str, value: Any, least: int) -> int:
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or isinstance(value, bool) or number < least:
+        raise ValueError(
+            f"{name} must be a whole number of at least {least}, not {value!r}"
+        )
+    return number

@@ -1,0 +1,288 @@
+"""The loader: a with block around a loop over batches."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
+
+from millstream.hydrax import _cache
+from millstream.hydrax._batch import Batch
+from millstream.hydrax._groups import DataGroup, _whole
+from millstream.hydrax._place import PlacementFunc, canonical
+from millstream.hydrax._run import BatchTimeoutError, Plan, Run
+from millstream.hydrax._schedule import Schedule
+from millstream.hydrax._work import LoaderFunc, is_worker
+
+__all__ = ["BatchTimeoutError", "Dataloader"]
+
+D = TypeVar("D")
+Groups = Iterable[DataGroup[D]] | DataGroup[D]
+
+
+class Dataloader(Generic[D]):
+    """Batches that loader processes fill, for training and validation, in one loop.
+
+    ``with dataloader:`` starts the processes and ends them; ``for batch in dataloader``
+    inside of it runs from ``start_at`` to ``end_at``. It can be entered again.
+
+    Args:
+      loader_func: ``(descriptor, arrays, seed)``, run in the loader processes: writes
+        one item's values into ``arrays`` and may return a dict of additional data.
+        ``seed`` is None for validation. It must not keep the arrays.
+      training: A group, or several, all of which make an epoch.
+      validation: ``("epoch" or "batch", interval, group or groups)``: validation comes
+        after every so many epochs or batches, counted from the very beginning.
+      depth: How many batches exist at once, the one in use included, when none is kept.
+      loader_count: How many loader processes there are; more for groups whose arrays
+        differ, since those have so many each.
+      loader_nice: The niceness of the loader processes.
+      cacher_count: How many threads write to caches.
+      start_at: ``(epoch, batches)`` to begin at; the batches may exceed an epoch.
+      end_at: ``("epoch" or "batch", number)``, counted from the very beginning, that is
+        not run any more; ``("never", 0)`` or None to run until interrupted.
+      interleave_groups: Whether the batches of several groups come in turn, the group
+        next that has used the least part of its own, or group by group.
+      deterministic: Whether batches come in order. With False they come as they are
+        ready.
+      timeout_sec: After so many seconds without a batch `BatchTimeoutError` is raised;
+        0 or less waits for ever.
+      startup_func: Called once in each loader process, first of all.
+      placement_func: ``(arrays, layouts, additional, group) -> {name: jax.Array}``
+        instead of JAX's default device.
+      on_error: What an exception of ``loader_func`` or ``placement_func`` does:
+        ``"drop"`` leaves its batch out, with a warning that has the traceback;
+        ``"raise"`` raises it from the loop.
+    """
+
+    def __init__(
+        self,
+        loader_func: LoaderFunc,
+        training: Groups[D],
+        *,
+        validation: tuple[str, int, Groups[D]] | None = None,
+        depth: int = 3,
+        loader_count: int = 1,
+        loader_nice: int = 0,
+        cacher_count: int = 1,
+        start_at: tuple[int, int] = (0, 0),
+        end_at: tuple[str, int] | None = None,
+        interleave_groups: bool = True,
+        deterministic: bool = True,
+        timeout_sec: float = 60,
+        startup_func: Callable[[], None] | None = None,
+        placement_func: PlacementFunc | None = None,
+        on_error: str = "drop",
+    ) -> None:
+        if is_worker():
+            raise RuntimeError(
+                "a Dataloader cannot be made in a loader process; guard the training "
+                "code with if __name__ == '__main__' or hydrax.is_worker()"
+            )
+        if type(self) is not Dataloader:
+            warnings.warn(
+                f"{type(self).__name__} derives from hydrax.Dataloader, which is not "
+                "supported",
+                SyntaxWarning,
+                stacklevel=2,
+            )
+        for name, function in (
+            ("startup_func", startup_func),
+            ("placement_func", placement_func),
+        ):
+            if function is not None and not callable(function):
+                raise TypeError(f"{name} must be a function, not {function!r}")
+        if on_error not in ("drop", "raise"):
+            raise ValueError(f"on_error must be 'drop' or 'raise', not {on_error!r}")
+        trained = _as_groups("training", training)
+        mode, validated = _validation(validation)
+        groups = (*trained, *validated)
+        for group in groups:
+            _warn_of_narrowing(group)
+            _cache.prepare(group)
+        per_epoch = sum(group.batch_count for group in trained)
+        self._interrupted = False
+        self._run: Run | None = None
+        self._plan = Plan(
+            function=loader_func,
+            groups=groups,
+            schedule=Schedule(
+                training=tuple(group._order for group in trained),
+                validating=tuple(group._order for group in validated),
+                validation=mode,
+                first=_first(start_at, per_epoch),
+                last=_last(end_at, per_epoch),
+                interleave=bool(interleave_groups),
+            ),
+            depth=_whole("depth", depth, 1),
+            loader_count=_loaders(loader_func, loader_count, groups),
+            loader_nice=_whole("loader_nice", loader_nice, 0),
+            cacher_count=_cachers(cacher_count, groups),
+            deterministic=bool(deterministic),
+            timeout=float(timeout_sec) if timeout_sec > 0 else None,
+            startup=startup_func,
+            placement=placement_func,
+            on_error=on_error,
+        )
+
+    def __enter__(self) -> Self:
+        if self._run is not None:
+            raise RuntimeError("the dataloader is set up already")
+        self._interrupted = False
+        self._run = Run(self._plan)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        run = self._started()
+        self._run = None
+        try:
+            run.close(failed=kind is not None)
+        finally:
+            self._interrupted = run.interrupts.stopped
+
+    def __iter__(self) -> Self:
+        self._started()
+        return self
+
+    def __next__(self) -> Batch[D]:
+        """The next batch."""
+        return self._started().next()
+
+    @property
+    def batches_per_epoch(self) -> int:
+        """How many training batches an epoch has."""
+        return self._plan.schedule.batches_per_epoch
+
+    @property
+    def batches_per_validation(self) -> int:
+        """How many batches a validation has; 0 where there is none."""
+        return self._plan.schedule.batches_per_validation
+
+    @property
+    def first_batch(self) -> int:
+        """The number of the training batch that ``start_at`` names."""
+        return self._plan.schedule.first
+
+    @property
+    def last_batch(self) -> int | None:
+        """The number of the training batch that ``end_at`` names; None for no end."""
+        return self._plan.schedule.last
+
+    @property
+    def deterministic(self) -> bool:
+        """Whether batches come in order."""
+        return self._plan.deterministic
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the run, or the last one, was interrupted."""
+        if self._run is not None:
+            return self._run.interrupts.stopped
+        return self._interrupted
+
+    def interrupt(self) -> None:
+        """Ends the run: no more batches come. Any thread may call it."""
+        self._started().interrupts.stop()
+
+    def idle_usec(self) -> int:
+        """For how many microseconds the loop waited for batches since last asked.
+
+        The wait for a run's first batch does not count.
+        """
+        if self._run is None:
+            return 0
+        idle, self._run.idle = self._run.idle, 0.0
+        return int(idle * 1e6)
+
+    def _started(self) -> Run:
+        if self._run is None:
+            raise RuntimeError("the dataloader is not running: use it in a with block")
+        return self._run
+
+
+def _as_groups(name: str, groups: Any) -> tuple[DataGroup[Any], ...]:
+    if isinstance(groups, DataGroup):
+        return (groups,)
+    if not isinstance(groups, Iterable):
+        raise TypeError(f"{name} must be a DataGroup or several, not {groups!r}")
+    found = tuple(groups)
+    for group in found:
+        if not isinstance(group, DataGroup):
+            raise TypeError(f"{name} must be DataGroups, not {type(group).__name__}")
+    if not found:
+        raise ValueError(f"{name} has no groups")
+    return found
+
+
+def _validation(
+    validation: Any,
+) -> tuple[tuple[str, int] | None, tuple[DataGroup[Any], ...]]:
+    if validation is None:
+        return None, ()
+    if not isinstance(validation, tuple) or len(validation) != 3:
+        raise ValueError(
+            f"validation must be (mode, interval, groups), not {validation!r}"
+        )
+    mode, interval, groups = validation
+    if mode not in ("epoch", "batch"):
+        raise ValueError(f"validation's mode must be 'epoch' or 'batch', not {mode!r}")
+    interval = _whole("validation's interval", interval, 1)
+    return (mode, interval), _as_groups("validation", groups)
+
+
+def _first(start_at: Any, per_epoch: int) -> int:
+    if not isinstance(start_at, tuple) or len(start_at) != 2:
+        raise ValueError(f"start_at must be (epoch, batches), not {start_at!r}")
+    epoch = _whole("start_at's epoch", start_at[0], 0)
+    return epoch * per_epoch + _whole("start_at's batches", start_at[1], 0)
+
+
+def _last(end_at: Any, per_epoch: int) -> int | None:
+    if end_at is None:
+        return None
+    if not isinstance(end_at, tuple) or len(end_at) != 2:
+        raise ValueError(f"end_at must be (mode, number), not {end_at!r}")
+    mode, number = end_at
+    if mode == "never":
+        return None
+    if mode not in ("epoch", "batch"):
+        raise ValueError(
+            f"end_at's mode must be 'epoch', 'batch' or 'never', not {mode!r}"
+        )
+    number = _whole("end_at's number", number, 0)
+    return number * per_epoch if mode == "epoch" else number
+
+
+def _loaders(function: Any, count: Any, groups: tuple[DataGroup[Any], ...]) -> int:
+    """How many processes are needed: none where everything is in caches."""
+    if all(group._loader_layouts is None for group in groups):
+        return 0
+    if not callable(function):
+        raise TypeError(f"loader_func must be a function, not {function!r}")
+    return _whole("loader_count", count, 1)
+
+
+def _cachers(count: Any, groups: tuple[DataGroup[Any], ...]) -> int:
+    writes = any(
+        group._cache_location is not None and not group._cache_readonly
+        for group in groups
+    )
+    return _whole("cacher_count", count, 1) if writes else 0
+
+
+def _warn_of_narrowing(group: DataGroup[Any]) -> None:
+    for layouts in (group._loader_layouts, group._cache_layouts):
+        for name, (_, _, dtype, _, _) in (layouts or {}).items():
+            if canonical(dtype) != dtype:
+                warnings.warn(
+                    f"the array {name!r} asks for {dtype}, and jax_enable_x64 is off: "
+                    f"it will be {canonical(dtype)}",
+                    UserWarning,
+                    stacklevel=4,
+                )

@@ -1,0 +1,140 @@
+"""NumPy arrays of a batch as JAX arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from millstream.hydrax._layout import ArrayLayout
+
+if TYPE_CHECKING:
+    import jax
+
+    from millstream.hydrax._groups import DataGroup
+
+PlacementFunc: TypeAlias = Callable[
+    [
+        MappingProxyType[str, "np.ndarray[Any, Any]"],
+        MappingProxyType[str, ArrayLayout],
+        MappingProxyType[str, Sequence[Any]],
+        "DataGroup[Any]",
+    ],
+    dict[str, "jax.Array"],
+]
+
+
+def placed(
+    function: PlacementFunc | None,
+    arrays: dict[str, np.ndarray[Any, Any]],
+    layouts: Mapping[str, ArrayLayout],
+    additional: dict[str, list[Any]],
+    group: DataGroup[Any],
+) -> dict[str, jax.Array]:
+    """What ``function`` makes of the arrays, checked; by default JAX's own aliases."""
+    if function is None:
+        return _aliases(arrays, layouts)
+    rows = len(next(iter(arrays.values())))
+    result = function(
+        MappingProxyType(arrays),
+        MappingProxyType(dict(layouts)),
+        MappingProxyType(additional),
+        group,
+    )
+    check_arrays(result, layouts, rows, "placement_func returned")
+    return dict(result)
+
+
+def _aliases(
+    arrays: dict[str, np.ndarray[Any, Any]], layouts: Mapping[str, ArrayLayout]
+) -> dict[str, jax.Array]:
+    """The same memory where JAX can read it; uncommitted, on the default device."""
+    import jax
+    import jax.numpy as jnp
+
+    same: dict[str, Any] = {}
+    cast: dict[str, jax.Array] = {}
+    for name, array in arrays.items():
+        dtype = canonical(layouts[name][2])
+        if array.dtype == dtype:
+            same[name] = array
+        else:
+            _check_range(name, array, dtype)
+            cast[name] = jnp.asarray(array, dtype=dtype)
+    # One call for all, and none of jnp.asarray, which would copy.
+    aliased = jax.device_put(same)
+    return {name: aliased[name] if name in same else cast[name] for name in arrays}
+
+
+def _check_range(name: str, array: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> None:
+    """Raises where JAX, having no 64-bit types, would change the numbers."""
+    if array.dtype.kind not in "iu" or dtype.kind not in "iu":
+        return
+    if array.dtype.itemsize < 8 or dtype.itemsize != 4:
+        return
+    limits = np.iinfo(dtype)
+    low, high = array.min(), array.max()
+    if low < limits.min or high > limits.max:
+        raise OverflowError(
+            f"the array {name!r} has values from {low} to {high}, which {dtype} cannot "
+            "hold"
+        )
+
+
+def canonical(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype that JAX makes of it: without x64 there are no 64-bit types."""
+    if dtype.itemsize < 8:
+        return dtype
+    import jax
+
+    return np.dtype(jax.dtypes.canonicalize_dtype(dtype))
+
+
+def check_arrays(
+    arrays: Any, layouts: Mapping[str, ArrayLayout], rows: int, who: str
+) -> None:
+    """Raises unless the arrays are JAX's and fit the layouts, with so many rows."""
+    import jax
+
+    if not isinstance(arrays, Mapping):
+        raise TypeError(f"{who} a {type(arrays).__name__} and not a dict of arrays")
+    if arrays.keys() != layouts.keys():
+        raise ValueError(
+            f"{who} the arrays {sorted(arrays)}, where the layouts have "
+            f"{sorted(layouts)}"
+        )
+    for name, (full, _, dtype, _, _) in layouts.items():
+        array = arrays[name]
+        shape = (rows, *full[1:])
+        if not isinstance(array, jax.Array):
+            raise TypeError(
+                f"{who} {name!r} as a {type(array).__name__}, not a JAX array"
+            )
+        if array.shape != shape:
+            raise ValueError(
+                f"{who} {name!r} with shape {array.shape}, where {shape} was expected"
+            )
+        if array.dtype != canonical(dtype):
+            raise ValueError(
+                f"{who} {name!r} as {array.dtype}, where {canonical(dtype)} was "
+                "expected"
+            )
+
+
+def check_additional(additional: Any, rows: int) -> None:
+    """Raises unless every key has a list with a value a row."""
+    if not isinstance(additional, Mapping):
+        raise TypeError(
+            f"additional data must be a dict, not {type(additional).__name__}"
+        )
+    for key, values in additional.items():
+        if not isinstance(values, list):
+            raise TypeError(
+                f"additional data {key!r} must be a list, not {type(values).__name__}"
+            )
+        if len(values) != rows:
+            raise ValueError(
+                f"additional data {key!r} has {len(values)} values for {rows} items"
+            )

@@ -1,0 +1,251 @@
+"""What runs in loader processes, and the processes themselves."""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import os
+import pickle
+import reprlib
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from millstream._workshop import Ticket, Workshop
+    from millstream.hydrax._groups import DataGroup
+    from millstream.hydrax._schedule import Step
+
+LoaderFunc: TypeAlias = Callable[
+    [Any, Mapping[str, "np.ndarray[Any, Any]"], int | None], dict[str, Any] | None
+]
+
+_DANGLING = (
+    "loader memory has a dangling reference: loader_func kept a view of the array "
+    "{name!r} after it returned, and its values will change"
+)
+
+
+_OF_AN_ITEM = "hydrax: this was item"
+
+
+def is_of_an_item(error: Exception) -> bool:
+    """Whether the loader function raised it for an item, and not a worker's start."""
+    notes = getattr(error, "__notes__", ())
+    return any(note.startswith(_OF_AN_ITEM) for note in notes)
+
+
+def is_worker() -> bool:
+    """Whether this is a loader process; a Dataloader cannot be made in one."""
+    return bool(os.environ.get("MILLSTREAM_WORKER"))
+
+
+@dataclass(frozen=True)
+class Joined:
+    """The descriptors of several groups as one sequence.
+
+    An element is ``(group, number within the group, descriptor)``.
+    """
+
+    parts: tuple[Sequence[Any], ...] = field(repr=False)
+    starts: tuple[int, ...]
+
+    @classmethod
+    def of(cls, parts: Iterable[Sequence[Any]]) -> Joined:
+        """The parts one after the other."""
+        held = tuple(parts)
+        lengths = (len(part) for part in held)
+        starts = tuple(itertools.accumulate(lengths, initial=0))
+        return cls(held, starts)
+
+    def __len__(self) -> int:
+        return self.starts[-1]
+
+    def __getitem__(self, index: int) -> tuple[int, int, Any]:
+        part = bisect.bisect_right(self.starts, index) - 1
+        number = index - self.starts[part]
+        return part, number, self.parts[part][number]
+
+
+@dataclass(frozen=True)
+class Fill:
+    """Calls the user's function for one item.
+
+    Seeds travel as distances from the group's own seed, which may be any whole number.
+    What comes back is None, or ``(additional data, remarks)``.
+    """
+
+    function: LoaderFunc
+    seeds: tuple[int, ...]
+
+    def __call__(
+        self,
+        item: tuple[int, int, Any],
+        arrays: Mapping[str, np.ndarray[Any, Any]],
+        seed: int | None,
+    ) -> tuple[dict[str, Any] | None, tuple[str, ...]] | None:
+        group, number, data = item
+        if seed is not None:
+            seed = self.seeds[group] + int(seed)
+        before = _held(arrays)
+        remarks: tuple[str, ...] = ()
+        try:
+            additional = self.function(data, arrays, seed)
+            if additional is not None:
+                remarks = _checked(additional)
+        except Exception as error:
+            error.add_note(f"{_OF_AN_ITEM} {number} of its group, {reprlib.repr(data)}")
+            stand_in = _stand_in(error)
+            if stand_in is None:
+                raise
+            raise stand_in from error
+        if before != (after := _held(arrays)):
+            remarks += tuple(
+                _DANGLING.format(name=name)
+                for name, then, now in zip(arrays, before, after, strict=True)
+                if now > then
+            )
+        if not additional and not remarks:
+            return None
+        return additional, remarks
+
+
+def _stand_in(error: Exception) -> Exception | None:
+    """One with the words of an error that cannot be sent to another process."""
+    kind = type(error)
+    if kind.__module__ == "__main__":  # it is sent by value, as its function was
+        return None
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        stand_in = RuntimeError(f"{kind.__name__}: {error}")
+        for note in error.__notes__:
+            stand_in.add_note(note)
+        return stand_in
+    return None
+
+
+def _held(arrays: Mapping[str, np.ndarray[Any, Any]]) -> list[int]:
+    """How often each array is referred to, itself and by views of its memory."""
+    return [
+        sys.getrefcount(array) + sys.getrefcount(array.base)
+        for array in arrays.values()
+    ]
+
+
+def _checked(additional: Any) -> tuple[str, ...]:
+    if not isinstance(additional, dict):
+        raise TypeError(
+            "loader_func must return a dict of additional data or None, not "
+            f"{type(additional).__name__}"
+        )
+    return tuple(
+        f"additional data {key!r} has the array type {type(value).__name__}: an array "
+        "of the group's loader_arrays is handed over without a copy"
+        for key, value in additional.items()
+        if isinstance(value, np.ndarray) or type(value).__module__.startswith("jax")
+    )
+
+
+class Crew:
+    """The loader processes of a run: so many for each layout that its groups have."""
+
+    def __init__(
+        self,
+        function: LoaderFunc,
+        groups: Sequence[DataGroup[Any]],
+        *,
+        count: int,
+        nice: int,
+        startup: Callable[[], None] | None,
+        timeout: float | None,
+    ) -> None:
+        self._places: dict[int, tuple[Workshop, int, int]] = {}
+        self._workshops: list[Workshop] = []
+        try:
+            for numbers in _by_layout(groups).values():
+                some = [groups[number] for number in numbers]
+                workshop, starts = _workshop(
+                    function, some, count, nice=nice, startup=startup, timeout=timeout
+                )
+                self._workshops.append(workshop)
+                for number, start in zip(numbers, starts, strict=False):
+                    self._places[number] = workshop, start, groups[number]._order.seed
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def pids(self) -> list[int]:
+        """The process ids of the loaders that run now."""
+        return [pid for workshop in self._workshops for pid in workshop.pids]
+
+    def begin(self, step: Step) -> Ticket:
+        """Queues a batch."""
+        workshop, start, base = self._places[step.group]
+        indices = np.asarray(step.indices, np.int64) + start
+        if step.seed is None:
+            return workshop.begin(indices)
+        first = step.seed - base
+        return workshop.begin(indices, np.arange(first, first + len(indices)))
+
+    def close(self) -> None:
+        """Ends the processes; batches that were not waited for are given up."""
+        for workshop in self._workshops:
+            workshop.close()
+        self._workshops.clear()
+        self._places.clear()
+
+
+def _by_layout(groups: Sequence[DataGroup[Any]]) -> dict[Any, list[int]]:
+    found: dict[Any, list[int]] = {}
+    for number, group in enumerate(groups):
+        if group.loader_layouts is not None:
+            key = tuple(
+                (name, layout[0][1:], layout[1])
+                for name, layout in group.loader_layouts.items()
+            )
+            found.setdefault(key, []).append(number)
+    return found
+
+
+def _workshop(
+    function: LoaderFunc,
+    groups: list[DataGroup[Any]],
+    count: int,
+    *,
+    nice: int,
+    startup: Callable[[], None] | None,
+    timeout: float | None,
+) -> tuple[Workshop, tuple[int, ...]]:
+    from millstream._tasks import FillTask
+    from millstream._workshop import Workshop
+
+    joined = Joined.of(group._data for group in groups)
+    fill = Fill(function, tuple(group._order.seed for group in groups))
+    fields = [
+        (name, layout[1], layout[0][1:])
+        for name, layout in (groups[0].loader_layouts or {}).items()
+    ]
+
+    def made(data: Joined) -> Workshop:
+        return Workshop(
+            FillTask(fill, data, startup),
+            fields,
+            max(group.batch_size for group in groups),
+            workers=count,
+            worker_kind="process",
+            timeout=timeout,
+            nice=nice,
+        )
+
+    try:
+        return made(joined), joined.starts
+    except TypeError:  # it cannot be sent
+        if all(type(part) in (list, tuple, range) for part in joined.parts):
+            raise
+        # A sequence may hold what cannot be sent, such as a file, where its items can.
+        return made(Joined.of(list(part) for part in joined.parts)), joined.starts

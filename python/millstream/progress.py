@@ -1,0 +1,230 @@
+"""How fast a loop over batches goes, and what holds it up.
+
+``loader.iterate(state, progress=True)`` shows a bar on standard error; ``track`` does
+the same for any iterable of batches. Where standard error is no terminal there is a
+line now and then instead.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sized
+from dataclasses import dataclass
+from typing import Any, Generic, TextIO, TypeVar
+
+from millstream._progress import ProgressBar, is_asked
+
+__all__ = ["Report", "StepProgress", "Tracked", "track"]
+
+T = TypeVar("T")
+
+# Waiting for more than this part of the time is what limits a loop: a loader that keeps
+# up is waited for hardly at all.
+DATA_LIMIT = 0.1
+
+_WINDOW = 5.0
+_MARKS = 20
+# The first steps start workers and compile; once there are more, they do not count.
+_SETTLING = 5
+_FIRST_LINE = 10.0
+_LAST_PAUSE = 300.0
+
+
+@dataclass(frozen=True)
+class Report:
+    """A loop's last seconds.
+
+    ``limit`` is "data" where more than a tenth of the time was spent waiting for
+    batches, else "compute".
+    """
+
+    steps: int
+    samples_per_second: float
+    wait_per_step: float
+    wait_share: float
+
+    @property
+    def limit(self) -> str:
+        """What to make faster: "data" or "compute"."""
+        return "data" if self.wait_share > DATA_LIMIT else "compute"
+
+    def __str__(self) -> str:
+        return (
+            f"{_rate_text(self.samples_per_second)} samples/s, waited "
+            f"{self.wait_per_step * 1e3:.2f} ms a step ({self.wait_share:.0%}), "
+            f"limited by {self.limit}"
+        )
+
+
+class StepProgress(ProgressBar):
+    """A bar of steps. ``wait`` is called before a batch is asked for, ``got`` after."""
+
+    def __init__(
+        self,
+        label: str,
+        total: int | None = None,
+        *,
+        shown: bool | None = None,
+        stream: TextIO | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        chosen = sys.stderr if stream is None else stream
+        # Neither asked for nor refused, and no terminal: lines.
+        self._lines = shown is None and is_asked() is None and not chosen.isatty()
+        super().__init__(label, total, shown=shown, stream=chosen)
+        self._clock = clock
+        self._steps = self._samples = 0
+        self._waited = self._asked = self._came = 0.0
+        self._marks: deque[tuple[float, int, int, float]] = deque()
+        self._settled = (0.0, 0, 0, 0.0)
+        self._line_pause = _FIRST_LINE
+        self._line_due = 0.0
+
+    def wait(self) -> None:
+        """A batch is about to be asked for."""
+        self._asked = self._clock()
+        if not self._marks:
+            self._marks.append((self._asked, 0, 0, 0.0))
+            self._line_due = self._asked + _FIRST_LINE
+
+    def got(self, samples: int) -> None:
+        """The batch came, with so many samples."""
+        now = self._clock()
+        self._came = now
+        self._waited += now - self._asked
+        self._steps += 1
+        self._samples += samples
+        mark = (now, self._steps, self._samples, self._waited)
+        if self._steps == _SETTLING:
+            self._settled = mark
+        elif self._steps == _SETTLING + 1:
+            self._marks = deque([self._settled])
+        elif now - self._marks[-1][0] >= _WINDOW / _MARKS:
+            self._marks.append(mark)
+            while len(self._marks) > 2 and now - self._marks[1][0] > _WINDOW:
+                self._marks.popleft()
+        if self._shown:
+            self.update(self._steps)
+        elif self._lines and now >= self._line_due:
+            self._write(f"{self._line(now)}\n")
+            self._line_pause = min(self._line_pause * 2, _LAST_PAUSE)
+            self._line_due = now + self._line_pause
+
+    def report(self) -> Report:
+        """The numbers of the last seconds."""
+        if self._steps == 0:
+            return Report(0, 0.0, 0.0, 0.0)
+        then, steps, samples, waited = self._marks[0]
+        seconds = max(self._came - then, 1e-9)
+        waiting = self._waited - waited
+        return Report(
+            steps=self._steps,
+            samples_per_second=(self._samples - samples) / seconds,
+            wait_per_step=waiting / max(self._steps - steps, 1),
+            wait_share=min(waiting / seconds, 1.0),
+        )
+
+    def close(self) -> None:
+        """Draws for the last time; after lines, writes a last one."""
+        super().close()
+        if self._lines and self._line_pause > _FIRST_LINE:
+            self._write(f"{self._line(self._clock())}\n")
+            self._lines = False
+
+    def __del__(self) -> None:
+        # A loop that was broken off leaves its bar in the middle of a line.
+        try:  # noqa: SIM105 - modules may be gone already
+            self.close()
+        except Exception:
+            pass
+
+    def _line(self, now: float) -> str:
+        report = self.report()
+        if not self._total:
+            return f"{self._label} {self._steps} steps, {report}"
+        share = min(self._steps / self._total, 1.0)
+        return (
+            f"{self._label} {self._bar(share)} {self._steps} of {self._total} steps, "
+            f"{report}"
+        )
+
+
+class Tracked(Generic[T]):
+    """Batches of another iterable, watched; ``report()`` has the numbers."""
+
+    def __init__(
+        self, batches: Iterable[T], progress: StepProgress, batch_size: int | None
+    ) -> None:
+        self._batches = iter(batches)
+        self._progress = progress
+        self._batch_size = batch_size
+
+    def __iter__(self) -> Iterator[T]:
+        return self
+
+    def __next__(self) -> T:
+        self._progress.wait()
+        try:
+            batch = next(self._batches)
+        except BaseException:
+            self._progress.close()
+            raise
+        size = self._batch_size
+        self._progress.got(samples_in(batch) if size is None else size)
+        return batch
+
+    def report(self) -> Report:
+        """The numbers of the last seconds."""
+        return self._progress.report()
+
+    def close(self) -> None:
+        """Ends the bar."""
+        self._progress.close()
+
+
+def track(
+    batches: Iterable[T],
+    *,
+    label: str = "train",
+    total: int | None = None,
+    batch_size: int | None = None,
+    shown: bool | None = None,
+    stream: TextIO | None = None,
+) -> Tracked[T]:
+    """The batches, with a bar: samples a second, the wait a step, and what limits it.
+
+    Args:
+      batches: Any iterable of batches.
+      label: What stands before the bar.
+      total: How many batches there are, if ``len(batches)`` does not say.
+      batch_size: Samples a batch; else counted, by the first dimension of its first
+        array.
+      shown: Whether there is a bar; None for one on a terminal and lines elsewhere.
+      stream: Where it is written; standard error unless given.
+    """
+    if total is None and isinstance(batches, Sized):
+        total = len(batches)
+    progress = StepProgress(label, total, shown=shown, stream=stream)
+    return Tracked(batches, progress, batch_size)
+
+
+def samples_in(batch: Any) -> int:
+    """How many samples a batch has, as far as its arrays tell; else 1."""
+    arrays = getattr(batch, "arrays", batch)
+    while not hasattr(arrays, "shape"):
+        if hasattr(arrays, "values"):
+            arrays = tuple(arrays.values())
+        if not isinstance(arrays, (list, tuple)) or not arrays:
+            return 1
+        arrays = arrays[0]
+    return int(arrays.shape[0]) if arrays.shape else 1
+
+
+def _rate_text(rate: float) -> str:
+    for unit in ("", "k", "M"):
+        if rate < 1000:
+            return f"{rate:.3g}{unit}"
+        rate /= 1000
+    return f"{rate:.3g}G"

@@ -1,0 +1,151 @@
+"""Loader functions that worker processes import, and what tests need around them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+
+import numpy as np
+
+ARRAYS = {
+    "value": ((3,), np.float32, np.float32),
+    "seed": ((), np.int32, np.int32),
+    "odd": ((5,), np.uint8, np.uint8),
+}
+KEPT = []
+
+
+class Unsendable(Exception):
+    """An exception that cannot be unpickled: it needs two arguments."""
+
+    def __init__(self, first, second):
+        super().__init__(f"{first} and {second}")
+
+
+class InFile(Sequence):
+    """The bytes of an open file, which cannot be pickled."""
+
+    def __init__(self, file):
+        self._file = file
+
+    def __len__(self):
+        return os.fstat(self._file.fileno()).st_size
+
+    def __getitem__(self, index):
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        self._file.seek(index)
+        return self._file.read(1)[0]
+
+
+def fill(data, arrays, seed):
+    arrays["value"][...] = data
+    arrays["seed"][...] = -1 if seed is None else seed
+    arrays["odd"][...] = data % 256
+
+
+def fill_value(data, arrays, seed):
+    arrays["value"][...] = data
+
+
+def fill_with_extras(data, arrays, seed):
+    fill(data, arrays, seed)
+    extras = {"name": f"item {data}"}
+    if data % 2:
+        extras["odd"] = data
+    return extras
+
+
+def fail_at_five(data, arrays, seed):
+    if data == 5:
+        raise KeyError("number five")
+    fill(data, arrays, seed)
+
+
+def fail_always(data, arrays, seed):
+    raise Unsendable("one", "two")
+
+
+def return_a_list(data, arrays, seed):
+    fill(data, arrays, seed)
+    return [data]
+
+
+def return_an_array(data, arrays, seed):
+    fill(data, arrays, seed)
+    return {"array": np.zeros(2)}
+
+
+def keep_the_array(data, arrays, seed):
+    fill(data, arrays, seed)
+    KEPT.append(arrays["value"][:1])
+
+
+def first_is_slow(data, arrays, seed):
+    """Item 0 takes until another has been made; it never is with one worker."""
+    if data == 0:
+        time.sleep(1.0)
+    fill(data, arrays, seed)
+
+
+def stall(data, arrays, seed):
+    if data >= 4:
+        time.sleep(3600)
+    fill(data, arrays, seed)
+
+
+def slow(data, arrays, seed):
+    time.sleep(0.05)
+    fill(data, arrays, seed)
+
+
+def slow_from_forty(data, arrays, seed):
+    if data >= 40:
+        time.sleep(0.08)
+    fill(data, arrays, seed)
+
+
+def die_at_five(data, arrays, seed):
+    if data == 5:
+        os.kill(os.getpid(), signal.SIGKILL)
+    fill(data, arrays, seed)
+
+
+def exit_at_five(data, arrays, seed):
+    if data == 5:
+        os._exit(7)
+    fill(data, arrays, seed)
+
+
+def tell_about_the_process(data, arrays, seed):
+    from millstream.hydrax import DataGroup, Dataloader, is_worker
+
+    fill(data, arrays, seed)
+    try:
+        Dataloader(fill, DataGroup(1, [0], loader_arrays=ARRAYS))
+    except RuntimeError as error:
+        refused = str(error)
+    return {
+        "pid": os.getpid(),
+        "worker": is_worker(),
+        "jax": "jax" in sys.modules,
+        "refused": refused,
+        "nice": os.nice(0),
+        "started": os.environ.get("HYDRAX_TEST_STARTED"),
+    }
+
+
+def start():
+    os.environ["HYDRAX_TEST_STARTED"] = "yes"
+
+
+def fail_to_start():
+    raise LookupError("no such device")
+
+
+def fill_label(row, arrays, seed):
+    arrays["x"][...] = row.label
+    return {"path": row["path"]}

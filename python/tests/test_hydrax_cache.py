@@ -1,0 +1,351 @@
+"""Batches of Hydrax's on disk."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import hydrax_loaders as loaders
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hydrax_loaders import ARRAYS
+from millstream import DataError
+from millstream.hydrax import DataGroup, Dataloader, _cache
+
+LATENT = {"latent": ((2,), np.float32, jnp.float32)}
+
+
+def group(folder, items=8, batch_size=4, **more):
+    more.setdefault("loader_arrays", ARRAYS)
+    return DataGroup(batch_size, list(range(items)), cache_location=folder, **more)
+
+
+def read_only(folder, **more):
+    """A group that has nothing but the cache."""
+    more.setdefault("cache_arrays", ARRAYS)
+    return group(folder, loader_arrays=None, **more)
+
+
+def gathered(data, *, function=loaders.fill_with_extras, end_at=("epoch", 1), **more):
+    """(uncached, values, names) of every batch."""
+    found = []
+    with Dataloader(function, data, end_at=end_at, **more) as loader:
+        for batch in loader:
+            values = np.asarray(batch.arrays["value"])[:, 0].tolist()
+            found.append((batch.uncached, values, batch.get_additional("name")))
+    return found
+
+
+def files(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def names(values):
+    return [f"item {int(value)}" for value in values]
+
+
+EXPECTED = [(False, [i, i + 1, i + 2, i + 3], names(range(i, i + 4))) for i in (0, 4)]
+
+
+def test_a_loaded_batch_is_kept_as_it_is(tmp_path):
+    folder = tmp_path / "deep" / "cache"
+    assert gathered(group(folder)) == EXPECTED
+    assert files(folder) == ["cache.json", "e0-b0.dat", "e0-b1.dat"]
+    # Nothing is left to load with, and no process is started.
+    data = read_only(folder)
+    assert data.loader_layouts is None
+    assert gathered(data, function=None, loader_count=0) == EXPECTED
+
+
+def test_direct_caching_works_where_jax_copies(tmp_path):
+    arrays = {"value": ((3,), np.uint8, jnp.float32)}
+    given = {"function": loaders.fill_value, "end_at": ("epoch", 3), "depth": 1}
+    data = group(tmp_path, 40, loader_arrays=arrays)
+    first = [values for _, values, _ in gathered(data, **given)]
+    assert first[:10] == [list(range(i, i + 4)) for i in range(0, 40, 4)]
+    data = group(tmp_path, 40, loader_arrays=None, cache_arrays=arrays)
+    assert [values for _, values, _ in gathered(data, **given)] == first
+
+
+@pytest.mark.parametrize(
+    ("later", "expected"),
+    [
+        ("repeat", {"e0-b0.dat", "e0-b1.dat"}),
+        ("batchwise", {"e0-b0.dat", "e0-b1.dat"}),
+        ("reseed", {f"e{e}-b{b}.dat" for e in range(2) for b in range(2)}),
+        ("itemwise", {f"e{e}-b{b}.dat" for e in range(2) for b in range(2)}),
+    ],
+)
+def test_every_mode_has_its_files_and_reads_them_again(tmp_path, later, expected):
+    def run(data, function):
+        return gathered(data, function=function, end_at=("epoch", 2))
+
+    data = group(tmp_path, shuffle_later=later)
+    loaded = run(data, loaders.fill_with_extras)
+    assert set(files(tmp_path)) == {"cache.json", *expected}
+    assert run(read_only(tmp_path, shuffle_later=later), None) == loaded
+
+
+def test_a_cache_is_batchwise_by_default(tmp_path):
+    assert group(tmp_path)._order.shuffle_later == "batchwise"
+    assert DataGroup(1, [0], loader_arrays=ARRAYS)._order.shuffle_later == "itemwise"
+
+
+def test_every_array_of_a_cached_batch_can_be_aliased(tmp_path):
+    gathered(group(tmp_path))
+    data = group(tmp_path)
+    path = tmp_path / "e0-b1.dat"
+    arrays, additional = _cache.read(path, data.cache_layouts, data.cache_size, 4)
+    for array in arrays.values():
+        assert array.ctypes.data % 64 == 0
+    assert arrays["odd"][:, 0].tolist() == [4, 5, 6, 7]
+    assert additional["name"] == names(range(4, 8))
+
+
+def test_batches_are_cached_in_another_form(tmp_path):
+    def run(data, function, **given):
+        found = []
+        with Dataloader(function, data, end_at=("epoch", 2), **given) as loader:
+            for batch in loader:
+                found.append((batch.uncached, sorted(batch.layouts)))
+                if batch.uncached:
+                    value = batch.arrays["value"][:, :2] * 10
+                    extra = {"twice": [2 * i for i in batch.data]}
+                    batch.cache({"latent": value}, extra)
+                    assert not batch.uncached
+                    assert batch.layouts == data.cache_layouts
+                    with pytest.raises(RuntimeError, match="cached already"):
+                        batch.cache({"latent": value})
+                assert batch.arrays["latent"][0, 0] == 10 * batch.get_data(0)
+                assert batch.additional == {"twice": [2 * i for i in batch.data]}
+        return found
+
+    data = group(tmp_path, cache_arrays=LATENT, shuffle_later="repeat")
+    first, second = (True, sorted(ARRAYS)), (False, ["latent"])
+    # With a depth of 1 nothing of the second epoch is begun before it is written.
+    found = run(data, loaders.fill, depth=1)
+    assert found[:2] == [first, first]
+    assert files(tmp_path) == ["cache.json", "e0-b0.dat", "e0-b1.dat"]
+    cached = read_only(tmp_path, cache_arrays=LATENT, shuffle_later="repeat")
+    assert run(cached, None) == [second] * 4
+
+
+def test_what_is_not_to_persist_is_not_written(tmp_path):
+    data = group(tmp_path, cache_arrays=LATENT)
+    with Dataloader(loaders.fill_with_extras, data, end_at=("epoch", 1)) as loader:
+        for batch in loader:
+            value = batch.arrays["value"][:, :2]
+            batch.cache({"latent": value}, persist=False)
+            assert batch.additional["name"] == names(batch.data)  # it stays
+    assert files(tmp_path) == ["cache.json"]
+
+
+@pytest.mark.parametrize(
+    ("arrays", "additional", "error", "text"),
+    [
+        ({}, None, ValueError, r"the arrays \[\]"),
+        ({"latent": np.zeros((4, 2))}, None, TypeError, "not a JAX array"),
+        ({"latent": jnp.zeros((4, 3))}, None, ValueError, r"\(4, 3\), where \(4, 2\)"),
+        ({"latent": jnp.zeros((4, 2), int)}, None, ValueError, "int32, where float32"),
+        ({"latent": jnp.zeros((4, 2))}, [1], TypeError, "must be a dict, not list"),
+        ({"latent": jnp.zeros((4, 2))}, {"k": (1,)}, TypeError, "a list, not tuple"),
+        ({"latent": jnp.zeros((4, 2))}, {"k": [1]}, ValueError, "1 values for 4 items"),
+    ],
+)
+def test_what_does_not_fit_the_cache_is_refused(
+    tmp_path, arrays, additional, error, text
+):
+    data = group(tmp_path, cache_arrays=LATENT)
+    with Dataloader(loaders.fill, data, end_at=("batch", 1)) as loader:
+        batch = next(loader)
+        with pytest.raises(error, match=text):
+            batch.cache(arrays, additional)
+        assert batch.uncached
+
+
+def test_a_batch_cannot_be_written_after_its_run(tmp_path):
+    data = group(tmp_path, cache_arrays=LATENT)
+    with Dataloader(loaders.fill, data, end_at=("batch", 1)) as loader:
+        batch = next(loader)
+    with pytest.raises(RuntimeError, match="not running any more"):
+        batch.cache({"latent": jnp.zeros((4, 2))})
+
+
+def test_a_shorter_last_batch_is_cached_too(tmp_path):
+    given = {"items": 10, "drop_last": False, "shuffle_later": "repeat"}
+    loaded = gathered(group(tmp_path, **given))
+    assert [len(values) for _, values, _ in loaded] == [4, 4, 2]
+    assert gathered(read_only(tmp_path, **given), function=None) == loaded
+
+
+def test_validation_is_cached_for_all_epochs(tmp_path):
+    valid = group(tmp_path, shuffle_later="itemwise")
+    train = DataGroup(4, list(range(8)), loader_arrays=ARRAYS)
+    loader = Dataloader(
+        loaders.fill, train, validation=("epoch", 1, valid), end_at=("epoch", 2)
+    )
+    with loader:
+        assert len(list(loader)) == 8
+    assert files(tmp_path) == ["cache.json", "e0-b0.dat", "e0-b1.dat"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"seed": 1}, "seed is 0 there and 1 here"),
+        ({"items": 9}, "data_len is 8 there and 9 here"),
+        ({"batch_size": 2}, "batch_size is 4 there and 2 here.*array_layouts"),
+        ({"shuffle_first": True}, "shuffle_first is False there and True here"),
+        ({"shuffle_later": "repeat"}, "shuffle_later is 'batchwise' there"),
+        ({"drop_last": False}, "drop_last is True there and False here"),
+        ({"loader_arrays": LATENT}, "array_layouts is"),
+    ],
+)
+def test_a_cache_of_another_group_is_refused_and_told_apart(tmp_path, changes, text):
+    Dataloader(loaders.fill, group(tmp_path))
+    with pytest.raises(RuntimeError, match=text):
+        Dataloader(loaders.fill, group(tmp_path, **changes))
+
+
+def test_names_and_shapes_of_cached_arrays_may_change(tmp_path):
+    gathered(group(tmp_path))
+    renamed = {
+        "value": ((1, 3), np.float32, jnp.float32),
+        "other": ((1,), np.int32, jnp.int32),
+        "odd": ((5,), np.uint8, jnp.float32),
+    }
+    with Dataloader(
+        None, read_only(tmp_path, cache_arrays=renamed), end_at=("batch", 1)
+    ) as loader:
+        batch = next(loader)
+    assert batch.arrays["value"].shape == (4, 1, 3)
+    assert batch.arrays["odd"].dtype == jnp.float32
+
+
+def test_a_descriptor_that_is_none_is_refused(tmp_path):
+    for text in ("", "[]", "{"):
+        (tmp_path / "cache.json").write_text(text)
+        with pytest.raises(RuntimeError, match="is no cache descriptor"):
+            Dataloader(loaders.fill, group(tmp_path))
+
+
+def test_a_cache_that_is_not_there_cannot_be_read_only(tmp_path):
+    for data in (
+        read_only(tmp_path / "none"),
+        group(tmp_path / "none", cache_readonly=True),
+    ):
+        with pytest.raises(FileNotFoundError, match=r"cache\.json"):
+            Dataloader(loaders.fill, data)
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_read_only_cache_is_not_written_to(tmp_path):
+    Dataloader(loaders.fill, group(tmp_path))
+    assert gathered(group(tmp_path, cache_readonly=True)) == EXPECTED
+    assert files(tmp_path) == ["cache.json"]
+
+
+def test_batches_that_only_the_cache_could_give_are_dropped_or_raised(tmp_path):
+    gathered(group(tmp_path))
+    (tmp_path / "e0-b0.dat").unlink()
+    with pytest.warns(RuntimeWarning, match="e0-b0.dat: the batch is not in the cache"):
+        found = gathered(read_only(tmp_path), function=None)
+    assert found == EXPECTED[1:]
+    with pytest.raises(FileNotFoundError, match=r"e0-b0\.dat"):
+        gathered(read_only(tmp_path), function=None, on_error="raise")
+
+
+def damage(path, how):
+    whole = path.read_bytes()
+    if how == "cut":
+        path.write_bytes(whole[:100])
+    elif how == "short":
+        path.write_bytes(whole[:-10])
+    else:
+        path.write_bytes(whole[:9] + bytes([whole[9] ^ 1]) + whole[10:])
+
+
+@pytest.mark.parametrize("how", ["cut", "short", "flipped"])
+def test_a_damaged_file_is_loaded_anew_and_written_again(tmp_path, how):
+    gathered(group(tmp_path))
+    path = tmp_path / "e0-b0.dat"
+    whole = path.read_bytes()
+    damage(path, how)
+    data = group(tmp_path)
+    with pytest.raises(DataError, match=r"e0-b0\.dat"):
+        _cache.read(path, data.cache_layouts, data.cache_size, 4)
+    with pytest.warns(RuntimeWarning, match="a cached batch cannot be used"):
+        assert gathered(data) == EXPECTED
+    assert path.read_bytes() == whole
+
+
+def test_a_disk_that_cannot_be_written_to_is_told_of(tmp_path, monkeypatch):
+    def full(*args, **more):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(_cache.os, "replace", full)
+    with pytest.warns(RuntimeWarning, match="was not kept: OSError.*No space left"):
+        assert gathered(group(tmp_path)) == EXPECTED
+    assert files(tmp_path) == ["cache.json"]  # and nothing half-written
+
+
+def test_what_was_begun_is_given_up_when_the_run_is_over(tmp_path):
+    data = group(tmp_path)
+    arrays = {
+        name: np.zeros(layout[0], layout[1])
+        for name, layout in data.cache_layouts.items()
+    }
+    asked = iter([False, True])
+    with pytest.raises(_cache.Abandoned):
+        _cache.write(
+            tmp_path / "x.dat",
+            arrays,
+            {},
+            data.cache_layouts,
+            data.cache_size,
+            is_over=lambda: next(asked),
+        )
+    assert files(tmp_path) == []
+
+
+def test_an_interrupted_run_leaves_whole_files_only(tmp_path):
+    with Dataloader(loaders.fill, group(tmp_path, 400)) as loader:
+        for number, _ in enumerate(loader):
+            if number == 5:
+                loader.interrupt()
+    assert loader.interrupted
+    data = group(tmp_path, 400)
+    for path in tmp_path.glob("*"):
+        if path.name != "cache.json":
+            _cache.read(path, data.cache_layouts, data.cache_size, 4)
+
+
+def test_what_killed_processes_left_is_removed(tmp_path):
+    Dataloader(loaders.fill, group(tmp_path))
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    left = _cache._beside(tmp_path / "e0-b0.dat")
+    dead = left.with_name(left.name.replace(str(os.getpid()), str(gone.pid)))
+    alive = left.with_name(left.name.replace(str(os.getpid()), str(os.getppid())))
+    other = tmp_path / f"e0-b0.dat.elsewhere.{gone.pid}.tmp"
+    for path in (dead, alive, other):
+        path.touch()
+    Dataloader(loaders.fill, group(tmp_path))
+    assert files(tmp_path) == sorted(["cache.json", alive.name, other.name])
+
+
+def test_cachers_are_needed_where_there_is_something_to_write(tmp_path):
+    with pytest.raises(ValueError, match="cacher_count must be"):
+        Dataloader(loaders.fill, group(tmp_path), cacher_count=0)
+    gathered(group(tmp_path))
+    assert gathered(read_only(tmp_path), function=None, cacher_count=0) == EXPECTED
+
+
+def test_the_descriptor_says_what_the_cache_is_of(tmp_path):
+    Dataloader(loaders.fill, group(tmp_path))
+    told = json.loads((tmp_path / "cache.json").read_text())
+    assert told["_type"] == "millstream-hydrax-cache-v1"
+    assert told["array_layouts"][1] == {"offset": 64, "dtype": "int32", "count": 4}

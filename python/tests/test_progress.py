@@ -1,0 +1,208 @@
+"""How a loop's speed is told."""
+
+from __future__ import annotations
+
+import io
+
+import jax.numpy as jnp
+import millstream
+import numpy as np
+import pytest
+from millstream import progress
+
+
+class Clock:
+    def __init__(self):
+        self.now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+def watched(clock, stream=None, **more):
+    stream = io.StringIO() if stream is None else stream
+    return progress.StepProgress("train", stream=stream, clock=clock, **more)
+
+
+def steps(bar, clock, count, *, wait, work, samples=10):
+    for _ in range(count):
+        bar.wait()
+        clock.now += wait
+        bar.got(samples)
+        clock.now += work
+
+
+def test_a_loop_that_computes_is_limited_by_compute():
+    clock = Clock()
+    bar = watched(clock)
+    steps(bar, clock, 20, wait=0.001, work=0.099)
+    report = bar.report()
+    assert report.steps == 20
+    assert report.samples_per_second == pytest.approx(100, rel=0.01)
+    assert report.wait_per_step == pytest.approx(0.001)
+    assert report.wait_share == pytest.approx(0.01, rel=0.05)
+    assert report.limit == "compute"
+    assert str(report) == (
+        "100 samples/s, waited 1.00 ms a step (1%), limited by compute"
+    )
+
+
+def test_a_loop_that_waits_is_limited_by_data():
+    clock = Clock()
+    bar = watched(clock)
+    steps(bar, clock, 20, wait=0.05, work=0.05)
+    assert bar.report().wait_share == pytest.approx(0.5, rel=0.05)
+    assert bar.report().limit == "data"
+
+
+def test_only_the_last_seconds_count():
+    clock = Clock()
+    bar = watched(clock)
+    steps(bar, clock, 100, wait=0.09, work=0.01)
+    assert bar.report().limit == "data"
+    steps(bar, clock, 100, wait=0.0001, work=0.0999)
+    assert bar.report().limit == "compute"
+    assert bar.report().wait_per_step == pytest.approx(0.0001)
+
+
+def test_the_first_steps_do_not_count_once_there_are_more():
+    clock = Clock()
+    bar = watched(clock)
+    assert bar.report() == progress.Report(0, 0.0, 0.0, 0.0)
+    steps(bar, clock, 3, wait=1.0, work=0.1)
+    assert bar.report().limit == "data"
+    steps(bar, clock, 5, wait=0.0, work=0.1)
+    assert bar.report().limit == "compute"
+
+
+def test_a_stream_that_is_no_terminal_gets_a_line_now_and_then(monkeypatch):
+    monkeypatch.delenv("MILLSTREAM_PROGRESS", raising=False)
+    clock, stream = Clock(), io.StringIO()
+    bar = watched(clock, stream, total=600)
+    steps(bar, clock, 95, wait=0.01, work=0.09)
+    assert stream.getvalue() == ""
+    steps(bar, clock, 505, wait=0.01, work=0.09)
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == 2  # after 10 s and 20 s more
+    assert "101 of 600 steps" in lines[0]
+    assert "limited by" in lines[0]
+    bar.close()
+    bar.close()
+    assert "600 of 600 steps" in stream.getvalue().splitlines()[-1]
+    assert len(stream.getvalue().splitlines()) == 3
+
+
+def test_a_short_loop_without_a_terminal_is_quiet(monkeypatch):
+    monkeypatch.delenv("MILLSTREAM_PROGRESS", raising=False)
+    stream = io.StringIO()
+    assert list(progress.track([1, 2, 3], stream=stream)) == [1, 2, 3]
+    assert stream.getvalue() == ""
+
+
+def test_the_environment_can_silence_and_show(monkeypatch):
+    for said, shown in (("0", False), ("1", True)):
+        monkeypatch.setenv("MILLSTREAM_PROGRESS", said)
+        clock, stream = Clock(), io.StringIO()
+        bar = watched(clock, stream)
+        steps(bar, clock, 300, wait=0.05, work=0.05)
+        bar.close()
+        assert bool(stream.getvalue()) == shown
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_a_terminal_gets_a_bar_that_ends_its_line(monkeypatch):
+    monkeypatch.delenv("MILLSTREAM_PROGRESS", raising=False)
+    stream = Terminal()
+    tracked = progress.track([np.zeros(7)] * 3, stream=stream, label="epoch")
+    assert len(list(tracked)) == 3
+    last = stream.getvalue().split("\r")[-1]
+    assert last.startswith("epoch [########################] 100% 3 of 3 steps, ")
+    assert "samples/s" in last
+    assert last.endswith("\n")
+    assert tracked.report().steps == 3
+
+
+def test_a_loop_that_is_broken_off_leaves_a_whole_line():
+    stream = Terminal()
+    for _ in progress.track(iter(range(10)), shown=True, stream=stream):
+        break
+    assert "1 steps" in stream.getvalue()
+    assert stream.getvalue().endswith("\n")
+
+
+def test_an_error_ends_the_bar_and_is_raised():
+    def broken():
+        yield 1
+        raise OSError("gone")
+
+    stream = Terminal()
+    tracked = progress.track(broken(), stream=stream)
+    next(tracked)
+    with pytest.raises(OSError, match="gone"):
+        next(tracked)
+    assert stream.getvalue().endswith("\n")
+    tracked.close()
+
+
+@pytest.mark.parametrize(
+    ("batch", "samples"),
+    [
+        (np.zeros((7, 2)), 7),
+        ({"x": jnp.zeros((5, 2)), "y": jnp.zeros(5)}, 5),
+        (({"x": np.zeros((4, 2))}, np.ones(4)), 4),
+        (np.float32(1), 1),
+        ((), 1),
+        ("text", 1),
+    ],
+)
+def test_samples_are_counted_by_the_first_array(batch, samples):
+    assert progress.samples_in(batch) == samples
+
+
+def test_samples_are_those_that_are_said():
+    tracked = progress.track([0] * 3, batch_size=32, shown=False)
+    list(tracked)
+    assert tracked._progress._samples == 96
+
+
+def loader():
+    rows = {"x": np.arange(20, dtype=np.float32)}
+    return millstream.DataLoader(
+        [
+            millstream.ArraySampleSource(rows, ordering="sequential"),
+            millstream.BatchTransform(8),
+        ]
+    )
+
+
+def test_iterate_gives_the_same_batches_and_a_bar(monkeypatch, capsys):
+    monkeypatch.setenv("MILLSTREAM_PROGRESS", "1")
+    data = loader()
+    state = data.init_state(0)
+    plain = data.iterate(state)
+    shown = data.iterate(state, progress=True)
+    assert len(shown) == len(plain) == 3
+    for (batch, mask), (other, other_mask) in zip(plain, shown, strict=True):
+        np.testing.assert_array_equal(batch["x"], other["x"])
+        np.testing.assert_array_equal(mask, other_mask)
+    np.testing.assert_array_equal(plain.state.words, shown.state.words)
+    assert shown.report().steps == 3
+    assert shown._progress._samples == 20  # padding is no sample
+    told = capsys.readouterr().err
+    assert "3 of 3 steps" in told
+    assert told.endswith("\n")
+
+
+def test_iterate_without_a_terminal_is_quiet(monkeypatch, capsys):
+    monkeypatch.delenv("MILLSTREAM_PROGRESS", raising=False)
+    data = loader()
+    shown = data.iterate(data.init_state(0), progress=True)
+    next(shown)
+    shown.close()
+    with pytest.raises(ValueError, match="closed"):
+        next(shown)
+    assert capsys.readouterr().err == ""
