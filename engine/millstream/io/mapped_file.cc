@@ -53,6 +53,12 @@ void MappedFile::will_need(std::int64_t offset, std::int64_t bytes) const noexce
             static_cast<std::size_t>(end - begin), MADV_WILLNEED);
 }
 
+void MappedFile::in_any_order() const noexcept {
+  if (range_.begin == nullptr) return;
+  ::madvise(const_cast<std::byte*>(range_.begin), static_cast<std::size_t>(size()),
+            MADV_RANDOM);
+}
+
 bool MappedFile::cached(std::int64_t offset) const noexcept {
   if (!file_) {
     unsigned char page = 1;

@@ -37,6 +37,9 @@ class MappedFile {
   /// Asks the system to read these bytes ahead.
   void will_need(std::int64_t offset, std::int64_t bytes) const noexcept;
 
+  /// Tells the system to read what is asked for and not what is around it.
+  void in_any_order() const noexcept;
+
   /// Whether the byte at `offset` could be read without waiting for the disk; true
   /// where the system cannot say.
   bool cached(std::int64_t offset) const noexcept;

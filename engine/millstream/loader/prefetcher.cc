@@ -18,6 +18,10 @@ constexpr std::size_t kStreams = 64;
 constexpr std::int64_t kQuickNs = 60'000;
 constexpr std::int64_t kSlowNs = 4 * kQuickNs;
 
+/// How much further ahead than batches are made the source is told of them, so that a
+/// disk has many reads to choose from.
+constexpr int kHinted = 8;
+
 /// Batches that are waited for at once.
 constexpr int kWaiting = 32;
 
@@ -54,7 +58,7 @@ Prefetcher::~Prefetcher() {
 std::shared_ptr<const Batch> Prefetcher::get(const Position& position, bool keep,
                                              std::chrono::milliseconds patience) {
   if (generation_ != fork_generation()) {  // the threads stayed in the parent
-    Entry alone{position, Stage::kMaking, 0, true, nullptr, nullptr};
+    Entry alone{.position = position, .stage = Stage::kMaking, .asked = true};
     make(alone);
     if (alone.error) std::rethrow_exception(alone.error);
     return alone.batch;
@@ -63,7 +67,7 @@ std::shared_ptr<const Batch> Prefetcher::get(const Position& position, bool keep
   Lock lock(mutex_);
   auto& found = entries_[position];
   if (!found)
-    found = std::make_shared<Entry>(Entry{position, Stage::kQueued, 0, true, {}, {}});
+    found = std::make_shared<Entry>(Entry{.position = position, .asked = true});
   const std::shared_ptr<Entry> entry = found;
   entry->used = ++clock_;
   entry->asked = true;
@@ -120,6 +124,7 @@ ThreadPool& Prefetcher::pool() { return waiting_ ? *waiting_ : shared_pool(); }
 
 void Prefetcher::make(Entry& entry) noexcept {
   try {
+    if (entry.later) plan_->hint(*entry.later);
     auto batch = slots_->take();
     const auto start = std::chrono::steady_clock::now();
     const std::span<const RowRange> parts = slots_->layout().parts();
@@ -183,13 +188,25 @@ void Prefetcher::look_ahead(const Position& position) {
   }
   *stream = {position, clock_};
 
+  const auto step = [&](const Position& from) {
+    return backwards ? previous(from) : plan_->schedule().next(from);
+  };
   Position at = position;
   for (int i = 0; i < ahead_; ++i) {
     if (backwards && at.step == 0 && at.epoch == 0) break;
-    at = backwards ? previous(at) : plan_->schedule().next(at);
+    at = step(at);
     auto& entry = entries_[at];
     if (entry) continue;
-    entry = std::make_shared<Entry>(Entry{at, Stage::kQueued, ++clock_, false, {}, {}});
+    entry = std::make_shared<Entry>(Entry{.position = at, .used = ++clock_});
+    entry->later = at;
+    for (int k = 0; k < kHinted && entry->later; ++k) {
+      const bool first = entry->later->step == 0 && entry->later->epoch == 0;
+      if (backwards && first) {
+        entry->later.reset();
+      } else {
+        entry->later = step(*entry->later);
+      }
+    }
     queue_.push_back(entry);
     if (running_ < threads_) {
       ++running_;

@@ -60,10 +60,11 @@ class Prefetcher {
   struct Entry {
     Position position;
     Stage stage = Stage::kQueued;
-    std::uint64_t used = 0;  // when, by `clock_`
-    bool asked = false;      // by someone, and not only made ahead
-    std::shared_ptr<const Batch> batch;
-    std::exception_ptr error;
+    std::uint64_t used = 0;              // when, by `clock_`
+    bool asked = false;                  // by someone, and not only made ahead
+    std::optional<Position> later = {};  // what to tell the source of, before making it
+    std::shared_ptr<const Batch> batch = {};
+    std::exception_ptr error = {};
   };
   /// Who asks for one batch after the other with one seed.
   struct Stream {

@@ -19,6 +19,9 @@ namespace {
 constexpr std::int64_t kPositioned = std::int64_t{1} << 19;
 /// Ranges closer than this are asked for as one.
 constexpr std::int64_t kGap = std::int64_t{1} << 14;
+/// Of rows of at least this many bytes the system is not to read the neighbours: rows
+/// are drawn from anywhere, and the prefetcher says which will be needed.
+constexpr std::int64_t kAlone = std::int64_t{1} << 13;
 constexpr std::size_t kProbes = 4;
 constexpr int kIdleHints = 15;
 constexpr std::size_t kAhead = 4;
@@ -61,6 +64,7 @@ MappedColumn::MappedColumn(Field field, std::vector<MappedPart> parts, RowForm f
     first_.push_back(first_.back() + part.rows);
     ranges_.push_back(part.file->range());
     positioned_ = positioned_ && part.file->has_descriptor();
+    if (row_bytes_ >= kAlone) part.file->in_any_order();
   }
 }
 
