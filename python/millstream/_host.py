@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import time
 import warnings
@@ -47,7 +48,6 @@ class HostDoor:
         self._warned = False
         self._most = program.engine.prefetch + RUN_AHEAD
         self._segments: Any = None
-        self.transfers = _transfers(program)
         split = program.split
         self._assembly = None if split is None else Assembly(split, self._specs)
         device = program.device
@@ -62,6 +62,17 @@ class HostDoor:
             and program.engine.batch_bytes <= CALL_BYTES
             and jax.default_backend() == "cpu"
         )
+
+    @functools.cached_property
+    def transfers(self) -> bool:
+        """Whether batches leave the host's memory, so that transfers are worth
+        beginning before they are waited for.
+        """
+        program = self.program
+        if program.split is not None:
+            return any(d.platform != "cpu" for d in program.split.mesh.devices.flat)
+        device = program.device
+        return (device.platform if device else jax.default_backend()) != "cpu"
 
     def deliver(self, words: Any) -> tuple[Tree, Any, Any]:
         """``(value, mask, words)``: the batch that the words name, and the next words.
@@ -244,16 +255,6 @@ class _Structure:
 
     def __hash__(self) -> int:
         return hash(self._key)
-
-
-def _transfers(program: Program) -> bool:
-    """Whether batches leave the host's memory, so that transfers are worth beginning
-    before they are waited for.
-    """
-    if program.split is not None:
-        return any(d.platform != "cpu" for d in program.split.mesh.devices.flat)
-    device = program.device
-    return (device.platform if device else jax.default_backend()) != "cpu"
 
 
 def _is_default(device: Any) -> bool:

@@ -124,12 +124,14 @@ def test_killed_and_resumed_on_other_numbers_of_processes(group: Group) -> None:
     assert ended[2][0] == -signal.SIGKILL
     four = group.steps("four")
     resumed = json.loads((group.folder / "checkpoint.json").read_text())["state"]
-    assert resumed["words"][3:5] == [0, 3]
+    epoch, step = resumed["words"][3:5]
+    assert epoch == 0
+    assert step in (2, 3)  # the others may have been cut off before they were done
 
     ended = group.run("two", 2, kill=[0, loopback.STEPS])
     assert all(status != 0 for status, _ in ended)
     two = group.steps("two")
-    assert min(two) == 3
+    assert min(two) == step
 
     ended = group.run("one", 1)
     assert [status for status, _ in ended] == [0], ended
