@@ -61,6 +61,25 @@ WORKLOADS = {
     "scaling": Workload(
         "A step inside jit as the dataset grows", "scan_take_given", unit="us a batch"
     ),
+    "disk_jit": Workload(
+        "Fashion-MNIST off warm IDX files: the epoch of in_jit", "millstream_memory"
+    ),
+    "disk_loop": Workload(
+        "Fashion-MNIST off warm IDX files: the loop of host_loop", "millstream_memory"
+    ),
+    "disk_cold": Workload(
+        "2 GiB of shuffled rows of 16 KiB, not in memory, with a step that computes",
+        "read_alone",
+    ),
+    "disk_open": Workload("Opening a source of 1e8 rows", "numpy_memmap", unit="us"),
+    "sharded_loop": Workload(
+        "Batches of 8 MiB into a Python loop, eight CPU devices", "millstream_whole"
+    ),
+    "resume": Workload(
+        "A loader of 1e9 samples: to its first batch, from the middle of an epoch",
+        "millstream_start",
+        unit="us a batch",
+    ),
     "start_import": Workload(
         "Whole process: the imports", "jax_alone", True, 4, "seconds"
     ),
@@ -76,17 +95,26 @@ WORKLOADS = {
 CONTENDERS = {
     "millstream": Contender("**millstream**", Kind.OURS),
     "millstream_loop": Contender("**millstream**, host loop", Kind.OURS),
+    "millstream_memory": Contender("**millstream**, in memory", Kind.OURS),
+    "millstream_whole": Contender("millstream, one device", Kind.LIMIT),
+    "millstream_start": Contender("millstream, from step 0", Kind.LIMIT),
     "cyreal_iterate": Contender("cyreal, iterate", environment="jax"),
     "cyreal_next": Contender("cyreal, jitted next", environment="jax"),
     "cyreal_scan": Contender("cyreal, scan_epoch", environment="jax"),
+    "cyreal_disk": Contender("cyreal, DiskSource, prefetch 1024", environment="jax"),
     "jax_dataloader": Contender("jax-dataloader", environment="jax"),
     "torch_batched": Contender("torch, batched indexing", environment="torch"),
     "torch_numpy_loader": Contender("torch, NumpyLoader", environment="torch"),
+    "torch_memmap": Contender("torch, batches of a memmap", environment="torch"),
     "tfdata_gather": Contender("tf.data, range + gather", environment="tensorflow"),
     "tfdata_slices": Contender("tf.data, slices + shuffle", environment="tensorflow"),
+    "tfdata_memmap": Contender(
+        "tf.data, batches of a memmap", environment="tensorflow"
+    ),
     "grain_batched": Contender("grain, batched source", environment="grain"),
     "grain_map": Contender("grain, MapDataset", environment="grain"),
     "grain_loader": Contender("grain, DataLoader", environment="grain"),
+    "grain_memmap": Contender("grain, batches of a memmap", environment="grain"),
     "mlx_data": Contender("mlx-data", environment="mlx"),
     "spdl_pipeline": Contender("SPDL, Pipeline", environment="spdl"),
     "memcpy": Contender("memcpy of the same bytes", Kind.LIMIT),
@@ -96,6 +124,9 @@ CONTENDERS = {
     "scan_slice": Contender("scan + dynamic_slice, no shuffle", Kind.LIMIT),
     "scan_take_given": Contender("scan + take, permutation given", Kind.LIMIT),
     "scan_take_made": Contender("scan + take, permutation made", Kind.LIMIT),
+    "read_alone": Contender("millstream, reading alone", Kind.LIMIT),
+    "compute_alone": Contender("millstream, computing alone", Kind.LIMIT),
+    "numpy_memmap": Contender("np.load, mmap_mode", Kind.LIMIT),
     "jax_alone": Contender("import jax", Kind.LIMIT),
     "by_hand": Contender("import jax, gather, device_put", Kind.LIMIT),
 }

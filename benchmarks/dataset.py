@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 
 FOLDER = Path(os.environ.get("FASHION_MNIST", "/usr/share/datasets/fashion-mnist"))
+CACHE = Path(__file__).resolve().parent / ".cache"
+IMAGES, LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
 BATCH = 128
 SCALE = np.float32(1 / 255)
 
@@ -38,9 +40,22 @@ def read_idx(path: Path) -> np.ndarray:
 
 def fashion_mnist() -> Arrays:
     """The 60,000 training samples."""
-    image = read_idx(FOLDER / "train-images-idx3-ubyte.gz")
-    label = read_idx(FOLDER / "train-labels-idx1-ubyte.gz")
+    image = read_idx(FOLDER / f"{IMAGES}.gz")
+    label = read_idx(FOLDER / f"{LABELS}.gz")
     return Arrays(image[..., None].copy(), label.astype(np.int32))
+
+
+def unpacked() -> Path:
+    """The folder of the training samples as raw IDX files, unpacked once."""
+    folder = CACHE / "fashion-mnist"
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in (IMAGES, LABELS):
+        if not (folder / name).exists():
+            beside = folder / f"{name}.{os.getpid()}"
+            with gzip.open(FOLDER / f"{name}.gz") as packed:
+                beside.write_bytes(packed.read())
+            beside.replace(folder / name)
+    return folder
 
 
 def normalized(image: np.ndarray) -> np.ndarray:

@@ -13,6 +13,12 @@ from targets import TARGETS
 RULES = """Best of several rounds in one run; only ratios carry to another machine.
 A contender is timed if it first yields every record exactly once."""
 
+EXTRAS = {
+    "init_seconds": "init us",
+    "state_bytes": "state bytes",
+    "memory_bytes": "memory bytes",
+}
+
 
 def times(value: float) -> str:
     """A ratio with three digits, such as `0.0123x`, `1.23x` or `123x`."""
@@ -25,7 +31,7 @@ def quantity(workload: str, timing: Timing, seconds: float) -> str:
     unit = WORKLOADS[workload].unit
     if unit == "samples/s":
         return f"{timing.samples / seconds / 1e3:,.1f} k"
-    return f"{seconds * 1e6:,.2f}" if unit == "us a batch" else f"{seconds:.3f}"
+    return f"{seconds * 1e6:,.2f}" if unit.startswith("us") else f"{seconds:.3f}"
 
 
 def columns(results: Results, workload: str, contender: str, variant: str) -> list[str]:
@@ -76,7 +82,7 @@ def table(results: Results, workload: str) -> list[str]:
     unit = WORKLOADS[workload].unit
     heads = ["contender", unit, "median", "to best peer", "to limit"]
     heads += ["peak MiB"] if WORKLOADS[workload].launched else []
-    heads += ["init us" if name == "init_seconds" else "state bytes" for name in extras]
+    heads += [EXTRAS[name] for name in extras]
     lines.sort(key=lambda line: line[:2])
     out = [f"### {workload}", "", WORKLOADS[workload].title + ".", ""]
     if lines:

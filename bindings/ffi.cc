@@ -12,6 +12,10 @@ void bind_ffi(nb::module_& module) {
             nb::capsule(reinterpret_cast<void*>(batch_in_jit));
         handlers["millstream_batch_later"] =
             nb::capsule(reinterpret_cast<void*>(batch_in_jit_later));
+        handlers["millstream_shard"] =
+            nb::capsule(reinterpret_cast<void*>(shard_in_jit));
+        handlers["millstream_shard_later"] =
+            nb::capsule(reinterpret_cast<void*>(shard_in_jit_later));
         handlers["millstream_host_batch"] =
             nb::capsule(reinterpret_cast<void*>(batch_on_host));
         return handlers;

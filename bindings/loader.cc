@@ -8,6 +8,7 @@
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <tuple>
@@ -59,13 +60,16 @@ nb::object indices(const PlanHandle& handle, const StateWords& state) {
       nb::ndarray<nb::numpy, std::int64_t, nb::ndim<1>>(data, {rows}, owner));
 }
 
-std::unique_ptr<ListedLoader> loader(const PlanHandle& plan,
-                                     const std::vector<std::string>& dtypes,
-                                     int threads, int prefetch, std::int64_t budget) {
+std::unique_ptr<ListedLoader> loader(
+    const PlanHandle& plan, const std::vector<std::string>& dtypes, int threads,
+    int prefetch, std::int64_t budget,
+    const std::vector<std::pair<std::int64_t, std::int64_t>>& parts, int shards) {
+  Share share{{}, shards};
+  for (const auto& [first, count] : parts) share.parts.push_back({first, count});
   std::vector<DType> types;
   for (const std::string& dtype : dtypes) types.push_back(dtype_named(dtype));
-  return std::make_unique<ListedLoader>(
-      std::make_shared<Loader>(plan.shared, types, Knobs{threads, prefetch, budget}));
+  return std::make_unique<ListedLoader>(std::make_shared<Loader>(
+      plan.shared, types, Knobs{threads, prefetch, budget}, share));
 }
 
 std::shared_ptr<const Batch> taken(ListedLoader& loader, const StateWords& state) {
@@ -82,15 +86,47 @@ std::shared_ptr<const Batch> taken(ListedLoader& loader, const StateWords& state
   }
 }
 
+void await_batch(ListedLoader& loader, const StateWords& state) {
+  Loader& running = *loader.shared;
+  const Position at = position(running.plan(), state);
+  while (true) {
+    {
+      const nb::gil_scoped_release released;
+      if (running.ready(at, std::chrono::milliseconds(50))) return;
+    }
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+  }
+}
+
 nb::list take(ListedLoader& loader, const StateWords& state) {
-  return batch_arrays(taken(loader, state), loader.shared->plan().batch_size());
+  return batch_arrays(taken(loader, state), loader.shared->layout());
 }
 
 nb::tuple take_with_beside(ListedLoader& loader, const StateWords& state) {
   std::shared_ptr<const Batch> batch = taken(loader, state);
   nb::list beside = parts_beside(*batch);
-  return nb::make_tuple(
-      batch_arrays(std::move(batch), loader.shared->plan().batch_size()), beside);
+  return nb::make_tuple(batch_arrays(std::move(batch), loader.shared->layout()),
+                        beside);
+}
+
+nb::object take_if_ready(ListedLoader& loader, const StateWords& state) {
+  Loader& running = *loader.shared;
+  auto batch = running.take_if_ready(position(running.plan(), state));
+  if (batch == nullptr) return nb::none();
+  return batch_arrays(std::move(batch), running.layout());
+}
+
+nb::list take_shard(ListedLoader& loader, const StateWords& state, std::int64_t first,
+                    std::int64_t count) {
+  Loader& running = *loader.shared;
+  const Position at = position(running.plan(), state);
+  const std::size_t part = running.part_of({first, count});
+  std::shared_ptr<const Batch> batch;
+  {
+    const nb::gil_scoped_release released;
+    batch = running.take_for_shards(at);
+  }
+  return batch_arrays(std::move(batch), running.layout(), part, 1);
 }
 
 /// The specification: one thread, no cache.
@@ -101,9 +137,13 @@ nb::list batch(ListedLoader& loader, const StateWords& state) {
   auto made = slots->take();
   {
     const nb::gil_scoped_release released;
-    plan.batch(at, made->columns(), made->mask());
+    const std::span<const RowRange> parts = slots->layout().parts();
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      plan.part(at, parts[i].first, parts[i].count, made->columns(i), made->mask(i),
+                thread_memory());
+    }
   }
-  return batch_arrays(std::move(made), plan.batch_size());
+  return batch_arrays(std::move(made), slots->layout());
 }
 
 nb::object last_error(ListedLoader& loader) {
@@ -128,19 +168,24 @@ nb::object next_state(const PlanHandle& handle, const StateWords& state) {
 
 }  // namespace
 
-nb::list batch_arrays(std::shared_ptr<const Batch> batch, std::int64_t rows) {
+nb::list batch_arrays(std::shared_ptr<const Batch> batch, const Layout& layout,
+                      std::size_t first_part, std::size_t parts) {
   auto* owner = new std::shared_ptr<const Batch>(std::move(batch));
   const nb::capsule capsule(owner, [](void* pointer) noexcept {
     delete static_cast<std::shared_ptr<const Batch>*>(pointer);
   });
   nb::list result;
-  for (const Column& column : (*owner)->columns()) {
-    const auto bytes = static_cast<std::size_t>(column.stride * rows);
-    result.append(nb::cast(
-        Bytes(reinterpret_cast<std::uint8_t*>(column.data), {bytes}, capsule)));
+  const std::size_t end = std::min(parts, layout.parts().size() - first_part);
+  for (std::size_t part = first_part; part < first_part + end; ++part) {
+    const std::int64_t rows = layout.parts()[part].count;
+    for (const Column& column : (*owner)->columns(part)) {
+      const auto bytes = static_cast<std::size_t>(column.stride * rows);
+      result.append(nb::cast(
+          Bytes(reinterpret_cast<std::uint8_t*>(column.data), {bytes}, capsule)));
+    }
+    result.append(nb::cast(Bytes(reinterpret_cast<std::uint8_t*>((*owner)->mask(part)),
+                                 {static_cast<std::size_t>(rows)}, capsule)));
   }
-  result.append(nb::cast(Bytes(reinterpret_cast<std::uint8_t*>((*owner)->mask()),
-                               {static_cast<std::size_t>(rows)}, capsule)));
   return result;
 }
 
@@ -175,6 +220,22 @@ void bind_loader(nb::module_& module) {
           "waits", [](const PlanHandle& p) { return p.shared->maker() != nullptr; },
           "Whether making a batch is waiting for workers.")
       .def_prop_ro("digest", [](const PlanHandle& p) { return p.shared->digest(); })
+      .def_prop_ro(
+          "source_schema",
+          [](const PlanHandle& p) { return described(p.shared->source().schema()); },
+          "(name, dtype, shape) of each field of a sample.")
+      .def_prop_ro(
+          "order_digest",
+          [](const PlanHandle& p) {
+            Digest digest;
+            p.shared->schedule().order().add_to(digest);
+            return digest.value();
+          },
+          "A fingerprint of all that decides which sample comes when.")
+      .def_prop_ro(
+          "epoch_length",
+          [](const PlanHandle& p) { return p.shared->schedule().order().length(); },
+          "How many samples an epoch visits.")
       .def_prop_ro("check_word",
                    [](const PlanHandle& p) { return check_word(*p.shared); })
       .def("indices", indices, "state"_a, "The samples of that batch; -1 in padding.")
@@ -204,22 +265,36 @@ void bind_loader(nb::module_& module) {
       .def_prop_ro(
           "delivered", [](const ListedLoader& l) { return l.shared->delivered(); },
           "Batches handed out so far.")
+      .def_prop_ro(
+          "bytes_read",
+          [](const ListedLoader& l) { return l.shared->plan().bytes_read(); },
+          "Bytes of samples asked of the source so far.")
       .def_prop_ro("last_error", last_error, "What last failed inside of jit, or None.")
       .def(
           "forget_error", [](ListedLoader& l) { l.shared->remember(nullptr); },
           "Sets `last_error` to None.")
       .def("take", take, "state"_a,
-           "The bytes of each field and of the mask, made ahead where possible.")
+           "The bytes of each field and of the mask, made ahead where possible; part "
+           "after part where there are several.")
+      .def("await_batch", await_batch, "state"_a,
+           "Returns when that batch has been made, where batches are made ahead.")
       .def("take_with_beside", take_with_beside, "state"_a,
            "The same, and the parts of what travels beside the batch.")
       .def_prop_ro(
           "skipped", [](const ListedLoader& l) { return l.shared->skipped(); },
           "The samples that were left out, and why.")
+      .def("take_if_ready", take_if_ready, "state"_a,
+           "The same if it is made already, else None.")
+      .def("take_shard", take_shard, "state"_a, "first"_a, "count"_a,
+           "The bytes of those rows, from one batch for all shards that ask.")
       .def("batch", batch, "state"_a, "The same from one thread, with no cache.");
 
   module.def("loader", loader, "plan"_a, "dtypes"_a, "threads"_a, "prefetch"_a,
              "budget"_a = -1,
-             "Puts a plan to work; `dtypes` are those of its batches.");
+             "parts"_a = std::vector<std::pair<std::int64_t, std::int64_t>>(),
+             "shards"_a = 1,
+             "Puts a plan to work; `dtypes` are those of its batches, `parts` the "
+             "(first, count) of the rows to make, all of them if there are none.");
 }
 
 }  // namespace millstream::python

@@ -2,6 +2,7 @@
 
 #include <nanobind/nanobind.h>
 
+#include <limits>
 #include <memory>
 #include <optional>
 
@@ -26,8 +27,11 @@ struct ListedLoader {
   std::optional<Listing> listing;
 };
 
-/// The bytes of each field, then of the mask: arrays that share one owner, the batch.
-nanobind::list batch_arrays(std::shared_ptr<const Batch> batch, std::int64_t rows);
+/// The bytes of each field, then of the mask, part by part: arrays that share one
+/// owner, the batch.
+nanobind::list batch_arrays(std::shared_ptr<const Batch> batch, const Layout& layout,
+                            std::size_t first_part = 0,
+                            std::size_t parts = std::numeric_limits<int>::max());
 
 /// (first row, rows, bytes or values) of what travels beside a batch.
 nanobind::list parts_beside(const Batch& batch);

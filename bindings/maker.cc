@@ -200,7 +200,7 @@ TicketHandle begin(
 }
 
 /// (fields and mask as bytes, parts beside), or None if it is not done in time.
-nb::object wait(const TicketHandle& ticket, double seconds, std::int64_t rows) {
+nb::object wait(const TicketHandle& ticket, double seconds) {
   const auto deadline = std::chrono::steady_clock::now() +
                         std::chrono::duration<double>(std::min(seconds, 1e8));
   while (true) {
@@ -214,7 +214,8 @@ nb::object wait(const TicketHandle& ticket, double seconds, std::int64_t rows) {
     }
     if (batch != nullptr) {
       nb::list beside = parts_beside(*batch);
-      return nb::make_tuple(batch_arrays(std::move(batch), rows), beside);
+      return nb::make_tuple(batch_arrays(std::move(batch), ticket.shared->layout()),
+                            beside);
     }
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
     if (std::chrono::steady_clock::now() >= deadline) return nb::none();
@@ -299,7 +300,7 @@ Args:
 
   nb::class_<TicketHandle>(module, "Ticket", "A batch that was begun.")
       .def_prop_ro("done", [](const TicketHandle& t) { return t.shared->done(); })
-      .def("wait", wait, "seconds"_a, "rows"_a,
+      .def("wait", wait, "seconds"_a,
            "(bytes of each field and of the mask, parts beside), or None.");
   nb::class_<WorkshopHandle>(module, "Workshop", "Batches of samples named one by one.")
       .def("begin", begin, "indices"_a, "seeds"_a.none(), "Queues a batch.")

@@ -7,9 +7,12 @@
 
 #include <memory>
 #include <optional>
+#include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "millstream/core/error.h"
 #include "millstream/order/mixture.h"
 #include "millstream/order/windowed.h"
 #include "module.h"
@@ -51,6 +54,19 @@ OrderHandle mixture(const std::vector<std::pair<OrderHandle, std::int64_t>>& com
   return {std::make_shared<Mixture>(parts, length)};
 }
 
+/// The sample at one position; throws `ArgumentError` for a position outside the epoch.
+std::int64_t sample_at(const OrderHandle& order, Words key, std::uint32_t epoch,
+                       std::int64_t position) {
+  const std::int64_t length = order.shared->length();
+  if (position < 0 || position >= length)
+    throw ArgumentError("position " + std::to_string(position) +
+                        " is outside an epoch of " + std::to_string(length));
+  std::int64_t sample = 0;
+  order.shared->run(Seed{key.second, key.first}, epoch, position,
+                    std::span(&sample, 1));
+  return sample;
+}
+
 using Table = nb::ndarray<nb::numpy, std::uint32_t, nb::ndim<1>>;
 
 /// The tree of a mixture, for the traced path: a list of a table for each of a node's
@@ -90,7 +106,9 @@ nb::tuple weighted_table(const OrderHandle& order) {
 void bind_order(nb::module_& module) {
   nb::class_<OrderHandle>(module, "Order", "Which sample comes when.")
       .def_prop_ro("length", [](const OrderHandle& o) { return o.shared->length(); })
-      .def_prop_ro("samples", [](const OrderHandle& o) { return o.shared->samples(); });
+      .def_prop_ro("samples", [](const OrderHandle& o) { return o.shared->samples(); })
+      .def("sample_at", sample_at, "key"_a, "epoch"_a, "position"_a,
+           "The sample at one position of an epoch; `key` is its (high, low) words.");
 
   module.def(
       "sequential",

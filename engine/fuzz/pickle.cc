@@ -14,5 +14,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
               (bytes.data() >= begin && bytes.data() + bytes.size() <= begin + size));
     }
     pickle.find(pickle.root(), "data");
+    if (pickle.root().is_latin1) {
+      require(latin1_bytes(pickle.root(), reader).size() <= pickle.root().bytes.size());
+    }
   });
 }

@@ -38,6 +38,34 @@ struct PickledBatch {
     return out;
   }
 
+  /// As Python 3 pickles it with protocol 2: bytes are text that is to be encoded.
+  std::string python3_protocol2() const {
+    std::string out = protocol2();
+    std::string utf8;
+    for (const char c : images) {
+      const auto byte = static_cast<unsigned char>(c);
+      if (byte < 0x80) {
+        utf8 += c;
+      } else {
+        utf8 += static_cast<char>(0xC0 | byte >> 6);
+        utf8 += static_cast<char>(0x80 | (byte & 0x3F));
+      }
+    }
+    const auto sized = [](char code, const std::string& bytes) {
+      std::string value(1, code);
+      value += raw(static_cast<std::uint32_t>(bytes.size()));
+      value += bytes;
+      return value;
+    };
+    std::string call = "c_codecs\nencode\n";
+    call += sized('X', utf8);
+    call += sized('X', "latin1");
+    call += "\x86R";
+    const std::string stored = sized('T', images);
+    out.replace(out.find(stored), stored.size(), call);
+    return out;
+  }
+
   /// As Python 3 pickles it with protocol 5.
   std::string protocol5() const {
     const auto count = static_cast<std::uint16_t>(images.size() / 3072);
@@ -58,7 +86,8 @@ struct PickledBatch {
     out += "M" + raw(count) + "M" + raw(std::uint16_t{3072}) + "\x86\x94" + word("C") +
            "t\x94R\x94";
     for (const auto& [key, values] : labels) {
-      out += "C" + std::string(1, static_cast<char>(key.size())) + key + "\x94]\x94(";
+      out += std::string("C") + std::string(1, static_cast<char>(key.size())) + key +
+             "\x94]\x94(";
       for (const int value : values) out += std::string("K") + static_cast<char>(value);
       out += "e";
     }

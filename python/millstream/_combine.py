@@ -12,7 +12,15 @@ import numpy as np
 
 from millstream import _engine
 from millstream._pipeline import SampleSource, Tree
-from millstream._samples import OrderedSource, described, name_of, own, recast
+from millstream._samples import (
+    OrderedSource,
+    check_alike,
+    check_device,
+    checked_source,
+    name_of,
+    own,
+    recast,
+)
 
 
 class _Combined(OrderedSource):
@@ -134,8 +142,7 @@ class Concatenated(_Combined):
         if self.ordering is None:
             names = [f"source {i}" for i in range(len(self._own))]
             self.__dict__["ordering"] = _common_order("concatenate", names, self._own)
-        _check_alike(self._own)
-        _check_device("concatenate", self._own)
+        check_alike("concatenate", "source", self._own)
         natives = [source.native()[0] for source in self._own]
         self._open(_engine.concatenated(natives), self._own[0].native()[1])
 
@@ -182,10 +189,10 @@ class Zipped(_Combined):
                     f"zip_sources: '{names[0]}' has {self._own[0].num_samples} "
                     f"samples, '{name}' has {source.num_samples}"
                 )
+        shown = [f"'{name}'" for name in names]
         if self.ordering is None:
-            shown = [f"'{name}'" for name in names]
             self.__dict__["ordering"] = _common_order("zip_sources", shown, self._own)
-        _check_device("zip_sources", self._own)
+        check_device("zip_sources", shown, self._own)
         natives, trees, first = [], [], 0
         for source in self._own:
             native, tree, fields = source.native()
@@ -205,12 +212,7 @@ class Zipped(_Combined):
 
 
 def _checked(who: str, what: str, source: Any) -> Any:
-    if not isinstance(source, SampleSource):
-        raise TypeError(
-            f"{who}: {what} is of type {type(source).__name__}, not a source of "
-            "samples; stages go after it"
-        )
-    return own(source)
+    return own(checked_source(who, what, source))
 
 
 def _common_order(who: str, names: list[str], sources: list[Any]) -> Any:
@@ -222,28 +224,3 @@ def _common_order(who: str, names: list[str], sources: list[Any]) -> Any:
                 "say ordering="
             )
     return first
-
-
-def _check_device(who: str, sources: list[Any]) -> None:
-    devices = {source.device() for source in sources}
-    if len(devices) > 1:
-        raise ValueError(f"{who}: samples are held by different devices: {devices}")
-
-
-def _check_alike(sources: list[Any]) -> None:
-    native, tree, _ = sources[0].native()
-    structure = jax.tree.structure(tree)
-    for i, source in enumerate(sources[1:], start=1):
-        other, other_tree, _ = source.native()
-        its: Any = jax.tree.structure(other_tree)
-        if its != structure:
-            raise ValueError(
-                f"concatenate: samples of source 0 are {structure}, "
-                f"those of source {i} are {its}"
-            )
-        for a, b in zip(native.schema, other.schema, strict=True):
-            if a != b:
-                raise ValueError(
-                    f"concatenate: '{a[0]}' is {described(a)} in source 0 "
-                    f"and {described(b)} in source {i}"
-                )

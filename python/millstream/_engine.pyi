@@ -17,6 +17,11 @@ class Order:
     @property
     def samples(self) -> int: ...
 
+    def sample_at(self, key: tuple[int, int], epoch: int, position: int) -> int:
+        """
+        The sample at one position of an epoch; `key` is its (high, low) words.
+        """
+
 def sequential(n: int) -> Order:
     """0, 1, 2, ... in every epoch."""
 
@@ -190,6 +195,18 @@ class Plan:
     def digest(self) -> int: ...
 
     @property
+    def source_schema(self) -> list:
+        """(name, dtype, shape) of each field of a sample."""
+
+    @property
+    def order_digest(self) -> int:
+        """A fingerprint of all that decides which sample comes when."""
+
+    @property
+    def epoch_length(self) -> int:
+        """How many samples an epoch visits."""
+
+    @property
     def check_word(self) -> int: ...
 
     def indices(self, state: Annotated[NDArray[numpy.uint32], dict(shape=(8), order='C', device='cpu', writable=False)]) -> object:
@@ -228,6 +245,10 @@ class Loader:
         """Batches handed out so far."""
 
     @property
+    def bytes_read(self) -> int:
+        """Bytes of samples asked of the source so far."""
+
+    @property
     def last_error(self) -> object:
         """What last failed inside of jit, or None."""
 
@@ -235,7 +256,12 @@ class Loader:
         """Sets `last_error` to None."""
 
     def take(self, state: Annotated[NDArray[numpy.uint32], dict(shape=(8), order='C', device='cpu', writable=False)]) -> list:
-        """The bytes of each field and of the mask, made ahead where possible."""
+        """
+        The bytes of each field and of the mask, made ahead where possible; part after part where there are several.
+        """
+
+    def await_batch(self, state: Annotated[NDArray[numpy.uint32], dict(shape=(8), order='C', device='cpu', writable=False)]) -> None:
+        """Returns when that batch has been made, where batches are made ahead."""
 
     def take_with_beside(self, state: Annotated[NDArray[numpy.uint32], dict(shape=(8), order='C', device='cpu', writable=False)]) -> tuple:
         """The same, and the parts of what travels beside the batch."""
@@ -244,11 +270,19 @@ class Loader:
     def skipped(self) -> dict[int, str]:
         """The samples that were left out, and why."""
 
+    def take_if_ready(self, state: Annotated[NDArray[numpy.uint32], dict(shape=(8), order='C', device='cpu', writable=False)]) -> object:
+        """The same if it is made already, else None."""
+
+    def take_shard(self, state: Annotated[NDArray[numpy.uint32], dict(shape=(8), order='C', device='cpu', writable=False)], first: int, count: int) -> list:
+        """The bytes of those rows, from one batch for all shards that ask."""
+
     def batch(self, state: Annotated[NDArray[numpy.uint32], dict(shape=(8), order='C', device='cpu', writable=False)]) -> list:
         """The same from one thread, with no cache."""
 
-def loader(plan: Plan, dtypes: Sequence[str], threads: int, prefetch: int, budget: int = -1) -> Loader:
-    """Puts a plan to work; `dtypes` are those of its batches."""
+def loader(plan: Plan, dtypes: Sequence[str], threads: int, prefetch: int, budget: int = -1, parts: Sequence[tuple[int, int]] = [], shards: int = 1) -> Loader:
+    """
+    Puts a plan to work; `dtypes` are those of its batches, `parts` the (first, count) of the rows to make, all of them if there are none.
+    """
 
 class Maker:
     """Threads or processes that make samples."""
@@ -300,7 +334,7 @@ class Ticket:
     @property
     def done(self) -> bool: ...
 
-    def wait(self, seconds: float, rows: int) -> object:
+    def wait(self, seconds: float) -> object:
         """(bytes of each field and of the mask, parts beside), or None."""
 
 class Workshop:

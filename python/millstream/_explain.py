@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from millstream._jit import dtype_named
-from millstream._transforms import BatchTransform, HostCallbackTransform
+from millstream._transforms import (
+    BatchTransform,
+    DevicePutTransform,
+    HostCallbackTransform,
+)
 
 if TYPE_CHECKING:
     from millstream._program import Placed, Program
@@ -80,6 +84,8 @@ def _after(placed: Placed, value: Any, mask: Any) -> tuple[Any, Any]:
 def _named(stage: Any) -> str:
     if isinstance(stage, BatchTransform):
         return f"BatchTransform({stage.batch_size}, {stage.remainder})"
+    if isinstance(stage, DevicePutTransform) and stage.sharding is not None:
+        return f"DevicePutTransform({stage.sharding.spec})"
     return type(stage).__name__
 
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from millstream import _jit
+from millstream import _jit, _resume
 from millstream._pipeline import Tree
+from millstream._sharding import Assembly
 from millstream._state import LoaderState, is_traced
 from millstream._transforms import HostCallbackTransform
 from millstream._workshop import beside_rows
@@ -46,13 +47,18 @@ class HostDoor:
         self._warned = False
         self._most = program.engine.prefetch + RUN_AHEAD
         self._segments: Any = None
+        self.transfers = _transfers(program)
+        split = program.split
+        self._assembly = None if split is None else Assembly(split, self._specs)
         device = program.device
         self._device = None if device is None or _is_default(device) else device
         self._by_call = (
             not program.traced
             and not program.later
-            and not program.waits
+            and not program.beside
             and not program.skip
+            and not (program.waits and program.engine.prefetch == 0)
+            and program.split is None
             and program.engine.batch_bytes <= CALL_BYTES
             and jax.default_backend() == "cpu"
         )
@@ -74,13 +80,16 @@ class HostDoor:
         """
         program = self.program
         beside: dict[str, list[Any]] = {}
-        if program.traced or (program.later and not program.waits and not program.skip):
+        if program.traced or (program.later and not program.from_slot):
             try:
                 value, mask, after = self._stepped(words)
             except _jit.FAILURES as error:
                 program.raise_original(error)
         elif self._by_call and (self._call is not None or self._compiled()):
             try:
+                if program.waits:  # here, and not on a thread of XLA's
+                    known = np.asarray(words) if known is None else known
+                    program.engine.await_batch(known)
                 value, after = self._call(words, self._number)
             except _jit.FAILURES as error:
                 program.raise_original(error)
@@ -97,6 +106,23 @@ class HostDoor:
         if beside and isinstance(value, Mapping):
             value = {**value, **beside}
         return value, mask, after
+
+    def fetch_if_ready(self, words: Any, valid: int) -> tuple[Tree, Any, Any] | None:
+        """The same if the batch is made already: its transfer is begun, and goes on
+        while the one before it is used. Else None, and nothing is waited for.
+        """
+        program = self.program
+        simple = not (program.later or program.traced or program.skip or program.beside)
+        if not simple or program.remainder == "partial":
+            return None
+        known = np.asarray(words)
+        fields: Any = program.engine.take_if_ready(known)
+        if fields is None:
+            return None
+        value, mask = self._placed(fields), self._mask(valid)
+        if self._device is not None:
+            mask = jax.device_put(mask, self._device)
+        return value, mask, _jit.next_words(program, known)
 
     def _compiled(self) -> bool:
         """Whether the jitted call is to be used from now on."""
@@ -115,8 +141,11 @@ class HostDoor:
     def _mask(self, valid: int) -> Any:
         mask = self._masks.get(valid)
         if mask is None:
-            rows = np.arange(self.program.batch_size) < valid
-            mask = jax.device_put(rows if self.program.batched else rows[0])
+            if self._assembly is not None:
+                mask = self._assembly.mask(valid)
+            else:
+                rows = np.arange(self.program.batch_size) < valid
+                mask = jax.device_put(rows if self.program.batched else rows[0])
             self._masks[valid] = mask
         return mask
 
@@ -128,19 +157,16 @@ class HostDoor:
         program = self.program
         beside: dict[str, Any] = {}
         if program.beside:
-            (*fields, rows), parts = program.engine.take_with_beside(words)
+            fields, parts = program.engine.take_with_beside(words)
             values = beside_rows(parts, program.batch_size)
             for key in program.beside:
                 column = [None if row is None else row[key] for row in values]
                 beside[key] = column if program.batched else column[0]
         else:
-            *fields, rows = program.engine.take(words)
-        leaves = jax.device_put(_jit.shaped(self._specs, fields), self._device)
-        mask = self._mask(valid)
-        if program.skip and not rows[:valid].all():
-            flags = rows.astype(np.bool_)
-            mask = jax.device_put(flags if program.batched else flags[0])
-        value = program.unflatten(leaves)
+            fields = program.engine.take(words)
+        value, mask = self._placed(fields), self._mask(valid)
+        if program.skip:
+            mask = self._own_mask(fields, mask)
         if program.later:
             if self._segments is None:
                 self._segments = _segments(program)
@@ -148,6 +174,25 @@ class HostDoor:
             for run in (first, *rest):
                 value = run(value, mask)
         return value, mask, beside
+
+    def _own_mask(self, fields: list[Any], usual: Any) -> Any:
+        """The engine's own mask, where samples were skipped; else ``usual``."""
+        masks = fields[len(self._specs) :: len(self._specs) + 1]
+        if sum(int(rows.sum()) for rows in masks) == int(usual.sum()):
+            return usual
+        if self._assembly is not None:
+            return self._assembly.put(masks)
+        flags = masks[0].astype(np.bool_)
+        return jax.device_put(flags if self.program.batched else flags[0])
+
+    def _placed(self, fields: list[Any]) -> Tree:
+        """The engine's bytes as JAX's arrays, where batches are to be."""
+        if self._assembly is not None:
+            leaves = self._assembly.leaves(fields)
+        else:
+            shaped = _jit.shaped(self._specs, fields[:-1])
+            leaves = jax.device_put(shaped, self._device)
+        return self.program.unflatten(leaves)
 
     def _make_room(self) -> None:
         """Waits, for a bounded time, until JAX lets go of batches that were used up."""
@@ -201,9 +246,19 @@ class _Structure:
         return hash(self._key)
 
 
+def _transfers(program: Program) -> bool:
+    """Whether batches leave the host's memory, so that transfers are worth beginning
+    before they are waited for.
+    """
+    if program.split is not None:
+        return any(d.platform != "cpu" for d in program.split.mesh.devices.flat)
+    device = program.device
+    return (device.platform if device else jax.default_backend()) != "cpu"
+
+
 def _is_default(device: Any) -> bool:
     default = jax.config.jax_default_device  # type: ignore[attr-defined]
-    return bool(device == (default if default is not None else jax.devices()[0]))
+    return bool(device == (default if default is not None else jax.local_devices()[0]))
 
 
 def _segments(program: Program) -> tuple[Any, list[Any]]:
@@ -226,13 +281,16 @@ def _segments(program: Program) -> tuple[Any, list[Any]]:
     def finish(value: Tree, mask: Any) -> Tree:
         return program.finish(value, mask, first)
 
-    from_slot = program.waits or program.skip
-    return jax.jit(finish if from_slot else run), [_later(segment) for segment in rest]
+    split = program.split
+    layout = None if split is None else split.rows_sharding
+    programs = [_later(segment, layout) for segment in rest]
+    return jax.jit(finish if program.from_slot else run), programs
 
 
-def _later(segment: Any) -> Any:
+def _later(segment: Any, layout: Any) -> Any:
+    """``layout`` is what batches of the host's are put onto: None for JAX's default."""
     if isinstance(segment, HostCallbackTransform):
-        return lambda value, mask: jax.device_put(segment.run(value, mask))
+        return lambda value, mask: jax.device_put(segment.run(value, mask), layout)
 
     def run(value: Tree, mask: Any) -> Tree:
         for placed in segment:
@@ -273,12 +331,18 @@ class BatchIterator:
         self._door = door
         program = door.program
         self.program = program
+        self._last_valid = _valid_rows_of_last(program)
+        self._start(words, steps)
+        self._closed = False
+
+    def _start(self, words: Any, steps: int | None) -> None:
         self._words = words
         known = np.asarray(words)
         self._step = int(known[4]) | int(known[5]) << 32
-        self._last_valid = _valid_rows_of_last(program)
-        self._left = steps
-        self._closed = False
+        self._left = self.program.steps - self._step if steps is None else steps
+        self._ahead: Any = None
+        # Known without asking XLA, which may still be busy with the batch before.
+        self._known = np.array(known) if self.program.waits else None
 
     def __iter__(self) -> BatchIterator:
         return self
@@ -289,11 +353,22 @@ class BatchIterator:
         if self._closed:
             raise ValueError("this iterator is closed: iterate() again from its state")
         last = self._step + 1 == self.program.steps
-        valid = self._last_valid if last else self.program.batch_size
-        value, mask, self._words = self._door.fetch(self._words, None, valid)
+        made, self._ahead = self._ahead, None
+        known = self._known
+        if made is None:
+            made = self._door.fetch(self._words, known, self._valid(last))
+        value, mask, self._words = made
+        if known is not None:
+            self._known = _jit.next_words(self.program, known)
         self._step = 0 if last else self._step + 1
         self._left -= 1
+        if self._door.transfers and self._left > 0:
+            last = self._step + 1 == self.program.steps
+            self._ahead = self._door.fetch_if_ready(self._words, self._valid(last))
         return value, mask
+
+    def _valid(self, last: bool) -> int:
+        return self._last_valid if last else self.program.batch_size
 
     def __len__(self) -> int:
         """How many batches are left."""
@@ -304,9 +379,31 @@ class BatchIterator:
         """The state after the last batch delivered."""
         return LoaderState(self._words)
 
+    def get_state(self) -> dict[str, Any]:
+        """Where the iteration stands, as what JSON can hold; for ``set_state``."""
+        return {**_resume.saved(self.program, self._words), "left": self._left}
+
+    def set_state(self, state: Any) -> None:
+        """Goes on from what ``get_state`` returned, here or in another process.
+
+        A state that does not say how many batches are left goes to its epoch's end.
+        """
+        words = _resume.restored(self.program, state, "step").words
+        self._start(words, _left_of(state))
+        self._closed = False
+
     def close(self) -> None:
         """Ends the iteration; the state stays."""
         self._closed = True
+
+
+def _left_of(state: Any) -> int | None:
+    left = state.get("left") if isinstance(state, Mapping) else None
+    if left is not None and (isinstance(left, bool) or int(left) < 0):
+        raise ValueError(
+            f"a state with {left!r} batches left is not one of get_state()"
+        )
+    return None if left is None else int(left)
 
 
 def _valid_rows_of_last(program: Program) -> int:

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from millstream import _engine
+from millstream._sharding import Split, over_shards
 from millstream._state import WORDS
 
 if TYPE_CHECKING:
@@ -55,6 +56,11 @@ def native_batch(program: Program, words: Any) -> tuple[list[Any], Any, Any]:
     On the CPU XLA calls the engine; elsewhere it calls back to the host.
     """
     register()
+    if program.split is not None:
+        fields = len(program.leaf_specs())
+        return over_shards(
+            program.split, fields, functools.partial(_shard, program, program.split)
+        )(words)
     if _only_cpu():
         return _foreign_call(program, words)
     return jax.lax.platform_dependent(
@@ -62,6 +68,63 @@ def native_batch(program: Program, words: Any) -> tuple[list[Any], Any, Any]:
         cpu=functools.partial(_foreign_call, program),
         default=functools.partial(_host_call, program),
     )
+
+
+def _shard(
+    program: Program, split: Split, words: Any, number: Any
+) -> tuple[list[Any], Any, Any]:
+    """``(leaves, mask, words)`` of one shard, on the device that is to hold it."""
+    if _only_cpu():
+        return _foreign_shard(program, split, words, number)
+    return jax.lax.platform_dependent(
+        words,
+        number,
+        cpu=functools.partial(_foreign_shard, program, split),
+        default=functools.partial(_host_shard, program, split),
+    )
+
+
+def _shard_results(program: Program, split: Split) -> list[jax.ShapeDtypeStruct]:
+    *batch, after = _results(program)
+    rows = (split.rows,)
+    return [
+        *(jax.ShapeDtypeStruct(rows + x.shape[1:], x.dtype) for x in batch),
+        after,
+    ]
+
+
+def _foreign_shard(
+    program: Program, split: Split, words: Any, number: Any
+) -> tuple[list[Any], Any, Any]:
+    name = "millstream_shard" if program.resident else "millstream_shard_later"
+    results = _shard_results(program, split)
+    call = jax.ffi.ffi_call(name, results, vmap_method="broadcast_all")
+    digest = np.uint64(program.plan.digest).astype(np.int64)
+    *leaves, mask, after = call(
+        words,
+        number,
+        plan=np.int64(program.engine.serial),
+        digest=digest,
+        rows=np.int64(split.rows),
+    )
+    return leaves, mask, after
+
+
+def _host_shard(
+    program: Program, split: Split, words: Any, number: Any
+) -> tuple[list[Any], Any, Any]:
+    specs = _shard_results(program, split)
+
+    def fetch(words: Any, number: Any) -> list[np.ndarray]:
+        known = np.asarray(words, np.uint32)
+        first = int(number) * split.rows
+        fields = program.engine.take_shard(known, first, split.rows)
+        return [*shaped(specs[:-1], fields), next_words(program, known)]
+
+    *leaves, mask, after = jax.pure_callback(
+        fetch, specs, words, number, vmap_method="sequential"
+    )
+    return leaves, mask, after
 
 
 def _results(program: Program) -> list[jax.ShapeDtypeStruct]:

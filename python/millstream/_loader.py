@@ -8,13 +8,13 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any, Literal, cast, overload
 
 import jax
 import numpy as np
 from jax import lax
 
-from millstream import _engine, _jit
+from millstream import _engine, _jit, _resume
 from millstream._host import BatchIterator, HostDoor, stepper
 from millstream._pipeline import Source, Tree, assembled
 from millstream._program import Program
@@ -112,6 +112,11 @@ class DataLoader:
         """How many batches the engine has handed out, also inside of a running jit."""
         return self._program.engine.delivered
 
+    @property
+    def bytes_read(self) -> int:
+        """How many bytes of samples this process has asked of the source so far."""
+        return self._program.engine.bytes_read
+
     def element_spec(self) -> Tree:
         """A ``jax.ShapeDtypeStruct`` for each leaf of a batch."""
         return self._program.element_spec()
@@ -119,6 +124,30 @@ class DataLoader:
     def init_state(self, key: Any = None) -> LoaderState:
         """The state at the first batch: from an int, a raw key or a typed key."""
         return self._program.init_state(key)
+
+    @overload
+    def save(self, state: Any, *, format: Literal["dict"] = ...) -> dict[str, Any]: ...
+    @overload
+    def save(self, state: Any, *, format: Literal["bytes"]) -> bytes: ...
+    def save(self, state: Any, *, format: str = "dict") -> dict[str, Any] | bytes:
+        """A state as what JSON can hold, or with ``format="bytes"`` as bytes.
+
+        It says which pipeline it belongs to, so that ``restore`` can name what differs.
+        """
+        if format not in ("dict", "bytes"):
+            raise ValueError(f"format is 'dict' or 'bytes', not {format!r}")
+        kept = _resume.saved(self._program, self._program.words(state))
+        return kept if format == "dict" else _resume.as_bytes(kept)
+
+    def restore(self, saved: Any, *, by: str = "step") -> LoaderState:
+        """The state that ``save`` was given; a bare state is checked and returned.
+
+        It may come from another number of processes, devices or threads. Raises
+        ``ValueError`` naming what differs where it belongs to another pipeline. With
+        ``by="sample"`` the batch size may differ: the state is that of the batch that
+        holds the next sample, with a warning where that batch begins before it.
+        """
+        return _resume.restored(self._program, saved, by)
 
     def which_samples(self, state: Any) -> np.ndarray:
         """The sample indices (int64) of the batch that ``state`` names; -1 in padding.

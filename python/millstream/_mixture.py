@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 
 from millstream import _engine, _traced
 from millstream._frozen import Frozen
 from millstream._orders import Order
 from millstream._pipeline import SampleSource, Tree
+from millstream._samples import check_alike, checked_source
 
 MOST_WEIGHT = (1 << 31) - 1
 """What the engine's weights add up to at most."""
@@ -97,7 +97,11 @@ class Mixture(Frozen, SampleSource):
     _native: _engine.Source = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        _check_components(self.sources)
+        if not self.sources:
+            raise ValueError("mix: there are no sources to mix")
+        for i, source in enumerate(self.sources):
+            checked_source("mix", f"component {i}", source)
+        check_alike("mix", "component", self.sources)
         count = self.epoch_samples
         if count is not None and (type(count) is not int or count < 1):
             raise ValueError(
@@ -170,40 +174,3 @@ def whole_weights(weights: Sequence[float], count: int) -> tuple[int, ...]:
         if close and sum(fractions) == 1 and common <= MOST_WEIGHT:
             return tuple(int(f * common) for f in fractions)
     return tuple(max(1, round(s * (1 << 30))) if s else 0 for s in shares)
-
-
-def _check_components(sources: Sequence[Any]) -> None:
-    """Raises unless all are sources of the same kind of samples on one device."""
-    if not sources:
-        raise ValueError("mix: there are no sources to mix")
-    for i, source in enumerate(sources):
-        if not isinstance(source, SampleSource):
-            raise TypeError(
-                f"mix: component {i} is of type {type(source).__name__}, not a source "
-                "of samples; stages go after the mixture"
-            )
-    first, tree, _ = sources[0].native()
-    for i, source in enumerate(sources[1:], start=1):
-        other, other_tree, _ = source.native()
-        structure, its = jax.tree.structure(tree), jax.tree.structure(other_tree)
-        if structure != its:  # type: ignore[operator]
-            raise ValueError(
-                f"mix: samples of component {i} have the structure {its}, "
-                f"those of component 0 {structure}"
-            )
-        for field_0, field_i in zip(first.schema, other.schema, strict=True):
-            if field_0 != field_i:
-                raise ValueError(
-                    f"mix: {_described(field_i)} in component {i}, but "
-                    f"{_described(field_0)} in component 0"
-                )
-        if source.device() != sources[0].device():
-            raise ValueError(
-                f"mix: component {i} is held by {source.device() or 'the host'}, "
-                f"component 0 by {sources[0].device() or 'the host'}"
-            )
-
-
-def _described(schema_field: tuple[str, str, Sequence[int]]) -> str:
-    name, dtype, shape = schema_field
-    return f"'{name}' is {dtype}{list(shape)}"

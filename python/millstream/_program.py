@@ -10,9 +10,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from millstream import _engine, _jit, _traced
+from millstream._agreement import agree
 from millstream._functions import PythonMapTransform
 from millstream._orders import Sequential
 from millstream._pipeline import SampleSource, Stage, Tree
+from millstream._sharding import (
+    Split,
+    check_leaves,
+    constrained,
+    replicated,
+    split_of,
+)
 from millstream._state import LoaderState, is_traced, state_words, words_of
 from millstream._transforms import (
     BatchTransform,
@@ -54,6 +62,7 @@ class Program:
         self.remainder = batch.remainder if batch else "pad"
         self.placed: list[Placed] = []
         self.device: Any = None
+        self.split: Split | None = None
         source, tree, names = head.native()
         before: list[_engine.Transform] = []
         after: list[_engine.Transform] = []
@@ -64,7 +73,16 @@ class Program:
                 batched = True
                 continue
             if isinstance(stage, DevicePutTransform):
-                self.device = stage.device
+                self.device, self.split = None, None
+                if stage.sharding is None:
+                    self.device = stage.device
+                elif not batched:
+                    raise ValueError(
+                        f"stage {number}, DevicePutTransform, splits batches: put it "
+                        "after BatchTransform"
+                    )
+                else:
+                    self.split = split_of(stage.sharding, self.batch_size)
             made: tuple[list[_engine.Transform], Tree, list[str]] | None
             if native and isinstance(stage, PythonMapTransform):
                 first = Sequential().native(head.num_samples)
@@ -107,15 +125,20 @@ class Program:
             if isinstance(stage, PythonMapTransform):
                 samples = max(samples or 64, 2 * stage.workers)
         if prefetch is None and samples is not None:
-            prefetch = max(-(-samples // self.batch_size), 1)
+            # Workers are to have rows of the next batch while one is handed over.
+            prefetch = max(-(-samples // self.batch_size), 4 if self.waits else 1)
         self.engine = _engine.loader(
             self.plan,
             dtypes,
             0 if threads is None else threads,
             -1 if prefetch is None else prefetch,
             -1 if error_budget is None else error_budget,
+            self.split.parts if self.split else [],
+            self.split.devices if self.split else 1,
         )
         self.later = [p for p in self.placed if not p.native]
+        if self.split is not None:
+            self._check_split(self.split)
         self.element_spec()
         if batch is not None and batch.element_spec_override is not None:
             self._check_batch(batch)
@@ -127,6 +150,28 @@ class Program:
         for placed, spec in specs_after(self):
             if placed.stage is batch:
                 check_spec(spec, batch.element_spec_override, "BatchTransform")
+
+    def _check_split(self, split: Split) -> None:
+        """Raises ``ValueError`` where batches cannot be split as asked for.
+
+        Processes that share the mesh have to agree on what they load.
+        """
+        if self.remainder == "partial":
+            raise ValueError(
+                "remainder='partial' gives a shorter last batch, which a sharding "
+                "cannot divide: use 'pad', 'drop' or 'wrap'"
+            )
+        if len(split.processes) > 1:
+            for number, placed in enumerate(self.placed, start=1):
+                if isinstance(placed.stage, HostCallbackTransform):
+                    raise ValueError(
+                        f"stage {number}, HostCallbackTransform, sees whole batches, "
+                        f"and no process has one: they are split over processes "
+                        f"{split.processes}"
+                    )
+        if self.splits_natively:
+            check_leaves(split.sharding, self.unflatten(self.leaf_specs()))
+        agree(self)
 
     # What comes out.
 
@@ -169,7 +214,7 @@ class Program:
                 f"{type(self.head).__name__} cannot be held by a device: traced=True "
                 "takes arrays in memory"
             )
-        return arrays
+        return arrays if self.split is None else replicated(self.split, arrays)
 
     def step(
         self, words: Any, arrays: list[Any], later: list[Placed] | None = None
@@ -177,10 +222,24 @@ class Program:
         """``(value, mask, words)``, to be traced; by default through all stages."""
         if self.traced:
             value, mask, words = self._gathered(words, arrays)
+            if self.split is not None:
+                rows = self.split.rows_sharding
+                value, mask = constrained(rows, (value, mask))
         else:
             leaves, mask, words = _jit.native_batch(self, words)
             value = self.unflatten(leaves)
+        if self.split is not None and self.splits_natively:
+            value = constrained(self.split.sharding, value)
         return self.finish(value, mask, later), mask, words
+
+    @property
+    def from_slot(self) -> bool:
+        """Whether a Python loop takes batches from the engine before any traced stage.
+
+        Else they come out of a program, in which a batch that is waited for would hold
+        a thread of XLA's.
+        """
+        return (self.waits or self.skip) and self.split is None
 
     def check_masked(self) -> None:
         """Raises ``ValueError`` where a skipped sample would not show."""
@@ -189,6 +248,16 @@ class Program:
             raise ValueError(
                 f'on_error="skip" needs the engine\'s mask, which {what} has not'
             )
+
+    @property
+    def splits_natively(self) -> bool:
+        """Whether what the engine gives is to be laid out as the sharding says.
+
+        If not, traced stages come first.
+        """
+        return any(
+            p.native and isinstance(p.stage, DevicePutTransform) for p in self.placed
+        )
 
     def check_traceable(self) -> None:
         """Raises ``ValueError`` where batches have no fixed shape."""
@@ -223,7 +292,11 @@ class Program:
         value = _run(samples, value, mask, rows=self.batched)
         if samples and self.batched:
             value = jax.tree.map(lambda x: _masked(x, mask), value)
-        return _run([p for p in later if p.batched], value, mask, rows=False)
+        value = _run([p for p in later if p.batched], value, mask, rows=False)
+        called = any(isinstance(p.stage, HostCallbackTransform) for p in later)
+        if self.split is not None and called:  # it came back whole
+            value = constrained(self.split.rows_sharding, value)
+        return value
 
     # States.
 
@@ -233,9 +306,12 @@ class Program:
     def words(self, state: Any) -> Any:
         """The words of a state; one that is known has to fit this pipeline."""
         words = words_of(state)
-        if not is_traced(words):
-            self.plan.valid_rows(np.asarray(words))
-        return words
+        if is_traced(words):
+            return words
+        known = np.asarray(words)
+        self.plan.valid_rows(known)
+        # One that some device holds could not go to all devices of a mesh.
+        return known if self.split is not None else words
 
     def raise_original(self, error: Exception) -> NoReturn:
         """Raises what the engine threw, in its own type, or else JAX's error."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 import operator
+from collections.abc import Sequence
 from typing import Any, Self
 
 import jax
@@ -181,6 +182,50 @@ def recast(
         name, dtype, shape, transposed = (*change, *rest)
         fields.append((name, dtype, list(shape), transposed))
     return _engine.recast(native, fields, order)
+
+
+def check_alike(who: str, what: str, sources: Sequence[Any]) -> None:
+    """Raises ``ValueError`` unless all are of one kind of samples, on one device.
+
+    Messages begin with ``who`` and call the sources ``what`` with their numbers.
+    """
+    first, tree, _ = sources[0].native()
+    structure = jax.tree.structure(tree)
+    for i, source in enumerate(sources[1:], start=1):
+        other, other_tree, _ = source.native()
+        its: Any = jax.tree.structure(other_tree)
+        if its != structure:
+            raise ValueError(
+                f"{who}: samples of {what} 0 are {structure}, "
+                f"those of {what} {i} are {its}"
+            )
+        for a, b in zip(first.schema, other.schema, strict=True):
+            if a != b:
+                raise ValueError(
+                    f"{who}: '{a[0]}' is {described(a)} in {what} 0 "
+                    f"and {described(b)} in {what} {i}"
+                )
+    check_device(who, [f"{what} {i}" for i in range(len(sources))], sources)
+
+
+def check_device(who: str, names: Sequence[str], sources: Sequence[Any]) -> None:
+    """Raises ``ValueError`` unless all samples are held by one device, or the host."""
+    for name, source in zip(names, sources, strict=True):
+        if source.device() != sources[0].device():
+            raise ValueError(
+                f"{who}: {names[0]} is held by {sources[0].device() or 'the host'}, "
+                f"{name} by {source.device() or 'the host'}"
+            )
+
+
+def checked_source(who: str, what: str, source: Any) -> SampleSource:
+    """Returns ``source``; raises ``TypeError`` unless it is a source of samples."""
+    if not isinstance(source, SampleSource):
+        raise TypeError(
+            f"{who}: {what} is of type {type(source).__name__}, not a source of "
+            "samples; stages go after it"
+        )
+    return source
 
 
 def described(spec: Spec) -> str:

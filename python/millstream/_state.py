@@ -30,12 +30,13 @@ class LoaderState:
     @property
     def epoch(self) -> int:
         """The epoch of the next batch."""
-        return int(self.words[3])
+        return int(np.asarray(self.words)[3])
 
     @property
     def step(self) -> int:
         """The step of the next batch within its epoch."""
-        return int(self.words[4]) | int(self.words[5]) << 32
+        words = np.asarray(self.words)
+        return int(words[4]) | int(words[5]) << 32
 
     def tree_flatten_with_keys(self) -> tuple[tuple[tuple[Any, Any]], None]:
         return ((jax.tree_util.GetAttrKey("words"), self.words),), None

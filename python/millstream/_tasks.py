@@ -51,34 +51,46 @@ def dtype_of(name: str) -> np.dtype[Any]:
     return np.dtype(name)
 
 
-def store(rows: np.ndarray, k: int, value: Any, column: Column) -> None:
-    """Writes ``value`` to row k.
+def writer(rows: np.ndarray, column: Column) -> Callable[[int, Any], None]:
+    """``put(k, value)``: writes a value to row k.
 
-    Raises ``ValueError`` where it has another shape or would lose what it holds.
+    It raises ``ValueError`` where the value has another shape or would lose what it
+    holds. It is called for every field of every sample, so what is usual comes first.
     """
-    if (
-        type(value) is np.ndarray
-        and value.dtype == rows.dtype
-        and value.shape == column.shape
-    ):
-        rows[k] = value
-        return
+    shape, dtype = column.shape, rows.dtype
+    whole = dtype.kind in "iu"
+    low, high = (np.iinfo(dtype).min, np.iinfo(dtype).max) if whole else (0, -1)
+    scalar = shape == ()
+
+    def put(k: int, value: Any) -> None:
+        kind = type(value)
+        if kind is np.ndarray:
+            if value.dtype is dtype and value.shape == shape:
+                rows[k] = value
+                return
+        elif (
+            scalar
+            and (kind is int or isinstance(value, np.integer))
+            and low <= value <= high
+        ):
+            rows[k] = value
+            return
+        _put_slowly(rows, k, value, column)
+
+    return put
+
+
+def _put_slowly(rows: np.ndarray, k: int, value: Any, column: Column) -> None:
     found = np.asarray(value)
+    mismatch = f"{column.name}: expected {column}, found {found.dtype}"
     if found.shape != column.shape:
-        raise ValueError(
-            f"{column.name}: expected {column}, found {found.dtype}{list(found.shape)}"
-        )
-    if found.dtype == rows.dtype:
-        rows[k] = found
-        return
+        raise ValueError(f"{mismatch}{list(found.shape)}")
     whole = found.dtype.kind in "iub" and rows.dtype.kind in "iu"
     if not whole and not np.can_cast(found.dtype, rows.dtype, "same_kind"):
-        raise ValueError(
-            f"{column.name}: expected {column}, found {found.dtype}{list(found.shape)}"
-        )
+        raise ValueError(f"{mismatch}{list(found.shape)}")
     if whole and found.size:
-        low, high = np.iinfo(rows.dtype).min, np.iinfo(rows.dtype).max
-        if int(found.min()) < low or int(found.max()) > high:
+        limits = np.iinfo(rows.dtype)
+        if int(found.min()) < limits.min or int(found.max()) > limits.max:
             raise ValueError(
                 f"{column.name}: a {found.dtype} that {rows.dtype} cannot hold"
             )
@@ -194,25 +206,26 @@ class SampleTask(Task):
         made: Rows,
         row: np.ndarray,
     ) -> list[Any] | None:
-        columns, beside = self.outputs, []
+        beside = []
+        puts = [writer(r, c) for r, c in zip(made, self.outputs, strict=True)]
         numbers = indices.tolist()
         flat = type(self.tree) is dict and not self.beside
         places = list(self.tree.items()) if flat else []
         flat = flat and all(type(place) is int for _, place in places)
+        direct = [(key, puts[place]) for key, place in places] if flat else []
         for k, sample in enumerate(self._samples(numbers, row)):
-            row[0] = k
-            if flat and type(sample) is dict and len(sample) == len(places):
+            if direct and type(sample) is dict and len(sample) == len(direct):
                 try:
-                    for key, i in places:
-                        store(made[i], k, sample[key], columns[i])
+                    for key, put in direct:
+                        put(k, sample[key])
                     continue
                 except KeyError:
                     pass  # said better below
             if self.beside:
                 sample, apart = _parted(sample, self.beside)
                 beside.append(apart)
-            for i, leaf in enumerate(leaves_of(sample, self.tree)):
-                store(made[i], k, leaf, columns[i])
+            for put, leaf in zip(puts, leaves_of(sample, self.tree), strict=True):
+                put(k, leaf)
         return beside or None
 
 
@@ -226,7 +239,9 @@ class SamplesTask(SampleTask):
             raise ValueError(
                 f"__getitems__ gave {len(samples)} samples for {len(indices)} indices"
             )
-        return samples
+        for k, sample in enumerate(samples):
+            row[0] = k
+            yield sample
 
 
 def _parted(sample: Any, keys: tuple[str, ...]) -> tuple[dict[str, Any], Any]:
@@ -260,12 +275,13 @@ class MapTask(Task):
         row: np.ndarray,
     ) -> list[Any] | None:
         numbers = [0] * len(indices) if seeds is None else seeds.tolist()
+        puts = [writer(r, c) for r, c in zip(made, self.outputs, strict=True)]
         for k, seed in enumerate(numbers):
             row[0] = k
             sample = rebuilt(self.before, [rows[k] for rows in given])
             result = self.fn(sample, **drawn(self.wants, seed))
-            for i, leaf in enumerate(leaves_of(result, self.after)):
-                store(made[i], k, leaf, self.outputs[i])
+            for put, leaf in zip(puts, leaves_of(result, self.after), strict=True):
+                put(k, leaf)
         return None
 
 

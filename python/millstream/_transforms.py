@@ -10,10 +10,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.sharding import NamedSharding
 
 from millstream import _engine
 from millstream._devices import device_named
 from millstream._pipeline import Stage, Tree, keyed, with_key
+from millstream._sharding import constrained, placement_of
 
 _REMAINDERS = ("pad", "drop", "wrap", "partial")
 
@@ -120,13 +122,27 @@ class DevicePutTransform(Stage):
 
     In a Python loop the arrays arrive there. Inside of jit the program itself says
     where it runs, and batches are made there.
+
+    A ``NamedSharding`` in its place splits batches over the devices of its mesh, in a
+    Python loop and inside of jit: each process reads the rows that its devices need,
+    each row once, and the arrays are global. See docs/sharding.md.
     """
 
     device: Any = None
 
     def __post_init__(self) -> None:
-        chosen = jax.devices()[0] if self.device is None else device_named(self.device)
+        if self.device is None:
+            chosen: Any = jax.local_devices()[0]
+        elif isinstance(self.device, jax.sharding.Sharding):
+            chosen = placement_of(self.device)
+        else:
+            chosen = device_named(self.device)
         object.__setattr__(self, "device", chosen)
+
+    @property
+    def sharding(self) -> NamedSharding | None:
+        """How batches are split over devices, or None for one device."""
+        return self.device if isinstance(self.device, NamedSharding) else None
 
     def native(
         self, tree: Tree, names: list[str], batched: bool
@@ -134,7 +150,9 @@ class DevicePutTransform(Stage):
         return [], tree, names
 
     def trace(self, value: Tree, mask: Any, batched: bool) -> Tree:
-        return value
+        if self.sharding is None or not batched:
+            return value
+        return constrained(self.sharding, value)
 
 
 @dataclass(eq=False, repr=False)

@@ -35,18 +35,28 @@ class Ticket:
     def __init__(
         self, native: _engine.Ticket, columns: tuple[Column, ...], rows: int
     ) -> None:
-        self._native = native
+        self._native: _engine.Ticket | None = native
         self._columns = columns
         self._rows = rows
+        self._error: Exception | None = None
 
     @property
     def done(self) -> bool:
         """Whether waiting would take no time."""
-        return self._native.done
+        return self._native is None or self._native.done
 
     def wait(self, timeout: float | None = None) -> Made | None:
         """The batch, or None after ``timeout`` seconds; raises what went wrong."""
-        answer: Any = self._native.wait(1e8 if timeout is None else timeout, self._rows)
+        if self._native is None:
+            assert self._error is not None
+            raise self._error
+        try:
+            answer: Any = self._native.wait(1e8 if timeout is None else timeout)
+        except Exception as error:
+            # The engine's ticket would hold the error, whose traceback holds this one:
+            # a ring that no collector sees, with all that the caller's frames hold.
+            self._native, self._error = None, error
+            raise
         if answer is None:
             return None
         (*fields, _), parts = answer

@@ -83,11 +83,15 @@ DAMAGE = [
     ("csv", put(0, b"\xff"), ["names in UTF-8", "found '\\xffount'"]),
     ("csv", put(7, b"\r"), ["expected", "found"]),
     ("cifar10 batch", cut(7), ["whole records of 3073 bytes", "36869 bytes"]),
-    ("cifar10 batch", put(3073, b"\x0b"), ["sample 1, label", "below 10", "found 11"]),
+    (
+        "cifar10 batch",
+        put(3073, b"\x0b"),
+        ["offset 3073", "sample 1:", "label below 10", "found 11"],
+    ),
     (
         "cifar100 batch",
         put(3074, b"\x20"),
-        ["sample 1, coarse_label", "below 20", "32"],
+        ["offset 3074", "sample 1:", "coarse_label below 20", "found 32"],
     ),
     ("cifar10 pickle", cut(100), ["offset", "expected", "found"]),
     ("cifar100 pickle", put(2, b"\xff"), ["offset 2", "expected", "found"]),

@@ -167,7 +167,7 @@ def test_wrong_arguments_fail_before_anything_is_fetched(tmp_path: Path) -> None
         MNISTDataset.make_disk_source(ordering="random", cache_dir=tmp_path)
     with pytest.raises(DownloadError):
         MNISTDataset.make_disk_source(cache_dir=tmp_path)
-    with pytest.raises(TypeError, match="CelebADataset cannot be read off the disk"):
+    with pytest.raises(TypeError, match=r"CelebADataset .* JPEG .* as_array_dict"):
         CelebADataset.make_disk_source(cache_dir=tmp_path)
 
 

@@ -141,13 +141,15 @@ def test_wrong_arguments_fail_at_once() -> None:
 def test_counts_that_differ_are_refused(tmp_path: Path) -> None:
     write_idx(tmp_path / "train_images.gz", IMAGES)
     write_idx(tmp_path / "train_labels.gz", LABELS[:-1])
-    with pytest.raises(DataError, match=r"12 images, .*11 labels"):
+    with pytest.raises(DataError, match=r"train_labels.* expected .*12, found 11"):
         len(MNISTDataset(cache_dir=tmp_path))
 
 
 def test_images_and_labels_exchanged_are_refused(tmp_path: Path) -> None:
     write_pair(tmp_path, "train_labels.gz", "train_images.gz")
-    with pytest.raises(DataError, match="expected 3 dimensions, found 1"):
+    with pytest.raises(
+        DataError, match=r"train_images.*uint8 in 3 dim.*found rows of uint8\[\]"
+    ):
         len(MNISTDataset(cache_dir=tmp_path))
 
 
@@ -155,7 +157,9 @@ def test_a_damaged_file_of_the_users_own_is_left_alone(tmp_path: Path) -> None:
     write_pair(tmp_path, "train_images.gz", "train_labels.gz")
     path = tmp_path / "train_images.gz"
     path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(DataError, match="ends early") as caught:
+    with pytest.raises(
+        DataError, match="expected more deflated data, found the end"
+    ) as caught:
         len(MNISTDataset(cache_dir=tmp_path))
     assert caught.value.__notes__ == [f"Delete {path} to have it fetched again."]
 
@@ -210,7 +214,9 @@ def test_a_damaged_file_that_cannot_be_replaced(home: Path) -> None:
     write_pair(home / ".cache" / "jax_mnist", "train_images.gz", "train_labels.gz")
     path = home / ".cache" / "jax_mnist" / "train_images.gz"
     path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(DataError, match=r"ends early.*not replaced: could not fetch"):
+    with pytest.raises(
+        DataError, match=r"found the end.*not replaced: could not fetch"
+    ):
         len(MNISTDataset())
 
 

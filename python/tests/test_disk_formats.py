@@ -53,10 +53,15 @@ def saved(folder: Path, data: dict[str, np.ndarray]) -> dict[str, Path]:
     return paths
 
 
+def all_values(source: Any) -> Any:
+    """The samples in their order, read one by one."""
+    samples = [source[i] for i in range(len(source))]
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *samples)
+
+
 def all_of(source: Any) -> Any:
     """The samples in their order, read one by one and through a loader."""
-    samples = [source[i] for i in range(len(source))]
-    stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *samples)
+    stacked = all_values(source)
     loader = DataLoader([source._with(Sequential()), BatchTransform(len(source))])
     (batch, mask), *_ = loader.iterate(loader.init_state(0))
     assert mask.all()
@@ -68,14 +73,38 @@ def jax_values(x: np.ndarray) -> np.ndarray:
     return np.asarray(x.astype(jax.dtypes.canonicalize_dtype(x.dtype)))
 
 
+def values_of(dtype: str) -> np.ndarray:
+    random = np.random.default_rng(1)
+    return (
+        random.integers(0, 100, (N, 3, 2)) - (0 if dtype[0] in "bu" else 50)
+    ).astype(dtype)
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_npy_of_every_dtype(tmp_path: Path, dtype: str) -> None:
-    random = np.random.default_rng(1)
-    x = (random.integers(0, 100, (N, 3, 2)) - (0 if dtype[0] in "bu" else 50)).astype(
-        dtype
-    )
+    x = values_of(dtype)
     np.save(tmp_path / "x.npy", x)
     same_bytes(all_of(NpySource(tmp_path / "x.npy")), x)
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_npz_of_every_dtype(tmp_path: Path, save: Callable[..., None]) -> None:
+    arrays = {dtype: values_of(dtype) for dtype in DTYPES}
+    save(tmp_path / "x.npz", **arrays)
+    same_bytes(all_of(NpzSource(tmp_path / "x.npz", cache_dir=tmp_path)), arrays)
+
+
+def test_packed_records_of_every_dtype(tmp_path: Path) -> None:
+    record = np.dtype([(dtype, dtype, (3, 2)) for dtype in DTYPES])
+    rows = np.zeros(N, record)
+    for dtype in DTYPES:
+        rows[dtype] = values_of(dtype)
+    rows.tofile(tmp_path / "rows")
+    expected = {dtype: np.ascontiguousarray(rows[dtype]) for dtype in DTYPES}
+    same_bytes(all_of(PackedSource(tmp_path / "rows", record)), expected)
+    write_packed(ArraySampleSource(expected), tmp_path / "described")
+    described = all_of(PackedSource(tmp_path / "described"))
+    same_bytes(described, expected)
 
 
 def test_npy_shards_in_lists_and_folders(tmp_path: Path) -> None:
@@ -168,7 +197,7 @@ def test_cifar(tmp_path: Path, form: str) -> None:
         labels.append(classes)
         if form == "pickled":
             batch = {"data": planes.reshape(-1, 3072), "labels": classes.tolist()}
-            protocol = (3, 4, 5)[i % 3]
+            protocol = (2, 3, 4, 5)[i % 4]
             (folder / f"data_batch_{i}").write_bytes(pickle.dumps(batch, protocol))
         else:
             rows = np.concatenate([classes[:, None], planes.reshape(-1, 3072)], axis=1)
@@ -186,6 +215,30 @@ def test_cifar(tmp_path: Path, form: str) -> None:
             "label": np.concatenate(labels).astype(np.int32),
         },
     )
+
+
+@pytest.mark.parametrize("protocol", [None, 2, 3, 4, 5])
+def test_cifar100(tmp_path: Path, protocol: int | None) -> None:
+    planes, fine = cifar_batch(3, 20)
+    fine, coarse = fine * 9, np.arange(20, dtype=np.uint8)
+    path = tmp_path / "train"
+    if protocol is None:
+        labels = np.stack([coarse, fine], axis=1)
+        rows = np.concatenate([labels, planes.reshape(-1, 3072)], axis=1)
+        path.write_bytes(rows.tobytes())
+    else:  # keys of Python 2 are bytes to Python 3
+        batch: dict[Any, Any] = {
+            b"fine_labels": fine.tolist(),
+            b"coarse_labels": coarse.tolist(),
+            b"data": planes.reshape(-1, 3072),
+        }
+        path.write_bytes(pickle.dumps(batch, protocol))
+    expected = {
+        "image": np.ascontiguousarray(planes.transpose(0, 2, 3, 1)),
+        "label": fine.astype(np.int32),
+        "coarse_label": coarse.astype(np.int32),
+    }
+    same_bytes(all_of(CifarSource([path], classes=100)), expected)
 
 
 def test_packed_records_with_a_schema(tmp_path: Path) -> None:
@@ -224,6 +277,21 @@ def test_csv_and_tsv(tmp_path: Path) -> None:
     same_bytes(
         all_of(source), {"column0": np.array([1, 3]), "column1": np.array([2, 4])}
     )
+
+
+@pytest.mark.parametrize("delimiter", [",", "\t"])
+def test_tables_hold_the_numbers_that_numpy_reads(
+    tmp_path: Path, delimiter: str
+) -> None:
+    random = np.random.default_rng(0)
+    whole = random.integers(-(2**31), 2**31, N)
+    real = random.normal(size=N) * 10.0 ** random.integers(-300, 300, N)
+    path = tmp_path / "t.txt"
+    rows = zip(real.tolist(), whole.tolist(), strict=True)
+    path.write_text("".join(f"{x!r}{delimiter}{y}\n" for x, y in rows))
+    found = all_values(CsvSource(path, header=False, delimiter=delimiter))
+    numpy = np.loadtxt(path, delimiter=delimiter)
+    same_bytes(found, {"column0": numpy[:, 0], "column1": numpy[:, 1].astype("i8")})
 
 
 def test_what_is_written_reads_back(tmp_path: Path) -> None:

@@ -333,10 +333,10 @@ def test_weights_that_cannot_be_are_refused(weights: Any, message: str) -> None:
 def test_components_that_differ_are_named() -> None:
     first = ArraySampleSource({"x": np.zeros((4, 3), np.float32)})
     cases: list[tuple[Any, str]] = [
-        ({"x": np.zeros((4, 2), np.float32)}, r"'x' is float32\[2\] in component 1"),
-        ({"x": np.zeros((4, 3), np.int32)}, r"'x' is int32\[3\] in component 1"),
-        ({"y": np.zeros((4, 3), np.float32)}, "component 1 have the structure"),
-        ((np.zeros((4, 3), np.float32),), "component 1 have the structure"),
+        ({"x": np.zeros((4, 2), np.float32)}, r"and float32\[2\] in component 1"),
+        ({"x": np.zeros((4, 3), np.int32)}, r"and int32\[3\] in component 1"),
+        ({"y": np.zeros((4, 3), np.float32)}, "those of component 1 are"),
+        ((np.zeros((4, 3), np.float32),), "those of component 1 are"),
     ]
     for data, message in cases:
         with pytest.raises(ValueError, match=message):

@@ -17,8 +17,11 @@ class CifarParser {
     CifarBatch batch;
     find_images(value("data"), batch);
     const bool fine = kind == CifarKind::kCifar100;
-    batch.labels = labels(fine ? "fine_labels" : "labels", batch.images);
-    if (fine) batch.coarse_labels = labels("coarse_labels", batch.images);
+    const int classes = cifar_classes(kind);
+    batch.labels = labels(fine ? "fine_labels" : "labels", batch.images, classes);
+    if (fine) {
+      batch.coarse_labels = labels("coarse_labels", batch.images, kCifarCoarse);
+    }
     return batch;
   }
 
@@ -73,7 +76,9 @@ class CifarParser {
       fail(text("'data' of shape (n, ", kCifarImage, ")"), text("rows of ", row));
     }
     const PickleValue& bytes = item(parts, whole ? 0 : 4, Kind::kBytes, "raw bytes");
-    const auto found = static_cast<std::int64_t>(bytes.bytes.size());
+    if (bytes.is_latin1) batch.decoded = latin1_bytes(bytes, reader_);
+    const auto found = static_cast<std::int64_t>(bytes.is_latin1 ? batch.decoded.size()
+                                                                 : bytes.bytes.size());
     if (batch.images < 0 || found % kCifarImage != 0 ||
         found / kCifarImage != batch.images) {
       fail(text(batch.images, " images of ", kCifarImage, " bytes"),
@@ -82,7 +87,8 @@ class CifarParser {
     batch.offset = bytes.offset;
   }
 
-  std::vector<std::uint8_t> labels(std::string_view key, std::int64_t images) const {
+  std::vector<std::uint8_t> labels(std::string_view key, std::int64_t images,
+                                   int classes) const {
     const PickleValue& list = value(key);
     if (list.kind != Kind::kList ||
         static_cast<std::int64_t>(list.items.size()) != images) {
@@ -91,7 +97,9 @@ class CifarParser {
     std::vector<std::uint8_t> labels;
     for (std::size_t i = 0; i < list.items.size(); ++i) {
       const std::int64_t label = item(list, i, Kind::kInteger, "a label").integer;
-      if (label < 0 || label > 255) fail("a label of one byte", label);
+      if (label < 0 || label >= classes) {
+        fail(text("sample ", i, " to have one of ", key, " below ", classes), label);
+      }
       labels.push_back(static_cast<std::uint8_t>(label));
     }
     return labels;

@@ -75,7 +75,7 @@ class PickleMachine {
         collect(Kind::kGlobal, depth(2));
         return;
       case 0x93: collect(Kind::kGlobal, depth(2)); return;
-      case 'R': collect(Kind::kCall, depth(2)); return;
+      case 'R': call(); return;
       case 'b': extend(Kind::kCall, depth(1)); return;
       default:
         reader_.fail(at_, "an instruction that makes numbers, text and lists",
@@ -130,6 +130,27 @@ class PickleMachine {
     std::vector<std::uint32_t> items = taken(begin);
     check_pairs(kind, items.size());
     push(kind).items = std::move(items);
+  }
+  /// Writes a call down. The one that is known, to encode text in Latin-1, is how bytes
+  /// are written: it leaves that text, marked.
+  void call() {
+    collect(Kind::kCall, depth(2));
+    const PickleValue& made = values_[top()];
+    const PickleValue& function = values_[made.items[0]];
+    const PickleValue& arguments = values_[made.items[1]];
+    if (function.kind != Kind::kGlobal || arguments.kind != Kind::kTuple ||
+        arguments.items.size() != 2 || !says(function, 0, "_codecs") ||
+        !says(function, 1, "encode") || !says(arguments, 1, "latin1")) {
+      return;
+    }
+    const PickleValue encoded = values_[arguments.items[0]];
+    if (encoded.kind != Kind::kBytes) return;
+    values_[top()] = encoded;
+    values_[top()].is_latin1 = true;
+  }
+  bool says(const PickleValue& holder, std::size_t i, std::string_view word) const {
+    const PickleValue& item = values_[holder.items[i]];
+    return item.kind == Kind::kBytes && item.bytes == word;
   }
   /// Moves the values from `begin` into the one below them.
   void extend(Kind kind, std::size_t begin) {
@@ -191,6 +212,29 @@ class PickleMachine {
   std::unordered_map<std::uint32_t, std::uint32_t> memo_;
   std::int64_t at_ = 0;  // of the instruction
 };
+
+std::vector<std::byte> latin1_bytes(const PickleValue& value,
+                                    const ByteReader& reader) {
+  std::vector<std::byte> bytes;
+  bytes.reserve(value.bytes.size());
+  for (std::size_t i = 0; i < value.bytes.size(); ++i) {
+    auto byte = static_cast<unsigned char>(value.bytes[i]);
+    if (byte >= 0x80) {
+      // Characters from 128 to 255 are two bytes of UTF-8: 110000xx 10xxxxxx.
+      const auto next = i + 1 < value.bytes.size()
+                            ? static_cast<unsigned char>(value.bytes[i + 1])
+                            : std::uint8_t{0};
+      if ((byte != 0xC2 && byte != 0xC3) || (next & 0xC0) != 0x80) {
+        reader.fail(value.offset + static_cast<std::int64_t>(i),
+                    "a character below 256 in UTF-8", text("byte ", int{byte}));
+      }
+      byte = static_cast<unsigned char>((byte & 0x03) << 6 | (next & 0x3F));
+      ++i;
+    }
+    bytes.push_back(std::byte{byte});
+  }
+  return bytes;
+}
 
 Pickle::Pickle(ByteReader& reader) { root_ = PickleMachine(reader, values_).run(); }
 

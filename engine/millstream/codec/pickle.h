@@ -24,9 +24,15 @@ struct PickleValue {
   Kind kind = Kind::kNone;
   std::int64_t integer = 0;
   std::string_view bytes;            // where the pickle lies
+  bool is_latin1 = false;            // `bytes` are text, a character for each byte
   std::int64_t offset = 0;           // of `bytes` in the file
   std::vector<std::uint32_t> items;  // other values of the same pickle
 };
+
+/// The bytes that text of that many characters at most 255 stands for: Python 3 writes
+/// bytes so with protocol 2. `value` is one of `reader`'s. Throws `DataError` for
+/// others.
+std::vector<std::byte> latin1_bytes(const PickleValue& value, const ByteReader& reader);
 
 /// The values of a pickle, read without running any of it: there is no instruction in
 /// here that could. Borrows the bytes that it was read from.

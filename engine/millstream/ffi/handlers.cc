@@ -68,6 +68,8 @@ class Results {
 /// What one call asks for, by pointers that XLA keeps valid until it is answered.
 struct Call {
   std::shared_ptr<Loader> loader;
+  RowRange rows;
+  bool sharded = false;
   std::vector<std::uint32_t> states;
   std::vector<Column> columns;
   bool* mask = nullptr;  // null where none is wanted
@@ -80,12 +82,24 @@ struct Call {
     return decoded(loader->plan(), std::span<const std::uint32_t, kStateWords>(
                                        states.data() + k * kStateWords, kStateWords));
   }
+  void fill(const Position& position) {
+    if (sharded) {
+      loader->fill_shard(position, rows, columns, mask);
+    } else {
+      loader->fill(position, columns, mask);
+    }
+  }
+  bool fill_if_ready(const Position& position) {
+    return sharded ? loader->fill_shard_if_ready(position, rows, columns, mask)
+                   : loader->fill_if_ready(position, columns, mask);
+  }
 };
 
-Call asked(std::shared_ptr<Loader> loader, const ffi::Buffer<ffi::U32>& states,
-           ffi::RemainingRets rets, bool with_mask) {
+Call asked(std::shared_ptr<Loader> loader, const RowRange& range,
+           const ffi::Buffer<ffi::U32>& states, ffi::RemainingRets rets,
+           bool with_mask) {
   const Schema& schema = loader->plan().schema();
-  const std::int64_t rows = loader->plan().batch_size();
+  const std::int64_t rows = range.count;
   const std::size_t fields = schema.size();
   const std::size_t words = states.element_count();
   if (words % kStateWords != 0) {
@@ -93,7 +107,7 @@ Call asked(std::shared_ptr<Loader> loader, const ffi::Buffer<ffi::U32>& states,
   }
   const Results results(rets, fields + (with_mask ? 2 : 1));
 
-  Call call{std::move(loader), {}, {}, nullptr, nullptr};
+  Call call{std::move(loader), range, false, {}, {}, nullptr, nullptr};
   call.states.assign(states.typed_data(), states.typed_data() + words);
   call.columns.resize(fields);
   DType dtype;
@@ -115,6 +129,25 @@ Call asked(std::shared_ptr<Loader> loader, const ffi::Buffer<ffi::U32>& states,
   return call;
 }
 
+Call whole(std::shared_ptr<Loader> loader, const ffi::Buffer<ffi::U32>& states,
+           ffi::RemainingRets rets, bool with_mask) {
+  const RowRange rows{0, loader->plan().batch_size()};
+  return asked(std::move(loader), rows, states, rets, with_mask);
+}
+
+Call shard(std::shared_ptr<Loader> loader, const ffi::Buffer<ffi::U32>& states,
+           const ffi::Buffer<ffi::U32>& number, std::int64_t rows,
+           ffi::RemainingRets rets) {
+  if (number.element_count() == 0 || rows < 1) {
+    throw ArgumentError("a shard has a number and at least one row");
+  }
+  const RowRange range{std::int64_t{number.typed_data()[0]} * rows, rows};
+  Call call = asked(std::move(loader), range, states, rets, true);
+  call.loader->part_of(range);
+  call.sharded = true;
+  return call;
+}
+
 /// Writes the state after the batch that state k names, reserved words kept.
 void advance(const Call& call, std::int64_t k, const Position& position) {
   const Plan& plan = call.loader->plan();
@@ -128,13 +161,12 @@ void advance(const Call& call, std::int64_t k, const Position& position) {
 
 /// Answers with one batch for each state; waits for those that are being made.
 void answer(Call& call) {
-  const std::int64_t rows = call.loader->plan().batch_size();
   for (std::int64_t k = 0; k < call.count(); ++k) {
     const Position position = call.position(k);
-    call.loader->fill(position, call.columns, call.mask);
+    call.fill(position);
     advance(call, k, position);
-    for (Column& column : call.columns) column.data += rows * column.stride;
-    if (call.mask != nullptr) call.mask += rows;
+    for (Column& column : call.columns) column.data += call.rows.count * column.stride;
+    if (call.mask != nullptr) call.mask += call.rows.count;
   }
 }
 
@@ -142,7 +174,7 @@ void answer(Call& call) {
 bool answered_at_once(Call& call) {
   if (call.count() != 1) return false;
   const Position position = call.position(0);
-  if (!call.loader->fill_if_ready(position, call.columns, call.mask)) return false;
+  if (!call.fill_if_ready(position)) return false;
   advance(call, 0, position);
   return true;
 }
@@ -176,19 +208,21 @@ void check_digest(const Loader& loader, std::int64_t digest) {
   throw ArgumentError("this program was compiled for a pipeline of another shape");
 }
 
-ffi::Error in_jit(ffi::Buffer<ffi::U32> states, ffi::RemainingRets results,
-                  std::int64_t plan, std::int64_t digest) {
+/// Answers at once or waits; `ask` makes the call of the loader that is named.
+template <typename Ask>
+ffi::Error answered(std::int64_t plan, std::int64_t digest, Ask&& ask) {
   std::shared_ptr<Loader> loader;
   return reported(loader, [&] {
     loader = listed_loader(plan);
     check_digest(*loader, digest);
-    Call call = asked(loader, states, results, true);
+    Call call = ask(loader);
     answer(call);
   });
 }
 
-ffi::Future in_jit_later(ffi::Buffer<ffi::U32> states, ffi::RemainingRets results,
-                         std::int64_t plan, std::int64_t digest) {
+/// The same as a promise where something has to be waited for.
+template <typename Ask>
+ffi::Future promised(std::int64_t plan, std::int64_t digest, Ask&& ask) {
   ffi::Promise promise;
   ffi::Future future(promise);
   std::shared_ptr<Loader> loader;
@@ -197,7 +231,7 @@ ffi::Future in_jit_later(ffi::Buffer<ffi::U32> states, ffi::RemainingRets result
   ffi::Error error = reported(loader, [&] {
     loader = listed_loader(plan);
     check_digest(*loader, digest);
-    *call = asked(loader, states, results, true);
+    *call = ask(loader);
     done = answered_at_once(*call);
   });
   if (error.failure()) {
@@ -218,6 +252,36 @@ ffi::Future in_jit_later(ffi::Buffer<ffi::U32> states, ffi::RemainingRets result
   return future;
 }
 
+ffi::Error in_jit(ffi::Buffer<ffi::U32> states, ffi::RemainingRets results,
+                  std::int64_t plan, std::int64_t digest) {
+  return answered(plan, digest, [&](const std::shared_ptr<Loader>& loader) {
+    return whole(loader, states, results, true);
+  });
+}
+
+ffi::Future in_jit_later(ffi::Buffer<ffi::U32> states, ffi::RemainingRets results,
+                         std::int64_t plan, std::int64_t digest) {
+  return promised(plan, digest, [&](const std::shared_ptr<Loader>& loader) {
+    return whole(loader, states, results, true);
+  });
+}
+
+ffi::Error shard_at_once(ffi::Buffer<ffi::U32> states, ffi::Buffer<ffi::U32> number,
+                         ffi::RemainingRets results, std::int64_t plan,
+                         std::int64_t digest, std::int64_t rows) {
+  return answered(plan, digest, [&](const std::shared_ptr<Loader>& loader) {
+    return shard(loader, states, number, rows, results);
+  });
+}
+
+ffi::Future shard_later(ffi::Buffer<ffi::U32> states, ffi::Buffer<ffi::U32> number,
+                        ffi::RemainingRets results, std::int64_t plan,
+                        std::int64_t digest, std::int64_t rows) {
+  return promised(plan, digest, [&](const std::shared_ptr<Loader>& loader) {
+    return shard(loader, states, number, rows, results);
+  });
+}
+
 ffi::Error on_host(ffi::Buffer<ffi::U32> states, ffi::Buffer<ffi::U32> plan,
                    ffi::RemainingRets results) {
   const std::uint32_t* words = plan.typed_data();
@@ -225,7 +289,7 @@ ffi::Error on_host(ffi::Buffer<ffi::U32> states, ffi::Buffer<ffi::U32> plan,
   std::shared_ptr<Loader> loader;
   return reported(loader, [&] {
     loader = listed_loader(static_cast<std::int64_t>(serial));
-    Call call = asked(loader, states, results, false);
+    Call call = whole(loader, states, results, false);
     answer(call);
   });
 }
@@ -249,6 +313,30 @@ XLA_FFI_Error* batch_in_jit_later(XLA_FFI_CallFrame* frame) {
                                   .Attr<std::int64_t>("plan")
                                   .Attr<std::int64_t>("digest")
                                   .To(in_jit_later);
+  return handler->Call(frame);
+}
+
+XLA_FFI_Error* shard_in_jit(XLA_FFI_CallFrame* frame) {
+  static const auto handler = ffi::Ffi::Bind()
+                                  .Arg<ffi::Buffer<ffi::U32>>()
+                                  .Arg<ffi::Buffer<ffi::U32>>()
+                                  .RemainingRets()
+                                  .Attr<std::int64_t>("plan")
+                                  .Attr<std::int64_t>("digest")
+                                  .Attr<std::int64_t>("rows")
+                                  .To(shard_at_once);
+  return handler->Call(frame);
+}
+
+XLA_FFI_Error* shard_in_jit_later(XLA_FFI_CallFrame* frame) {
+  static const auto handler = ffi::Ffi::Bind()
+                                  .Arg<ffi::Buffer<ffi::U32>>()
+                                  .Arg<ffi::Buffer<ffi::U32>>()
+                                  .RemainingRets()
+                                  .Attr<std::int64_t>("plan")
+                                  .Attr<std::int64_t>("digest")
+                                  .Attr<std::int64_t>("rows")
+                                  .To(shard_later);
   return handler->Call(frame);
 }
 

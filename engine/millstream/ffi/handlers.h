@@ -15,6 +15,14 @@ XLA_FFI_Error* batch_in_jit(XLA_FFI_CallFrame* frame);
 /// promised, and delivered from a thread that is neither XLA's nor a worker.
 XLA_FFI_Error* batch_in_jit_later(XLA_FFI_CallFrame* frame);
 
+/// One shard of the batch that a state names, inside of a program that runs on many
+/// devices: as many rows as the results have, from the shard's place on.
+///
+/// Operands: states, uint32[..., 8], and the shard's number, uint32[...], the same for
+/// all states. Results and attributes as above.
+XLA_FFI_Error* shard_in_jit(XLA_FFI_CallFrame* frame);
+XLA_FFI_Error* shard_in_jit_later(XLA_FFI_CallFrame* frame);
+
 /// The batch that a state names, for a Python loop: the same, but the loader's number
 /// is an operand, uint32[2] (low, high), so that loaders of one shape share a program,
 /// and there is no mask.

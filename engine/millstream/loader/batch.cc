@@ -15,23 +15,32 @@ std::int64_t aligned(std::int64_t offset) {
 }  // namespace
 
 Layout::Layout(Schema schema, std::int64_t rows)
-    : schema_(std::move(schema)), rows_(rows) {
-  for (const Field& field : schema_) {
+    : Layout(std::move(schema), std::vector<RowRange>{{0, rows}}) {}
+
+Layout::Layout(Schema schema, std::vector<RowRange> parts)
+    : schema_(std::move(schema)), parts_(std::move(parts)) {
+  for (const RowRange& part : parts_) {
+    rows_ += part.count;
+    for (const Field& field : schema_) {
+      offsets_.push_back(bytes_);
+      bytes_ = aligned(bytes_ + byte_size(field) * part.count);
+    }
     offsets_.push_back(bytes_);
-    bytes_ = aligned(bytes_ + byte_size(field) * rows);
+    bytes_ = aligned(bytes_ + part.count);
   }
-  mask_offset_ = bytes_;
-  bytes_ = aligned(bytes_ + rows);
 }
 
-Batch::Batch(const Layout& layout, Block block) : block_(std::move(block)) {
+Batch::Batch(const Layout& layout, Block block)
+    : block_(std::move(block)), fields_(layout.schema().size()) {
   const Schema& schema = layout.schema();
-  for (std::size_t i = 0; i < schema.size(); ++i) {
-    columns_.push_back({schema[i].dtype, schema[i].shape,
-                        block_.data() + layout.offset(i), byte_size(schema[i]),
-                        nullptr});
+  for (std::size_t part = 0; part < layout.parts().size(); ++part) {
+    for (std::size_t i = 0; i < fields_; ++i) {
+      columns_.push_back({schema[i].dtype, schema[i].shape,
+                          block_.data() + layout.offset(i, part), byte_size(schema[i]),
+                          nullptr});
+    }
+    masks_.push_back(reinterpret_cast<bool*>(block_.data() + layout.mask_offset(part)));
   }
-  mask_ = reinterpret_cast<bool*>(block_.data() + layout.mask_offset());
 }
 
 Slots::Slots(Layout layout, std::size_t kept, Maker* maker)

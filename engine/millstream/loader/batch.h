@@ -13,24 +13,40 @@
 
 namespace millstream {
 
-/// Where the fields of a batch and its mask stand in one block, each aligned so that
-/// JAX can alias it.
+/// Rows [first, first + count) of a batch.
+struct RowRange {
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+
+  bool operator==(const RowRange&) const = default;
+};
+
+/// Where the fields of a batch and its mask stand in one block: one region a field and
+/// part, each aligned so that JAX can alias it.
 class Layout {
  public:
-  /// A block for `rows` rows of `schema`.
+  /// A block for `rows` rows of `schema`, in one part.
   Layout(Schema schema, std::int64_t rows);
 
+  /// A block for some rows of larger batches; there is at least one part.
+  Layout(Schema schema, std::vector<RowRange> parts);
+
   const Schema& schema() const noexcept { return schema_; }
-  std::int64_t rows() const noexcept { return rows_; }
+  std::span<const RowRange> parts() const noexcept { return parts_; }
+  std::int64_t rows() const noexcept { return rows_; }  // of all parts
   std::int64_t bytes() const noexcept { return bytes_; }
-  std::int64_t offset(std::size_t field) const { return offsets_[field]; }
-  std::int64_t mask_offset() const noexcept { return mask_offset_; }
+  std::int64_t offset(std::size_t field, std::size_t part = 0) const {
+    return offsets_[part * (schema_.size() + 1) + field];
+  }
+  std::int64_t mask_offset(std::size_t part = 0) const {
+    return offset(schema_.size(), part);
+  }
 
  private:
   Schema schema_;
-  std::int64_t rows_;
-  std::vector<std::int64_t> offsets_;
-  std::int64_t mask_offset_ = 0;
+  std::vector<RowRange> parts_;
+  std::int64_t rows_ = 0;
+  std::vector<std::int64_t> offsets_;  // of a part's fields and mask, then the next's
   std::int64_t bytes_ = 0;
 };
 
@@ -39,8 +55,11 @@ class Batch {
  public:
   Batch(const Layout& layout, Block block);
 
-  std::span<const Column> columns() const noexcept { return columns_; }
-  bool* mask() const noexcept { return mask_; }
+  /// The fields of one part: their row 0 is the part's first.
+  std::span<const Column> columns(std::size_t part = 0) const noexcept {
+    return std::span(columns_).subspan(part * fields_, fields_);
+  }
+  bool* mask(std::size_t part = 0) const noexcept { return masks_[part]; }
   std::int64_t bytes() const noexcept { return block_.size(); }
   Beside& beside() noexcept { return beside_; }
   const Beside& beside() const noexcept { return beside_; }
@@ -48,8 +67,9 @@ class Batch {
  private:
   friend class Slots;
   Block block_;
-  std::vector<Column> columns_;
-  bool* mask_;
+  std::size_t fields_;
+  std::vector<Column> columns_;  // of the parts, one after the other
+  std::vector<bool*> masks_;
   Beside beside_;
 };
 

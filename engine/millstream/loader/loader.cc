@@ -14,6 +14,10 @@ namespace {
 /// A batch is shared out to several threads in parts of about this many bytes.
 constexpr std::int64_t kPartBytes = std::int64_t{1} << 19;
 
+/// A shard that has not come for an error by then never will: XLA itself gives up on a
+/// collective sooner. Forgotten before that, a late one would go on without the others.
+constexpr std::chrono::seconds kLastShard{60};
+
 Schema with_dtypes(Schema schema, std::span<const DType> dtypes) {
   if (dtypes.size() != schema.size()) {
     throw ArgumentError(text("a loader of ", schema.size(), " fields was given ",
@@ -28,29 +32,45 @@ int chosen_prefetch(int asked) {
   return asked >= 0 ? asked : kDefault;
 }
 
-void copy(const Batch& batch, std::span<const Column> output, bool* mask,
-          std::int64_t rows) {
+void copy(const Batch& batch, std::size_t part, std::span<const Column> output,
+          bool* mask, std::int64_t rows) {
   for (std::size_t i = 0; i < output.size(); ++i) {
-    const Column& from = batch.columns()[i];
+    const Column& from = batch.columns(part)[i];
     std::memcpy(output[i].data, from.data,
                 static_cast<std::size_t>(from.stride * rows));
   }
-  if (mask != nullptr) std::memcpy(mask, batch.mask(), static_cast<std::size_t>(rows));
+  if (mask != nullptr) {
+    std::memcpy(mask, batch.mask(part), static_cast<std::size_t>(rows));
+  }
+}
+
+std::vector<RowRange> checked(std::vector<RowRange> parts, std::int64_t rows) {
+  if (parts.empty()) return {{0, rows}};
+  for (const RowRange& part : parts) {
+    if (part.first < 0 || part.count < 1 || part.first + part.count > rows) {
+      throw ArgumentError(text("rows [", part.first, ", ", part.first + part.count,
+                               ") are not rows of batches of ", rows));
+    }
+  }
+  return parts;
 }
 
 }  // namespace
 
 Loader::Loader(std::shared_ptr<const Plan> plan, std::span<const DType> dtypes,
-               Knobs knobs)
+               Knobs knobs, Share share)
     : plan_(std::move(plan)),
       slots_(std::make_shared<Slots>(
-          Layout(with_dtypes(plan_->schema(), dtypes), plan_->batch_size()),
+          Layout(with_dtypes(plan_->schema(), dtypes),
+                 checked(std::move(share.parts), plan_->batch_size())),
           static_cast<std::size_t>(chosen_prefetch(knobs.prefetch) + 4),
           plan_->maker())),
       threads_(knobs.threads > 0 ? knobs.threads : cpu_budget()),
       prefetch_(chosen_prefetch(knobs.prefetch)),
       reads_ahead_(prefetch_ > 0 && !plan_->resident()),
-      skipped_(knobs.budget) {
+      whole_(layout().parts()[0] == RowRange{0, plan_->batch_size()}),
+      skipped_(knobs.budget),
+      answers_(share.shards) {
   if (knobs.threads < 0) {
     throw ArgumentError(text("threads must be at least 1, not ", knobs.threads));
   }
@@ -59,35 +79,43 @@ Loader::Loader(std::shared_ptr<const Plan> plan, std::span<const DType> dtypes,
   }
 }
 
-void Loader::make(const Position& position, std::span<const Column> output, bool* mask,
-                  Beside* beside) {
+void Loader::make(const Position& position, const RowRange& rows,
+                  std::span<const Column> output, bool* mask, Beside* beside) {
   std::int64_t row_bytes = 1;
   for (const Column& column : output) row_bytes += column.row_bytes();
-  const std::int64_t rows = plan_->batch_size();
   const bool waits = plan_->maker() != nullptr;
-  if (waits || threads_ == 1 || rows * row_bytes < 2 * kPartBytes) {
-    plan_->batch(position, output, mask, {beside, &skipped_, &cancelled_});
+  if (waits || threads_ == 1 || rows.count * row_bytes < 2 * kPartBytes) {
+    plan_->part(position, rows.first, rows.count, output, mask, thread_memory(),
+                {beside, &skipped_, &cancelled_});
     return;
   }
   ThreadPool& pool = shared_pool();
   pool.grow(threads_ - 1);
   const std::int64_t grain = std::max<std::int64_t>(1, kPartBytes / row_bytes);
-  pool.for_ranges(rows, grain, threads_ - 1, [&](std::int64_t begin, std::int64_t end) {
-    plan_->rows(position, begin, end - begin, output, mask, thread_memory(),
-                {nullptr, &skipped_, nullptr});
-  });
+  pool.for_ranges(rows.count, grain, threads_ - 1,
+                  [&](std::int64_t begin, std::int64_t end) {
+                    std::vector<Column> here(output.begin(), output.end());
+                    for (Column& column : here) column.data += begin * column.stride;
+                    plan_->part(position, rows.first + begin, end - begin, here,
+                                mask == nullptr ? nullptr : mask + begin,
+                                thread_memory(), {nullptr, &skipped_, nullptr});
+                  });
 }
 
 void Loader::make_noting(const Position& position, std::span<const Column> output,
                          bool* mask) {
   const auto start = std::chrono::steady_clock::now();
-  make(position, output, mask);
+  make(position, {0, plan_->batch_size()}, output, mask);
   prefetcher_->note(std::chrono::steady_clock::now() - start);
 }
 
 bool Loader::cached(std::span<const Column> output) const {
-  return reads_ahead_ && std::ranges::equal(output, layout().schema(), {},
-                                            &Column::dtype, &Field::dtype);
+  return reads_ahead_ && whole_ && fits(output);
+}
+
+bool Loader::fits(std::span<const Column> output) const {
+  return std::ranges::equal(output, layout().schema(), {}, &Column::dtype,
+                            &Field::dtype);
 }
 
 void Loader::fill(const Position& position, std::span<const Column> output,
@@ -95,20 +123,22 @@ void Loader::fill(const Position& position, std::span<const Column> output,
   if (cancelled()) throw Cancelled("interrupted");
   delivered_.fetch_add(1, std::memory_order_relaxed);
   if (!cached(output)) {
-    make(position, output, mask);
+    make(position, {0, plan_->batch_size()}, output, mask);
     return;
   }
   if (prefetcher_->is_quick()) {
     make_noting(position, output, mask);
     return;
   }
+  copy(*waited_for(position), 0, output, mask, plan_->batch_size());
+}
+
+std::shared_ptr<const Batch> Loader::waited_for(const Position& position) {
   shared_pool().grow(threads_);
   while (true) {
-    const auto batch = prefetcher_->get(position, true, std::chrono::milliseconds(50));
+    auto batch = prefetcher_->get(position, true, std::chrono::milliseconds(50));
     if (cancelled()) throw Cancelled("interrupted");
-    if (batch == nullptr) continue;
-    copy(*batch, output, mask, plan_->batch_size());
-    return;
+    if (batch != nullptr) return batch;
   }
 }
 
@@ -121,10 +151,78 @@ bool Loader::fill_if_ready(const Position& position, std::span<const Column> out
   } else {
     const auto batch = prefetcher_->ready(position);
     if (batch == nullptr) return false;
-    copy(*batch, output, mask, plan_->batch_size());
+    copy(*batch, 0, output, mask, plan_->batch_size());
   }
   delivered_.fetch_add(1, std::memory_order_relaxed);
   return true;
+}
+
+std::size_t Loader::part_of(const RowRange& rows) const {
+  const auto found = std::ranges::find(layout().parts(), rows);
+  if (found == layout().parts().end()) {
+    throw ArgumentError(text("rows [", rows.first, ", ", rows.first + rows.count,
+                             ") are not among those that this process makes"));
+  }
+  return static_cast<std::size_t>(found - layout().parts().begin());
+}
+
+Answers::Found Loader::answer(const Position& position, bool wait) {
+  return answers_.get(position, wait, [&]() -> Answers::Found {
+    if (cancelled()) throw Cancelled("interrupted");
+    std::shared_ptr<const Batch> batch;
+    if (reads_ahead_) {
+      batch = wait ? waited_for(position) : prefetcher_->ready(position);
+      if (batch == nullptr) return std::nullopt;
+    } else if (!plan_->resident()) {
+      if (!wait) return std::nullopt;
+      batch = take(position, std::chrono::milliseconds(0));
+      return batch;
+    }
+    delivered_.fetch_add(1, std::memory_order_relaxed);
+    return batch;
+  });
+}
+
+void Loader::fill_shard(const Position& position, const RowRange& rows,
+                        std::span<const Column> output, bool* mask) {
+  fill_from(*answer(position, true), position, rows, output, mask);
+}
+
+bool Loader::fill_shard_if_ready(const Position& position, const RowRange& rows,
+                                 std::span<const Column> output, bool* mask) {
+  const Answers::Found found = answer(position, false);
+  if (found) fill_from(*found, position, rows, output, mask);
+  return found.has_value();
+}
+
+void Loader::fill_from(const std::shared_ptr<const Batch>& batch,
+                       const Position& position, const RowRange& rows,
+                       std::span<const Column> output, bool* mask) {
+  const std::size_t part = part_of(rows);
+  if (batch != nullptr && fits(output)) {
+    copy(*batch, part, output, mask, rows.count);
+  } else {
+    make(position, rows, output, mask);
+  }
+}
+
+std::shared_ptr<const Batch> Loader::take_for_shards(const Position& position) {
+  const auto found = answers_.get(position, true, [&]() -> Answers::Found {
+    while (true) {
+      if (cancelled()) throw Cancelled("interrupted");
+      auto batch = take(position, std::chrono::milliseconds(50));
+      if (batch != nullptr) return batch;
+    }
+  });
+  // Null where a program on the CPU was the first to ask.
+  return *found != nullptr ? *found : take(position, std::chrono::minutes(1));
+}
+
+std::shared_ptr<const Batch> Loader::take_if_ready(const Position& position) {
+  std::shared_ptr<const Batch> batch;
+  if (prefetcher_) batch = prefetcher_->ready(position);
+  if (batch != nullptr) delivered_.fetch_add(1, std::memory_order_relaxed);
+  return batch;
 }
 
 std::shared_ptr<const Batch> Loader::take(const Position& position,
@@ -135,11 +233,20 @@ std::shared_ptr<const Batch> Loader::take(const Position& position,
     batch = prefetcher_->get(position, false, patience);
   } else {
     auto made = slots_->take();
-    make(position, made->columns(), made->mask(), &made->beside());
+    const std::span<const RowRange> parts = layout().parts();
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      make(position, parts[i], made->columns(i), made->mask(i), &made->beside());
+    }
     batch = std::move(made);
   }
   if (batch != nullptr) delivered_.fetch_add(1, std::memory_order_relaxed);
   return batch;
+}
+
+bool Loader::ready(const Position& position, std::chrono::milliseconds patience) {
+  if (!prefetcher_) return true;
+  shared_pool().grow(threads_);
+  return prefetcher_->get(position, true, patience) != nullptr;
 }
 
 void Skipped::skipped(std::int64_t sample, const Error& error) {
@@ -156,6 +263,7 @@ std::map<std::int64_t, std::string> Skipped::samples() const {
 }
 
 void Loader::remember(std::exception_ptr error) {
+  if (error == nullptr) answers_.forget_errors(kLastShard);
   const std::lock_guard lock(mutex_);
   last_error_ = std::move(error);
 }

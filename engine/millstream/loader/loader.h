@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "millstream/loader/answers.h"
 #include "millstream/loader/batch.h"
 #include "millstream/loader/plan.h"
 #include "millstream/loader/prefetcher.h"
@@ -39,12 +40,20 @@ class Skipped : public Failures {
   std::map<std::int64_t, std::string> samples_;
 };
 
+/// Which rows of every batch a process makes, and for how many shards of one program.
+struct Share {
+  std::vector<RowRange> parts;  // none for whole batches
+  int shards = 1;
+};
+
 /// A plan at work: makes batches ahead, hands them out, and remembers what went wrong.
 /// Any number of threads may ask at once.
 class Loader {
  public:
   /// `dtypes` are those of the batches that `take` gives, one a field of the plan.
-  Loader(std::shared_ptr<const Plan> plan, std::span<const DType> dtypes, Knobs knobs);
+  /// Throws `ArgumentError` where the parts of `share` are not rows of a batch.
+  Loader(std::shared_ptr<const Plan> plan, std::span<const DType> dtypes, Knobs knobs,
+         Share share = {});
 
   const Plan& plan() const noexcept { return *plan_; }
   const Layout& layout() const noexcept { return slots_->layout(); }
@@ -61,10 +70,31 @@ class Loader {
   bool fill_if_ready(const Position& position, std::span<const Column> output,
                      bool* mask);
 
+  /// Writes one part of the batch, `rows`, to memory of the caller's. All shards that
+  /// ask for one batch get the same answer, which is made once.
+  void fill_shard(const Position& position, const RowRange& rows,
+                  std::span<const Column> output, bool* mask);
+
+  /// The same if it can be had at once; else false and nothing done.
+  bool fill_shard_if_ready(const Position& position, const RowRange& rows,
+                           std::span<const Column> output, bool* mask);
+
   /// The batch at `position` in memory of its own, or null if it is not done within
   /// `patience`.
   std::shared_ptr<const Batch> take(const Position& position,
                                     std::chrono::milliseconds patience);
+
+  /// Whether the batch at `position` has been made ahead, or is within `patience`, so
+  /// that `fill` only copies. True where nothing is made ahead.
+  bool ready(const Position& position, std::chrono::milliseconds patience);
+  /// The same if it is made already, else null; never waits for it.
+  std::shared_ptr<const Batch> take_if_ready(const Position& position);
+
+  /// The batch at `position`, one for all shards that ask for it.
+  std::shared_ptr<const Batch> take_for_shards(const Position& position);
+
+  /// Which of the layout's parts these rows are; throws `ArgumentError` if none.
+  std::size_t part_of(const RowRange& rows) const;
 
   /// Batches given by `take` that someone still holds.
   std::int64_t live() const { return slots_->live(); }
@@ -87,22 +117,29 @@ class Loader {
   std::exception_ptr last_error() const;
 
  private:
-  void make(const Position& position, std::span<const Column> output, bool* mask,
-            Beside* beside = nullptr);
+  void make(const Position& position, const RowRange& rows,
+            std::span<const Column> output, bool* mask, Beside* beside = nullptr);
+  std::shared_ptr<const Batch> waited_for(const Position& position);
+  Answers::Found answer(const Position& position, bool wait);
   void make_noting(const Position& position, std::span<const Column> output,
                    bool* mask);
   bool cached(std::span<const Column> output) const;
+  bool fits(std::span<const Column> output) const;
+  void fill_from(const std::shared_ptr<const Batch>& batch, const Position& position,
+                 const RowRange& rows, std::span<const Column> output, bool* mask);
 
   const std::shared_ptr<const Plan> plan_;
   const std::shared_ptr<Slots> slots_;
   const int threads_;
   const int prefetch_;
   const bool reads_ahead_;
+  const bool whole_;
   std::atomic<bool> cancelled_{false};
   std::atomic<std::int64_t> delivered_{0};
   mutable std::mutex mutex_;
   std::exception_ptr last_error_;
   Skipped skipped_;
+  Answers answers_;
   std::optional<Prefetcher> prefetcher_;  // last: its threads use the members above
 };
 

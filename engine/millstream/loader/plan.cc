@@ -70,6 +70,7 @@ Plan::Plan(std::shared_ptr<const Source> source, Schedule schedule, Transforms b
     digest.add(field.name).add(static_cast<std::int64_t>(field.dtype));
     digest.add(static_cast<std::int64_t>(field.shape.rank()));
     for (const std::int64_t extent : field.shape.extents()) digest.add(extent);
+    sample_bytes_ += byte_size(field);
   }
   schedule_.add_to(digest);
   digest_ = digest.value();
@@ -83,24 +84,29 @@ void Plan::batch(const Position& position, std::span<const Column> output, bool*
 void Plan::rows(const Position& position, std::int64_t first, std::int64_t count,
                 std::span<const Column> output, bool* mask, Memory& memory,
                 const Making& making) const {
+  part(position, first, count, from_row(output, first, memory),
+       mask == nullptr ? nullptr : mask + first, memory, making);
+}
+
+void Plan::part(const Position& position, std::int64_t first, std::int64_t count,
+                std::span<const Column> output, bool* mask, Memory& memory,
+                const Making& making) const {
   const ExactFloats exact;
   const auto indices = memory.array<std::int64_t>(count);
   schedule_.run(position, first, indices);
   const std::int64_t valid =
       std::clamp<std::int64_t>(schedule_.valid_rows(position) - first, 0, count);
-  const auto here = from_row(output, first, memory);
   if (mask != nullptr) {
-    for (std::int64_t k = 0; k < count; ++k) mask[first + k] = k < valid;
+    for (std::int64_t k = 0; k < count; ++k) mask[k] = k < valid;
   }
   const auto samples = indices.first(static_cast<std::size_t>(valid));
   if (valid > 0 && skip_) {
-    surviving_rows(position, first, samples, here,
-                   mask == nullptr ? nullptr : mask + first, memory, making);
+    surviving_rows(position, first, samples, output, mask, memory, making);
   } else if (valid > 0) {
-    valid_rows(position, first, samples, here, memory, making);
+    valid_rows(position, first, samples, output, memory, making);
   }
   if (valid < count) {
-    padding(position, count - valid, from_row(here, valid, memory), memory);
+    padding(position, count - valid, from_row(output, valid, memory), memory);
   }
 }
 
@@ -154,6 +160,7 @@ void Plan::valid_rows(const Position& position, std::int64_t first,
     }
     columns[i].rows = memory.array<std::byte*>(count).data();
   }
+  samples_read_.fetch_add(count, std::memory_order_relaxed);
   source_->read_for(making, first, indices, columns, memory);
   const auto epochs = memory.array<std::uint32_t>(chain_.makes() ? count : 0);
   schedule_.epochs(position, first, epochs);

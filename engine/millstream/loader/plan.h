@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -51,6 +52,16 @@ class Plan {
             std::span<const Column> output, bool* mask, Memory& memory,
             const Making& making = {}) const;
 
+  /// The same rows, written to rows [0, count) of `output` and `mask`.
+  void part(const Position& position, std::int64_t first, std::int64_t count,
+            std::span<const Column> output, bool* mask, Memory& memory,
+            const Making& making = {}) const;
+
+  /// Bytes of samples asked of the source so far, as its schema counts them.
+  std::int64_t bytes_read() const noexcept {
+    return samples_read_.load(std::memory_order_relaxed) * sample_bytes_;
+  }
+
   /// Tells the source that the batch at `position` will be made soon.
   void hint(const Position& position) const;
 
@@ -72,6 +83,8 @@ class Plan {
   std::uint64_t digest_;
   bool skip_;
   Maker* maker_ = nullptr;  // of the last stage that has one, or of the source
+  std::int64_t sample_bytes_ = 0;
+  mutable std::atomic<std::int64_t> samples_read_{0};
 };
 
 }  // namespace millstream

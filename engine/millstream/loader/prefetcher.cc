@@ -23,7 +23,7 @@ constexpr int kWaiting = 32;
 
 }  // namespace
 
-std::size_t Prefetcher::Hash::operator()(const Position& position) const noexcept {
+std::size_t PositionHash::operator()(const Position& position) const noexcept {
   return Digest()
       .add((std::uint64_t{position.seed.high} << 32) | position.seed.low)
       .add(std::uint64_t{position.epoch})
@@ -54,7 +54,7 @@ Prefetcher::~Prefetcher() {
 std::shared_ptr<const Batch> Prefetcher::get(const Position& position, bool keep,
                                              std::chrono::milliseconds patience) {
   if (generation_ != fork_generation()) {  // the threads stayed in the parent
-    Entry alone{position, Stage::kMaking, 0, nullptr, nullptr};
+    Entry alone{position, Stage::kMaking, 0, true, nullptr, nullptr};
     make(alone);
     if (alone.error) std::rethrow_exception(alone.error);
     return alone.batch;
@@ -63,9 +63,10 @@ std::shared_ptr<const Batch> Prefetcher::get(const Position& position, bool keep
   Lock lock(mutex_);
   auto& found = entries_[position];
   if (!found)
-    found = std::make_shared<Entry>(Entry{position, Stage::kQueued, 0, {}, {}});
+    found = std::make_shared<Entry>(Entry{position, Stage::kQueued, 0, true, {}, {}});
   const std::shared_ptr<Entry> entry = found;
   entry->used = ++clock_;
+  entry->asked = true;
   look_ahead(position);
   if (entry->stage == Stage::kQueued) {
     std::erase(queue_, entry);  // or its batch would live until a worker came by
@@ -97,6 +98,7 @@ std::shared_ptr<const Batch> Prefetcher::ready(const Position& position) {
     return nullptr;
   }
   found->second->used = ++clock_;
+  found->second->asked = true;
   const std::shared_ptr<const Batch> batch = found->second->batch;
   look_ahead(position);
   evict();
@@ -120,8 +122,12 @@ void Prefetcher::make(Entry& entry) noexcept {
   try {
     auto batch = slots_->take();
     const auto start = std::chrono::steady_clock::now();
-    plan_->batch(entry.position, batch->columns(), batch->mask(),
-                 {&batch->beside(), failures_, &stopping_});
+    const std::span<const RowRange> parts = slots_->layout().parts();
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      plan_->part(entry.position, parts[i].first, parts[i].count, batch->columns(i),
+                  batch->mask(i), thread_memory(),
+                  {&batch->beside(), failures_, &stopping_});
+    }
     note(std::chrono::steady_clock::now() - start);
     entry.batch = std::move(batch);
   } catch (...) {
@@ -183,7 +189,7 @@ void Prefetcher::look_ahead(const Position& position) {
     at = backwards ? previous(at) : plan_->schedule().next(at);
     auto& entry = entries_[at];
     if (entry) continue;
-    entry = std::make_shared<Entry>(Entry{at, Stage::kQueued, ++clock_, {}, {}});
+    entry = std::make_shared<Entry>(Entry{at, Stage::kQueued, ++clock_, false, {}, {}});
     queue_.push_back(entry);
     if (running_ < threads_) {
       ++running_;
@@ -196,16 +202,20 @@ void Prefetcher::look_ahead(const Position& position) {
 void Prefetcher::evict() {
   const std::size_t capacity =
       streams_.size() * static_cast<std::size_t>(ahead_ + 1) + 1;
+  // What was asked for goes first: what is made ahead is yet to be.
+  const auto rank = [](const Entry& entry) {
+    return std::pair(!entry.asked, entry.used);
+  };
   while (entries_.size() > capacity) {
-    auto oldest = entries_.end();
+    auto first = entries_.end();
     for (auto entry = entries_.begin(); entry != entries_.end(); ++entry) {
       if (entry->second->stage != Stage::kDone) continue;
-      if (oldest == entries_.end() || entry->second->used < oldest->second->used) {
-        oldest = entry;
+      if (first == entries_.end() || rank(*entry->second) < rank(*first->second)) {
+        first = entry;
       }
     }
-    if (oldest == entries_.end()) return;
-    entries_.erase(oldest);
+    if (first == entries_.end()) return;
+    entries_.erase(first);
   }
 }
 

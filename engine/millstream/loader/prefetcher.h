@@ -18,6 +18,10 @@
 
 namespace millstream {
 
+struct PositionHash {
+  std::size_t operator()(const Position& position) const noexcept;
+};
+
 /// A cache in front of `Plan::batch`: batches made on the shared pool ahead of those
 /// who ask, kept by (seed, epoch, step). Serves several streams, forwards and
 /// backwards; a batch that nobody has begun is made by the one who asks for it. What
@@ -57,11 +61,9 @@ class Prefetcher {
     Position position;
     Stage stage = Stage::kQueued;
     std::uint64_t used = 0;  // when, by `clock_`
+    bool asked = false;      // by someone, and not only made ahead
     std::shared_ptr<const Batch> batch;
     std::exception_ptr error;
-  };
-  struct Hash {
-    std::size_t operator()(const Position& position) const noexcept;
   };
   /// Who asks for one batch after the other with one seed.
   struct Stream {
@@ -88,7 +90,7 @@ class Prefetcher {
 
   std::mutex mutex_;
   std::condition_variable done_;
-  std::unordered_map<Position, std::shared_ptr<Entry>, Hash> entries_;
+  std::unordered_map<Position, std::shared_ptr<Entry>, PositionHash> entries_;
   std::deque<std::shared_ptr<Entry>> queue_;
   std::vector<Stream> streams_;
   std::uint64_t clock_ = 0;

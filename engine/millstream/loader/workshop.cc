@@ -47,7 +47,7 @@ std::shared_ptr<const Ticket> Workshop::begin(std::vector<std::int64_t> indices,
     throw ArgumentError(
         text(seeds.size(), " seeds do not fit ", indices.size(), " samples"));
   }
-  auto ticket = std::make_shared<Ticket>();
+  auto ticket = std::make_shared<Ticket>(slots_);
   if (waiting_.threads() < at_once_) waiting_.grow(waiting_.threads() + 1);
   waiting_.submit(
       [this, ticket, indices = std::move(indices), seeds = std::move(seeds)] {

@@ -7,6 +7,7 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "millstream/core/maker.h"
@@ -18,13 +19,17 @@ namespace millstream {
 /// A batch that was begun. Any thread may wait for it.
 class Ticket {
  public:
+  explicit Ticket(std::shared_ptr<const Slots> slots) : slots_(std::move(slots)) {}
+
   bool done() const;
+  const Layout& layout() const noexcept { return slots_->layout(); }
 
   /// The batch, or null if it is not done within `patience`; rethrows what went wrong.
   std::shared_ptr<const Batch> wait(std::chrono::milliseconds patience) const;
 
  private:
   friend class Workshop;
+  const std::shared_ptr<const Slots> slots_;
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
   bool done_ = false;

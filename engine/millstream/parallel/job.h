@@ -63,11 +63,13 @@ class Job {
 class Pace {
  public:
   std::int64_t grain(std::int64_t rows, int workers) const noexcept {
-    const std::int64_t row_ns =
-        std::max<std::int64_t>(row_ns_.load(std::memory_order_relaxed), 1);
-    const std::int64_t share = (rows + workers - 1) / workers;
-    return std::clamp<std::int64_t>(kPartNs / row_ns, 1,
-                                    std::max<std::int64_t>(share, 1));
+    const std::int64_t row_ns = row_ns_.load(std::memory_order_relaxed);
+    const std::int64_t share =
+        std::max<std::int64_t>((rows + workers - 1) / workers, 1);
+    if (row_ns == 0) return share;
+    // Of what is so cheap each worker makes whole batches, one after the other.
+    if (rows * row_ns < kWholeNs) return rows;
+    return std::clamp<std::int64_t>(kPartNs / row_ns, 1, share);
   }
   void note(std::int64_t rows, std::chrono::nanoseconds taken) noexcept {
     const std::int64_t before = row_ns_.load(std::memory_order_relaxed);
@@ -78,6 +80,7 @@ class Pace {
 
  private:
   static constexpr std::int64_t kPartNs = 8'000'000;
+  static constexpr std::int64_t kWholeNs = 1'000'000;
   std::atomic<std::int64_t> row_ns_{0};
 };
 

@@ -9,6 +9,7 @@
 #include "millstream/core/error.h"
 #include "millstream/source/arrays.h"
 #include "millstream/source/columns.h"
+#include "millstream/source/rearrange.h"
 #include "millstream/source/unpack.h"
 
 namespace millstream {
@@ -30,18 +31,34 @@ Batch whole_file(const std::filesystem::path& path) {
   return {std::make_shared<const MappedFile>(std::move(file)), 0, size, path.string()};
 }
 
-Array label_array(std::string name, std::vector<std::uint8_t> labels) {
-  const auto owner =
-      std::make_shared<const std::vector<std::uint8_t>>(std::move(labels));
-  return {{std::move(name), DType::kUint8, {}},
-          static_cast<std::int64_t>(owner->size()),
-          reinterpret_cast<const std::byte*>(owner->data()),
-          1,
-          owner};
+/// An array that owns its bytes.
+template <typename Byte>
+Array owned(Field field, std::vector<Byte> bytes) {
+  const auto owner = std::make_shared<const std::vector<Byte>>(std::move(bytes));
+  const std::int64_t row = byte_size(field);
+  return {std::move(field), static_cast<std::int64_t>(owner->size()) / row,
+          reinterpret_cast<const std::byte*>(owner->data()), row, owner};
+}
+
+SharedSource mapped_images(std::vector<MappedPart> parts) {
+  std::vector<MappedColumn> columns;
+  columns.emplace_back(kImage, std::move(parts), RowForm{.stored = Stored::kPlanar});
+  return std::make_shared<const ColumnsSource>(std::move(columns));
+}
+
+SharedSource images_in_memory(const std::vector<std::byte>& planes) {
+  std::vector<std::byte> pixels(planes.size());
+  for (std::size_t at = 0; at < planes.size();
+       at += static_cast<std::size_t>(kCifarImage)) {
+    interleave(planes.data() + at, pixels.data() + at, kImage.shape);
+  }
+  return std::make_shared<const ArraysSource>(
+      std::vector<Array>{owned(kImage, std::move(pixels))});
 }
 
 SharedSource pickled(const std::vector<Batch>& batches, CifarKind kind) {
-  std::vector<MappedPart> images;
+  std::vector<SharedSource> images;
+  std::vector<MappedPart> parts;  // since the last batch whose images are in memory
   std::vector<std::uint8_t> labels;
   std::vector<std::uint8_t> coarse;
   for (const Batch& batch : batches) {
@@ -49,20 +66,30 @@ SharedSource pickled(const std::vector<Batch>& batches, CifarKind kind) {
     batch.file->read(batch.begin, bytes);
     ByteReader reader(bytes, batch.name, batch.begin);
     const CifarBatch parsed = parse_cifar_pickle(reader, kind);
-    images.push_back({batch.file, parsed.offset, kCifarImage, parsed.images});
     labels.insert(labels.end(), parsed.labels.begin(), parsed.labels.end());
     coarse.insert(coarse.end(), parsed.coarse_labels.begin(),
                   parsed.coarse_labels.end());
+    if (parsed.decoded.empty()) {
+      parts.push_back(
+          {batch.file, parsed.offset, kCifarImage, parsed.images, batch.name});
+      continue;
+    }
+    if (!parts.empty()) images.push_back(mapped_images(std::exchange(parts, {})));
+    images.push_back(images_in_memory(parsed.decoded));
   }
-  std::vector<MappedColumn> columns;
-  columns.emplace_back(kImage, std::move(images), Stored::kPlanar);
-  auto mapped = std::make_shared<const ColumnsSource>(std::move(columns));
-  std::vector<Array> arrays = {label_array("label", std::move(labels))};
+  if (!parts.empty()) images.push_back(mapped_images(std::move(parts)));
+  SharedSource all = images.front();
+  if (images.size() > 1) {
+    all = std::make_shared<const Concatenated>(std::move(images));
+  }
+  std::vector<Array> arrays = {
+      owned(Field{"label", DType::kUint8, {}}, std::move(labels))};
   if (kind == CifarKind::kCifar100) {
-    arrays.push_back(label_array("coarse_label", std::move(coarse)));
+    arrays.push_back(
+        owned(Field{"coarse_label", DType::kUint8, {}}, std::move(coarse)));
   }
   return std::make_shared<const Zipped>(std::vector<SharedSource>{
-      std::move(mapped), std::make_shared<const ArraysSource>(std::move(arrays))});
+      std::move(all), std::make_shared<const ArraysSource>(std::move(arrays))});
 }
 
 SharedSource binary(const std::vector<Batch>& batches, CifarKind kind) {
@@ -75,16 +102,19 @@ SharedSource binary(const std::vector<Batch>& batches, CifarKind kind) {
                              ": expected whole records of ", record, " bytes, found ",
                              batch.size, " bytes"));
       }
-      found.push_back({batch.file, batch.begin + offset, record, batch.size / record});
+      found.push_back(
+          {batch.file, batch.begin + offset, record, batch.size / record, batch.name});
     }
     return found;
   };
   const std::int64_t labels = cifar_labels(kind);
   std::vector<MappedColumn> columns;
-  columns.emplace_back(kImage, parts(labels), Stored::kPlanar);
-  columns.emplace_back(Field{"label", DType::kUint8, {}}, parts(labels - 1));
+  columns.emplace_back(kImage, parts(labels), RowForm{.stored = Stored::kPlanar});
+  columns.emplace_back(Field{"label", DType::kUint8, {}}, parts(labels - 1),
+                       RowForm{.below = cifar_classes(kind)});
   if (kind == CifarKind::kCifar100) {
-    columns.emplace_back(Field{"coarse_label", DType::kUint8, {}}, parts(0));
+    columns.emplace_back(Field{"coarse_label", DType::kUint8, {}}, parts(0),
+                         RowForm{.below = kCifarCoarse});
   }
   return std::make_shared<const ColumnsSource>(std::move(columns));
 }

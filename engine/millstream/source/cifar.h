@@ -13,7 +13,9 @@ enum class CifarSplit : std::uint8_t { kTrain, kTest };
 /// The images and labels of CIFAR-10 or CIFAR-100, from the binary files or from those
 /// that Python pickled, which are not run. Fields: image uint8(32, 32, 3), label
 /// uint8() and, of CIFAR-100, coarse_label uint8(). Images stay on disk, where they are
-/// mapped.
+/// mapped, but for those that a pickle holds as text: they are decoded into memory.
+/// Labels below the number of classes are promised: pickled ones are checked when the
+/// source is opened, others as they are read.
 class CifarSource final : public Source {
  public:
   /// These batches, one after the other. All are binary or all are pickled.

@@ -32,8 +32,9 @@ MappedColumn idx_column(const FieldFiles& field, const std::filesystem::path& ca
     parts.push_back(
         mapped_part(std::make_shared<const MappedFile>(std::move(file)), layout));
   }
-  return {std::move(row), std::move(parts),
-          big_endian ? Stored::kBigEndian : Stored::kPlain};
+  return {std::move(row),
+          std::move(parts),
+          {.stored = big_endian ? Stored::kBigEndian : Stored::kPlain}};
 }
 
 std::vector<MappedColumn> idx_columns(const std::vector<FieldFiles>& fields,

@@ -14,8 +14,9 @@ namespace millstream {
 namespace {
 
 /// Rows of at least this many bytes are read by pread, smaller ones copied from the
-/// map.
-constexpr std::int64_t kPositioned = std::int64_t{1} << 15;
+/// map, which is as fast for these and up to 8 times as fast for small ones
+/// (`read_benchmark.cc`).
+constexpr std::int64_t kPositioned = std::int64_t{1} << 19;
 /// Ranges closer than this are asked for as one.
 constexpr std::int64_t kGap = std::int64_t{1} << 14;
 constexpr std::size_t kProbes = 4;
@@ -34,11 +35,13 @@ void copy_rows(std::span<const std::byte* const> rows, std::int64_t bytes,
 
 }  // namespace
 
-MappedColumn::MappedColumn(Field field, std::vector<MappedPart> parts, Stored stored)
+MappedColumn::MappedColumn(Field field, std::vector<MappedPart> parts, RowForm form)
     : field_(std::move(field)),
       row_bytes_(byte_size(field_)),
-      stored_(stored),
-      positioned_(row_bytes_ >= kPositioned),
+      form_(form),
+      positioned_(form.reading == Reading::kBySize
+                      ? row_bytes_ >= kPositioned
+                      : form.reading == Reading::kPositioned),
       parts_(std::move(parts)) {
   for (const MappedPart& part : parts_) {
     const std::int64_t size = part.file->size();
@@ -76,7 +79,7 @@ void MappedColumn::read(std::span<const std::int64_t> indices, Column& to,
   const bool views = to.data == nullptr;
   const bool converts = !views && to.dtype != field_.dtype;
   const Column values = views || converts ? scratch() : to;
-  if (stored_ == Stored::kPlanar) {
+  if (form_.stored == Stored::kPlanar) {
     const Column planes = scratch();
     fetch(indices, planes.data, planes.stride, memory);
     for (std::int64_t k = 0; k < count; ++k) {
@@ -85,13 +88,14 @@ void MappedColumn::read(std::span<const std::int64_t> indices, Column& to,
   } else {
     fetch(indices, values.data, values.stride, memory);
     const std::int64_t elements = field_.shape.elements();
-    for (std::int64_t k = 0; k < count && stored_ == Stored::kBigEndian; ++k) {
+    for (std::int64_t k = 0; k < count && form_.stored == Stored::kBigEndian; ++k) {
       swap_bytes(values.row(k), field_.dtype, elements);
     }
     for (std::int64_t k = 0; k < count && field_.dtype == DType::kBool; ++k) {
       clean_booleans(values.row(k), elements);
     }
   }
+  if (form_.below < 256) check_range(indices, values);
   if (views) {
     for (std::int64_t k = 0; k < count; ++k) to.rows[k] = values.row(k);
   }
@@ -103,10 +107,25 @@ void MappedColumn::read(std::span<const std::int64_t> indices, Column& to,
     if (fitting == elements) continue;
     const std::int64_t index = indices[static_cast<std::size_t>(k)];
     const std::size_t part = part_of(index);
-    throw DataError(text(parts_[part].file->path().string(), ": ", field_.name,
-                         ": sample ", index - first_[part], " holds a ",
-                         name(field_.dtype), " at element ", fitting, " that ",
-                         name(to.dtype), " cannot hold"));
+    throw DataError(text(name_of(part), ": ", field_.name, ": sample ",
+                         index - first_[part], " holds a ", name(field_.dtype),
+                         " at element ", fitting, " that ", name(to.dtype),
+                         " cannot hold"));
+  }
+}
+
+void MappedColumn::check_range(std::span<const std::int64_t> indices,
+                               const Column& values) const {
+  for (std::size_t k = 0; k < indices.size(); ++k) {
+    const std::byte* row = values.row(static_cast<std::int64_t>(k));
+    for (std::int64_t j = 0; j < row_bytes_; ++j) {
+      const int found = std::to_integer<int>(row[j]);
+      if (found < form_.below) continue;
+      const std::size_t part = part_of(indices[k]);
+      throw DataError(text(name_of(part), ": offset ", offset_of(part, indices[k]) + j,
+                           ": sample ", indices[k] - first_[part], ": expected ",
+                           field_.name, " below ", form_.below, ", found ", found));
+    }
   }
 }
 
@@ -138,8 +157,7 @@ void MappedColumn::copy_mapped(std::span<const std::int64_t> indices, std::byte*
       const std::size_t i = part_of(indices[k]);
       const MappedPart& part = parts_[i];
       part.file->check_size();
-      rows[k] =
-          part.file->data() + part.offset + (indices[k] - first_[i]) * part.stride;
+      rows[k] = part.file->data() + offset_of(i, indices[k]);
     }
     fault = guarded(ranges_, [&] { copy_rows(rows, row_bytes_, to, stride); });
     if (fault == nullptr) return;
@@ -174,9 +192,8 @@ void MappedColumn::read_positioned(std::span<const std::int64_t> indices, std::b
            indices[row + run] < first_[i + 1]) {
       ++run;
     }
-    part.file->read(part.offset + (index - first_[i]) * part.stride,
-                    {to + static_cast<std::int64_t>(row) * stride,
-                     run * static_cast<std::size_t>(row_bytes_)});
+    part.file->read(offset_of(i, index), {to + static_cast<std::int64_t>(row) * stride,
+                                          run * static_cast<std::size_t>(row_bytes_)});
     k += run;
   }
 }
@@ -187,9 +204,6 @@ void MappedColumn::hint(std::span<const std::int64_t> indices) const noexcept {
     idle_hints_->fetch_sub(1, std::memory_order_relaxed);
     return;
   }
-  const auto offset_of = [this](std::size_t i, std::int64_t index) {
-    return parts_[i].offset + (index - first_[i]) * parts_[i].stride;
-  };
   bool cached = true;
   const std::size_t step = std::max<std::size_t>(indices.size() / kProbes, 1);
   for (std::size_t k = 0; k < indices.size() && cached; k += step) {

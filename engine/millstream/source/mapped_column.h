@@ -21,6 +21,8 @@ struct MappedPart {
   std::int64_t offset = 0;  // of row 0
   std::int64_t stride = 0;
   std::int64_t rows = 0;
+  std::string name =
+      {};  // for messages, where the file's own does not tell parts apart
 };
 
 /// How the bytes of a stored row become those of its field.
@@ -30,13 +32,22 @@ enum class Stored : std::uint8_t {
   kPlanar,  // [channels, height, width] of bytes, for a field [height, width, channels]
 };
 
+/// How rows come from their file; `kBySize` takes what is faster for rows of that size.
+enum class Reading : std::uint8_t { kBySize, kMapped, kPositioned };
+
+/// What is known of the rows of a field in a file.
+struct RowForm {
+  Stored stored = Stored::kPlain;
+  Reading reading = Reading::kBySize;
+  int below = 256;  // what bytes have to be less than, checked as they are read
+};
+
 /// A field whose rows lie in one or more mapped files, one part after the other.
 /// Opening it reads nothing. Immutable; any number of threads may read at once.
 class MappedColumn {
  public:
   /// Throws `DataError` where a part does not fit into its file.
-  MappedColumn(Field field, std::vector<MappedPart> parts,
-               Stored stored = Stored::kPlain);
+  MappedColumn(Field field, std::vector<MappedPart> parts, RowForm form = {});
 
   std::int64_t size() const noexcept { return first_.back(); }
   const Field& field() const noexcept { return field_; }
@@ -46,7 +57,8 @@ class MappedColumn {
   }
 
   /// Row k of `to` becomes row indices[k], as `Source::read` has it. Throws `IoError`
-  /// naming the file where one cannot be read to the end that it had.
+  /// naming the file where one cannot be read to the end that it had, `DataError` for
+  /// values out of their range.
   void read(std::span<const std::int64_t> indices, Column& to, Memory& memory) const;
 
   /// Asks for these rows ahead, unless a few of them are found in the page cache; then
@@ -55,6 +67,15 @@ class MappedColumn {
 
  private:
   std::size_t part_of(std::int64_t index) const noexcept;
+  std::int64_t offset_of(std::size_t part, std::int64_t index) const noexcept {
+    return parts_[part].offset + (index - first_[part]) * parts_[part].stride;
+  }
+  const std::string& name_of(std::size_t part) const noexcept {
+    return parts_[part].name.empty() ? parts_[part].file->path().native()
+                                     : parts_[part].name;
+  }
+  /// Throws `DataError` for the first byte of `values` that is not below the bound.
+  void check_range(std::span<const std::int64_t> indices, const Column& values) const;
   /// Copies the stored rows to `to` and every `stride` bytes from there.
   void fetch(std::span<const std::int64_t> indices, std::byte* to, std::int64_t stride,
              Memory& memory) const;
@@ -65,7 +86,7 @@ class MappedColumn {
 
   Field field_;
   std::int64_t row_bytes_;
-  Stored stored_;
+  RowForm form_;
   bool positioned_;  // rows are large enough for a system call each
   std::vector<MappedPart> parts_;
   std::vector<std::int64_t> first_ = {0};  // row of each part, and their number

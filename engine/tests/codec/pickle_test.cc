@@ -80,6 +80,49 @@ TEST(CifarPickle, FindsImagesAndLabels) {
   }
 }
 
+TEST(Pickle, TakesTextThatIsToBeEncodedInLatin1ForBytes) {
+  const std::string call = "c_codecs\nencode\n";
+  const std::string codec = std::string("X\x06\0\0\0", 5) + "latin1\x86R.";
+  const auto bytes_of = [&](const std::string& utf8) {
+    std::string bytes = call;
+    bytes += 'X';
+    bytes += raw(static_cast<std::uint32_t>(utf8.size()));
+    bytes += utf8;
+    bytes += codec;
+    ByteReader reader(as_bytes(bytes), "x.pkl");
+    const Pickle pickle(reader);
+    EXPECT_TRUE(pickle.root().is_latin1);
+    const auto found = latin1_bytes(pickle.root(), reader);
+    return std::string(reinterpret_cast<const char*>(found.data()), found.size());
+  };
+  EXPECT_EQ(bytes_of("a\x7F\xC2\x80\xC3\xBF"), "a\x7F\x80\xFF");
+  EXPECT_EQ(bytes_of(""), "");
+  EXPECT_EQ(
+      error_of<DataError>([&] { bytes_of("a\xC4\x80"); }),
+      "x.pkl: offset 22: expected a character below 256 in UTF-8, found byte 196");
+  EXPECT_THROW(bytes_of("\xC2"), DataError);
+  EXPECT_THROW(bytes_of("\xC2\x41"), DataError);
+  EXPECT_THROW(bytes_of("\x80"), DataError);
+
+  const std::string other = call + std::string("X\1\0\0\0aX\5\0\0\0utf-8\x86R.", 19);
+  ByteReader reader(as_bytes(other), "x.pkl");
+  EXPECT_EQ(Pickle(reader).root().kind, Kind::kCall);
+}
+
+TEST(CifarPickle, DecodesImagesThatAreText) {
+  std::string images;
+  for (int i = 0; i < 6144; ++i) images += static_cast<char>(i * 31);
+  const PickledBatch batch = {images, {{"labels", {7, 9}}}};
+  const std::string bytes = batch.python3_protocol2();
+  ByteReader reader(as_bytes(bytes), "x", 1000);
+  const CifarBatch parsed = parse_cifar_pickle(reader, CifarKind::kCifar10);
+  EXPECT_EQ(parsed.images, 2);
+  EXPECT_EQ(std::string(reinterpret_cast<const char*>(parsed.decoded.data()),
+                        parsed.decoded.size()),
+            images);
+  EXPECT_EQ(parsed.labels, (std::vector<std::uint8_t>{7, 9}));
+}
+
 TEST(CifarPickle, RefusesWhatIsNotABatch) {
   const std::string images(6144, 'a');
   const auto refuses = [](const std::string& bytes, CifarKind kind) {
@@ -92,6 +135,8 @@ TEST(CifarPickle, RefusesWhatIsNotABatch) {
   EXPECT_EQ(refuses(PickledBatch{images, {{"labels", {7, 9}}}}.protocol2(),
                     CifarKind::kCifar100),
             "x: offset 0: expected a dict with 'fine_labels', found none");
+  EXPECT_EQ(refuses(PickledBatch{images, {{"labels", {7, 10}}}}.protocol2(), ten),
+            "x: offset 0: expected sample 1 to have one of labels below 10, found 10");
   EXPECT_NE(refuses("N.", ten), "");
   EXPECT_NE(refuses("}(U\x04"
                     "dataNu.",

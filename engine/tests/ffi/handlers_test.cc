@@ -189,6 +189,62 @@ TEST_P(Handlers, MayBeCalledFromManyThreads) {
   }
 }
 
+TEST_P(Handlers, GiveEachShardItsRows) {
+  constexpr std::int64_t kShard = 2;
+  Share share{{}, 4};
+  for (std::int64_t first = 0; first < kRows; first += kShard) {
+    share.parts.push_back({first, kShard});
+  }
+  const auto sharded =
+      std::make_shared<Loader>(plan, dtypes_of(*plan), Knobs{2, 2}, share);
+  const Listing listed(sharded);
+  std::vector<std::pair<std::string, std::int64_t>> attributes{
+      {"digest", static_cast<std::int64_t>(plan->digest())},
+      {"plan", listed.serial()},
+      {"rows", kShard}};
+  XLA_FFI_Handler* shard = GetParam() ? shard_in_jit : shard_in_jit_later;
+  std::vector<std::jthread> threads;
+  for (std::uint32_t number = 0; number < 4; ++number) {
+    threads.emplace_back([&, number] {
+      FakeBuffer states(XLA_FFI_DataType_U32, {2, 8}, 4);
+      FakeBuffer numbers(XLA_FFI_DataType_U32, {2}, 4);
+      numbers.as<std::uint32_t>()[0] = numbers.as<std::uint32_t>()[1] = number;
+      for (std::uint32_t step = 0; step < 5; ++step) {
+        for (std::uint32_t k = 0; k < 2; ++k) {
+          set(states, k, encoded(*plan, {{k, 3}, 1, step}));
+        }
+        FakeBuffer x(XLA_FFI_DataType_S32, {2, kShard, 3}, 4);
+        FakeBuffer y(XLA_FFI_DataType_S64, {2, kShard}, 8);
+        FakeBuffer mask(XLA_FFI_DataType_PRED, {2, kShard}, 1);
+        FakeBuffer after(XLA_FFI_DataType_U32, {2, 8}, 4);
+        ASSERT_EQ(call(shard, {&states, &numbers}, {&x, &y, &mask, &after}, attributes),
+                  std::nullopt);
+        for (std::uint32_t k = 0; k < 2; ++k) {
+          const auto whole = specified(*plan, {{k, 3}, 1, step});
+          const std::size_t bytes = kShard * 3 * 4;
+          EXPECT_TRUE(
+              std::ranges::equal(std::span(x.bytes()).subspan(k * bytes, bytes),
+                                 std::span(whole).subspan(number * bytes, bytes)));
+        }
+      }
+    });
+  }
+  threads.clear();
+
+  FakeBuffer states(XLA_FFI_DataType_U32, {8}, 4);
+  set(states, 0, encoded(*plan, {}));
+  FakeBuffer number(XLA_FFI_DataType_U32, {}, 4);
+  number.as<std::uint32_t>()[0] = 4;
+  FakeBuffer x(XLA_FFI_DataType_S32, {kShard, 3}, 4);
+  FakeBuffer y(XLA_FFI_DataType_S64, {kShard}, 8);
+  FakeBuffer mask(XLA_FFI_DataType_PRED, {kShard}, 1);
+  FakeBuffer after(XLA_FFI_DataType_U32, {8}, 4);
+  const auto error =
+      call(shard, {&states, &number}, {&x, &y, &mask, &after}, attributes);
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->second, "rows [8, 10) are not among those that this process makes");
+}
+
 INSTANTIATE_TEST_SUITE_P(OfSources, Handlers, testing::Bool(), kind_of_source);
 
 class FailingHandlers : public Handlers {

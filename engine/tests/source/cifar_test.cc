@@ -38,7 +38,7 @@ std::string pixels(int image) {
   return bytes;
 }
 
-int fine(int image) { return image * 3 % 100; }
+int fine(int image) { return image * 3 % 10; }
 int coarse(int image) { return image % 20; }
 
 std::vector<TrueField> truth(CifarKind kind, int images) {
@@ -63,7 +63,7 @@ std::string binary(CifarKind kind, int begin, int end) {
   return bytes;
 }
 
-std::string pickled(CifarKind kind, int begin, int end) {
+std::string pickled(CifarKind kind, int begin, int end, bool text = false) {
   PickledBatch batch;
   std::vector<int> labels;
   std::vector<int> wide;
@@ -74,7 +74,7 @@ std::string pickled(CifarKind kind, int begin, int end) {
   }
   if (kind == CifarKind::kCifar10) {
     batch.labels = {{"labels", labels}};
-    return batch.protocol2();
+    return text ? batch.python3_protocol2() : batch.protocol2();
   }
   batch.labels = {{"fine_labels", labels}, {"coarse_labels", wide}};
   return batch.protocol5();
@@ -121,6 +121,16 @@ INSTANTIATE_TEST_SUITE_P(
                                  return std::make_shared<CifarSource>(
                                      folder.path(), kTen, CifarSplit::kTest);
                                }},
+                    SourceCase{"PickledAsText", truth(kTen, kRows),
+                               [](const Folder& folder) {
+                                 return std::make_shared<CifarSource>(
+                                     std::vector<std::filesystem::path>{
+                                         folder.write("a", pickled(kTen, 0, 1)),
+                                         folder.write("b", pickled(kTen, 1, 2)),
+                                         folder.write("c", pickled(kTen, 2, 4, true)),
+                                         folder.write("d", pickled(kTen, 4, kRows))},
+                                     kTen);
+                               }},
                     SourceCase{"PickledHundred", truth(kHundred, kRows),
                                [](const Folder& folder) {
                                  folder.write("train", pickled(kHundred, 0, kRows));
@@ -163,6 +173,39 @@ TEST(CifarSource, RefusesWhatIsMissingOrDamaged) {
   const auto packed = folder.write("cifar.tar.gz", gzip(archive(false)));
   EXPECT_THROW(CifarSource(packed, kTen, kTrain), ArgumentError);
   EXPECT_THROW(CifarSource(std::vector<std::filesystem::path>{}, kTen), ArgumentError);
+}
+
+TEST(CifarSource, RefusesLabelsOutOfRangeAsTheyAreRead) {
+  const Folder folder;
+  const auto message = [](const CifarSource& source, std::int64_t index) {
+    Memory memory;
+    std::vector<std::byte> image(3072), label(4), coarse(4);
+    std::vector<Column> columns = {
+        {DType::kUint8, {32, 32, 3}, image.data(), 3072, nullptr},
+        {DType::kInt32, {}, label.data(), 4, nullptr},
+        {DType::kInt32, {}, coarse.data(), 4, nullptr}};
+    return error_of<DataError>([&] {
+      const std::int64_t indices[] = {index};
+      source.read(indices, std::span(columns).first(source.schema().size()), memory);
+    });
+  };
+  std::string bytes = binary(kTen, 2, kRows);
+  bytes[3073] = 10;
+  const auto bad = folder.write("b.bin", bytes);
+  const CifarSource ten({folder.write("a.bin", binary(kTen, 0, 2)), bad}, kTen);
+  EXPECT_EQ(message(ten, 2), "");
+  EXPECT_EQ(
+      message(ten, 3),
+      bad.string() + ": offset 3073: sample 1: expected label below 10, found 10");
+
+  bytes = binary(kHundred, 0, 2);
+  bytes[3074] = 20;
+  const auto tar = folder.write(
+      "x.tar", tar_entry("cifar/train.bin", bytes) + std::string(1024, '\0'));
+  EXPECT_EQ(message(CifarSource(tar, kHundred, kTrain), 1),
+            tar.string() +
+                "[cifar/train.bin]: offset 3586: sample 1: expected "
+                "coarse_label below 20, found 20");
 }
 
 }  // namespace

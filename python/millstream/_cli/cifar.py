@@ -15,11 +15,6 @@ _HUNDRED = re.compile(r"(train|test)(\.bin)?")
 _IMAGE = 3 * 32 * 32
 
 
-def label_bounds(classes: int) -> tuple[tuple[str, int], ...]:
-    """The labels of a data set, and how many values each may have."""
-    return (("label", 10),) if classes == 10 else (("label", 100), ("coarse_label", 20))
-
-
 def batch_kind(path: Path, head: bytes) -> tuple[int, str] | None:
     """``(classes, "binary" or "pickled")`` of a batch, or None if it is none."""
     if head[:1] == b"\x80":

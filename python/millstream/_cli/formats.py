@@ -49,8 +49,7 @@ class DataSet:
 
     ``open`` gives the engine's source; it is told a folder to unpack into. ``files``
     are those that it reads, and ``parts`` opens each of several that can be damaged by
-    themselves. ``classes`` bound the values of fields that are labels; a ``zipped``
-    file has check sums.
+    themselves. A ``zipped`` file has check sums.
     """
 
     path: Path
@@ -59,7 +58,6 @@ class DataSet:
     files: tuple[Path, ...]
     parts: tuple[Callable[[Path], _engine.Source], ...] = ()
     split: str | None = None
-    classes: tuple[tuple[str, int], ...] = ()
     zipped: bool = False
 
     @property
@@ -221,7 +219,6 @@ def _cifar_batch_set(path: Path, classes: int, title: str) -> DataSet:
         f"CIFAR-{classes}, a {title} batch",
         lambda _: _engine.cifar_batches([path], classes),
         (path,),
-        classes=cifar.label_bounds(classes),
     )
 
 
@@ -240,7 +237,6 @@ def _cifar_set(
         lambda cache: _engine.cifar(path, classes, split, cache),
         files,
         split=split,
-        classes=cifar.label_bounds(classes),
     )
 
 

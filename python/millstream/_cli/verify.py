@@ -71,22 +71,21 @@ def _open_parts(data: DataSet, findings: Findings) -> None:
 def _read_all(data: DataSet, source: _engine.Source, findings: Findings) -> None:
     reader = Reader(source)
     each = sample_bytes(source)
-    bounds = dict(data.classes)
-    checks = [_Check(data, field, bounds.get(field.name)) for field in reader.fields]
+    checks = [_Check(field) for field in reader.fields]
     with ProgressBar(f"verify {data.path.name}", reader.samples * each) as bar:
         for step in range(reader.steps):
             first = step * reader.rows
             last = min(first + reader.rows, reader.samples)
             try:
                 columns = reader.batch(step)
-            except (DataError, OSError) as error:
+            except OSError as error:
                 findings.add(f"{error_text(error)} (samples {first} to {last - 1})")
-                if isinstance(error, OSError):
-                    break  # what comes after cannot be read either
+                break  # what comes after cannot be read either
+            except DataError:
+                _read_each(source, range(first, last), findings)
                 continue
             for check, column in zip(checks, columns, strict=True):
-                for defect in check.defects(first, column):
-                    findings.add(defect)
+                check.look_at(first, column)
             bar.update(last * each)
     findings.notes += [note for check in checks for note in check.notes()]
     findings.summary = f"{data.title}, {reader.samples:,} samples, " + amount_text(
@@ -94,29 +93,27 @@ def _read_all(data: DataSet, source: _engine.Source, findings: Findings) -> None
     )
 
 
+def _read_each(source: _engine.Source, samples: range, findings: Findings) -> None:
+    """Names every sample of a batch that cannot be read, not only the first."""
+    for sample in samples:
+        try:
+            source.read(np.array([sample]))
+        except DataError as error:
+            findings.add(error_text(error))
+
+
 class _Check:
     """Looks at the values of one field."""
 
-    def __init__(self, data: DataSet, field: Field, bound: int | None) -> None:
-        self._data = data
+    def __init__(self, field: Field) -> None:
         self._field = field
-        self._bound = bound
         self._not_finite = 0
         self._first_not_finite = 0
 
-    def defects(self, first: int, column: NDArray[Any]) -> Iterator[str]:
-        """Values that the field cannot have, in rows that begin with ``first``."""
-        if self._field.dtype.startswith(("float", "bfloat", "complex")):
-            self._count(first, column)
-        if self._bound is None:
+    def look_at(self, first: int, column: NDArray[Any]) -> None:
+        """Counts values worth a note, in rows that begin with ``first``."""
+        if not self._field.dtype.startswith(("float", "bfloat", "complex")):
             return
-        for row in np.flatnonzero(column >= self._bound)[: _MOST_DEFECTS + 1]:
-            yield (
-                f"{self._data.name}: sample {first + row}, {self._field.name}: "
-                f"expected a label below {self._bound}, found {column[row]}"
-            )
-
-    def _count(self, first: int, column: NDArray[Any]) -> None:
         strange = ~np.isfinite(column)
         count = int(strange.sum())
         if count and not self._not_finite:

@@ -9,7 +9,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from millstream import _engine
@@ -127,8 +126,3 @@ def fetched(file: RemoteFile, target: Path, *, trusted: bool) -> Path:
     in a folder of the user's choice is the user's, in the default cache it is a copy.
     """
     return target if trusted and target.exists() else fetch(file, target)
-
-
-def as_labels(values: NDArray[Any]) -> NDArray[np.int32]:
-    """Return labels in the type in which all data sets hand them out."""
-    return values.astype(np.int32)

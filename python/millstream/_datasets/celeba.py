@@ -11,6 +11,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from millstream import _engine
 from millstream._archive import extract_folder
 from millstream._datasets.base import (
     ArrayDataset,
@@ -130,6 +131,14 @@ class CelebADataset(ArrayDataset):
         if self.include_attributes:
             arrays["attributes"] = self._attributes[1]
         return arrays
+
+    def _open(self, cache: Path) -> _engine.Source:
+        del cache
+        raise TypeError(
+            "CelebADataset cannot be read off the disk: its images are JPEG files, "
+            "which the engine does not decode. Take samples by index, or arrays by "
+            "as_array_dict() into ArraySampleSource or, saved once, into NpySource"
+        )
 
     def _root(self) -> Path:
         if self.data_dir is not None:

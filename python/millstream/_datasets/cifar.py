@@ -26,11 +26,13 @@ from millstream._samples import recast
 _PIXELS = 3 * 32 * 32
 
 
+@dataclass(frozen=True)
 class _CifarDataset(ArrayDataset):
     """Images in the binary or the Python archive's files, whichever are there."""
 
-    split: str
-    cache_dir: str | Path | None
+    split: str = "train"
+    cache_dir: str | Path | None = None
+
     _cache_name: ClassVar[str]
     _folders: ClassVar[dict[str, RemoteFile]]
     _batches: ClassVar[dict[str, tuple[str, ...]]]
@@ -72,12 +74,7 @@ class _CifarDataset(ArrayDataset):
         return tuple(folder / f"{batch}{suffix}" for batch in self._batches[self.split])
 
     def _read(self) -> Arrays:
-        batches = [
-            self._read_binary(path)
-            if path.suffix == ".bin"
-            else self._read_pickled(path)
-            for path in self.files()
-        ]
+        batches = [self._read_batch(path) for path in self.files()]
         images = np.concatenate([pixels for pixels, _ in batches])
         arrays: Arrays = {
             "image": np.ascontiguousarray(
@@ -102,9 +99,13 @@ class _CifarDataset(ArrayDataset):
     def _classes(self) -> int:
         return self._labels["label"][1]
 
-    def _read_binary(self, path: Path) -> tuple[NDArray[np.uint8], Arrays]:
+    def _read_batch(self, path: Path) -> tuple[NDArray[np.uint8], Arrays]:
         if path.is_dir():
             raise DataError(f"{path}: expected a file, found a directory")
+        is_binary = path.suffix == ".bin"
+        return self._read_binary(path) if is_binary else self._read_pickled(path)
+
+    def _read_binary(self, path: Path) -> tuple[NDArray[np.uint8], Arrays]:
         content = np.fromfile(path, np.uint8)
         record = len(self._labels) + _PIXELS
         if len(content) == 0 or len(content) % record:
@@ -121,8 +122,6 @@ class _CifarDataset(ArrayDataset):
         return rows[:, -_PIXELS:], labels
 
     def _read_pickled(self, path: Path) -> tuple[NDArray[np.uint8], Arrays]:
-        if path.is_dir():
-            raise DataError(f"{path}: expected a file, found a directory")
         batch = read_pickled_dict(path)
         pixels = batch.get("data")
         if (
@@ -180,9 +179,6 @@ class CIFAR10Dataset(_CifarDataset):
     is fetched when none is there.
     """
 
-    split: str = "train"
-    cache_dir: str | Path | None = None
-
     _cache_name: ClassVar[str] = "cyreal_cifar10"
     _folders: ClassVar[dict[str, RemoteFile]] = {
         "cifar-10-batches-bin": RemoteFile(
@@ -216,9 +212,6 @@ class CIFAR100Dataset(_CifarDataset):
     ``cifar-100-binary`` and ``cifar-100-python`` are looked for, then their archives;
     the binary archive is fetched when none is there.
     """
-
-    split: str = "train"
-    cache_dir: str | Path | None = None
 
     _cache_name: ClassVar[str] = "cifar100"
     _folders: ClassVar[dict[str, RemoteFile]] = {

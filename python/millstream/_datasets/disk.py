@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from millstream import _engine
 from millstream._datasets.base import ArrayDataset
@@ -55,31 +55,31 @@ def opened(dataset: ArrayDataset) -> _engine.Source:
     return dataset._open(cache)
 
 
-class MNISTDiskSource(DatasetDiskSource):
+class _NamedDiskSource(DatasetDiskSource):
+    """The disk source of one data set, made of the data set's own arguments."""
+
+    _kind: ClassVar[str]
+
+    def __init__(
+        self,
+        split: str = "train",
+        cache_dir: str | Path | None = None,
+        ordering: Any = "shuffle",
+        prefetch_size: int = 64,
+    ) -> None:
+        from millstream import _datasets
+
+        dataset = getattr(_datasets, self._kind)(split, cache_dir)
+        super().__init__(dataset, ordering, prefetch_size)
+
+
+class MNISTDiskSource(_NamedDiskSource):
     """MNIST off the disk: ``MNISTDataset.make_disk_source`` as a class."""
 
-    def __init__(
-        self,
-        split: str = "train",
-        cache_dir: str | Path | None = None,
-        ordering: Any = "shuffle",
-        prefetch_size: int = 64,
-    ) -> None:
-        from millstream._datasets.mnist import MNISTDataset
-
-        super().__init__(MNISTDataset(split, cache_dir), ordering, prefetch_size)
+    _kind = "MNISTDataset"
 
 
-class CIFAR10DiskSource(DatasetDiskSource):
+class CIFAR10DiskSource(_NamedDiskSource):
     """CIFAR-10 off the disk: ``CIFAR10Dataset.make_disk_source`` as a class."""
 
-    def __init__(
-        self,
-        split: str = "train",
-        cache_dir: str | Path | None = None,
-        ordering: Any = "shuffle",
-        prefetch_size: int = 64,
-    ) -> None:
-        from millstream._datasets.cifar import CIFAR10Dataset
-
-        super().__init__(CIFAR10Dataset(split, cache_dir), ordering, prefetch_size)
+    _kind = "CIFAR10Dataset"

@@ -6,10 +6,8 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import ClassVar
 
-import numpy as np
-
 from millstream._archive import extract_member
-from millstream._datasets.base import Arrays, cache_folder, check_choice, fetched
+from millstream._datasets.base import cache_folder, check_choice, fetched
 from millstream._datasets.idx import IdxDataset
 from millstream._download import RemoteFile
 
@@ -78,8 +76,3 @@ class EMNISTDataset(IdxDataset):
         archive = next((path for path in places if path.exists()), places[0])
         fetched(_ARCHIVE, archive, trusted=is_own)
         return extract_member(archive, self._member(content), target)
-
-    def _read(self) -> Arrays:
-        arrays = super()._read()
-        upright = np.ascontiguousarray(arrays["image"].transpose(0, 2, 1, 3))
-        return {**arrays, "image": upright}

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from tempfile import TemporaryDirectory
+from typing import ClassVar, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from millstream import _engine
 from millstream._datasets.base import (
     ArrayDataset,
     Arrays,
-    as_labels,
     cache_folder,
     check_choice,
     first_existing,
 )
 from millstream._download import RemoteFile, fetch
 from millstream._errors import DataError, DownloadError
-from millstream._idx import read_idx
 from millstream._samples import described, recast
 
 _T = TypeVar("_T")
@@ -70,21 +68,14 @@ class IdxDataset(ArrayDataset):
         return fetch(self._remote[f"{self.split}_{content}"], target)
 
     def _read(self) -> Arrays:
-        images_path, labels_path = self.files()
-        images = self._read_file("images", images_path, ndim=3)
-        labels = self._read_file("labels", labels_path, ndim=1)
-        if len(images) != len(labels):
-            raise DataError(
-                f"{images_path} holds {len(images)} images, "
-                f"{labels_path} holds {len(labels)} labels"
-            )
-        return {"image": images[..., np.newaxis], "label": as_labels(labels)}
-
-    def _read_file(self, content: str, path: Path, *, ndim: int) -> NDArray[Any]:
-        def read(path: Path) -> NDArray[Any]:
-            return read_idx(path, ndim=ndim, dtype="uint8")
-
-        return self._mended(content, path, read)
+        # Unpacked for the moment only: what is asked for as arrays is not read again.
+        with TemporaryDirectory(prefix="millstream-") as cache:
+            native = self._open(Path(cache))
+            fields = native.read(np.arange(len(native)))
+        return {
+            name: data.view(dtype).reshape(-1, *shape)
+            for data, (name, dtype, shape) in zip(fields, native.schema, strict=True)
+        }
 
     def _mended(self, content: str, path: Path, read: Callable[[Path], _T]) -> _T:
         """Return ``read(path)``, of a damaged file in the default cache a new copy."""

@@ -62,17 +62,20 @@ def _number(path: Path, line: int, row: list[str], column: int) -> float:
     return value
 
 
+@dataclass(frozen=True)
 class _SeriesDataset(ArrayDataset):
     """Windows of a series in a CSV file."""
 
-    split: str
-    overlapping: bool
-    context_length: int
-    prediction_length: int
-    train_fraction: float
-    val_fraction: float
-    cache_dir: str | Path | None
-    data_path: str | Path | None
+    split: str = "train"
+    _: KW_ONLY
+    overlapping: bool = True
+    context_length: int = 30
+    prediction_length: int = 1
+    train_fraction: float = 0.8
+    val_fraction: float = 0.0
+    cache_dir: str | Path | None = None
+    data_path: str | Path | None = None
+
     _cache_name: ClassVar[str]
     _remote: ClassVar[RemoteFile]
     _count: ClassVar[int]
@@ -140,16 +143,6 @@ class DailyMinTemperaturesDataset(_SeriesDataset):
     when it is not there.
     """
 
-    split: str = "train"
-    _: KW_ONLY
-    overlapping: bool = True
-    context_length: int = 30
-    prediction_length: int = 1
-    train_fraction: float = 0.8
-    val_fraction: float = 0.0
-    cache_dir: str | Path | None = None
-    data_path: str | Path | None = None
-
     _cache_name: ClassVar[str] = "cyreal_daily_min_temperatures"
     _remote: ClassVar[RemoteFile] = RemoteFile(
         "daily-min-temperatures.csv",
@@ -170,15 +163,8 @@ class SunspotsDataset(_SeriesDataset):
     not there.
     """
 
-    split: str = "train"
     _: KW_ONLY
-    overlapping: bool = True
     context_length: int = 24
-    prediction_length: int = 1
-    train_fraction: float = 0.8
-    val_fraction: float = 0.0
-    cache_dir: str | Path | None = None
-    data_path: str | Path | None = None
 
     _cache_name: ClassVar[str] = "cyreal_sunspots"
     _remote: ClassVar[RemoteFile] = RemoteFile(

@@ -1,0 +1,173 @@
+"""A shuffled epoch of a file that is not in memory, with a body that computes.
+
+2 GiB of rows of 16 KiB. What is timed is checked too: every batch gives the numbers and
+the fingerprints of its rows, which are compared before the time counts.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cold import drop
+from dataset import CACHE
+from harness import Measurement, WrongAnswer
+
+ROWS, WORDS = 2**17, 2**12
+BATCH = 64
+HIDDEN = 128
+FACTOR, STEP = np.uint32(2654435761), np.uint32(40503)
+INVERSE = np.uint32(pow(int(FACTOR), -1, 2**32))
+COLUMNS = np.arange(WORDS, dtype=np.uint32) * STEP
+WEIGHTS = COLUMNS * FACTOR | np.uint32(1)
+EPOCHS = 1
+
+Body = Callable[[Any, Any], tuple[Any, Any]]
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """What a contender builds: `run()` is an epoch, `prepare()` compiles it.
+
+    `run` returns the carry, so that all of it is computed, and the outputs of the
+    body, stacked or a batch at a time. `keeps` holds what a compiled program does not.
+    """
+
+    run: Callable[[], Any]
+    prepare: Callable[[], object] = lambda: None
+    keeps: Any = None
+    is_cold: bool = True
+    is_data: bool = True
+
+
+def rows_of(numbers: np.ndarray) -> np.ndarray:
+    """The rows of these numbers: word j of row i is i * FACTOR + j * STEP."""
+    return numbers.astype(np.uint32)[:, None] * FACTOR + COLUMNS
+
+
+def file() -> Path:
+    """The .npy file of all rows, written once."""
+    path = CACHE / f"rows-{ROWS}x{WORDS}.npy"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside = path.with_suffix(f".{os.getpid()}.npy")
+        written = np.lib.format.open_memmap(beside, "w+", np.uint32, (ROWS, WORDS))
+        for first in range(0, ROWS, 1024):
+            written[first : first + 1024] = rows_of(np.arange(first, first + 1024))
+        written.flush()
+        beside.replace(path)
+    return path
+
+
+def recognised(batch: Any) -> tuple[Any, Any]:
+    """The numbers of the rows of a batch, and a fingerprint of all their words."""
+    return batch[:, 0] * INVERSE, (batch * WEIGHTS).sum(axis=1, dtype=jnp.uint32)
+
+
+def initial() -> Any:
+    """The carry that `compute` begins with: the weights, and what was seen of rows."""
+    weights = jax.random.normal(jax.random.PRNGKey(0), (WORDS, HIDDEN)) / WORDS**0.5
+    return weights, jnp.zeros(HIDDEN)
+
+
+def compute(carry: Any, batch: Any) -> tuple[Any, Any]:
+    """The body: a recurrent layer over the rows, one after the other.
+
+    XLA runs it on one core. A device would compute beside the host; a body that took
+    all cores would leave none to read with.
+    """
+    weights, hidden = carry
+    values = batch.astype(jnp.float32) * np.float32(2**-32)
+
+    def step(hidden: Any, row: Any) -> tuple[Any, None]:
+        return jnp.tanh(row @ weights + hidden), None
+
+    hidden, _ = jax.lax.scan(step, hidden, values)
+    return (weights, hidden), recognised(batch)
+
+
+def glance(carry: Any, batch: Any) -> tuple[Any, Any]:
+    """The body of reading alone: it looks at the first and the last word of a row."""
+    return carry, (batch[:, 0] * INVERSE, batch[:, -1])
+
+
+def scan_of(loader: Any, carry: Any, body: Body, **more: bool) -> Epoch:
+    """The epoch of one of our loaders inside jit."""
+    state = loader.init_state(0)
+
+    def step(carry: Any, batch: Any, mask: Any) -> tuple[Any, Any]:
+        return body(carry, batch)
+
+    def epoch(state: Any, carry: Any) -> Any:
+        return loader.scan_epoch(state, carry, step)[1:]
+
+    compiled = jax.jit(epoch).lower(state, carry).compile()
+    return Epoch(lambda: compiled(state, carry), keeps=loader, **more)
+
+
+def loop_of(batches: Callable[[], Iterable[Any]]) -> Epoch:
+    """The epoch of a host loop around a jitted step, over arrays of a batch each."""
+    jitted = jax.jit(compute)
+
+    def run() -> Any:
+        carry, outputs = initial(), []
+        for batch in batches():
+            carry, output = jitted(carry, batch)
+            outputs.append(output)
+        return carry, outputs
+
+    def prepare() -> object:
+        return jitted(initial(), np.zeros((BATCH, WORDS), np.uint32))
+
+    return Epoch(run, prepare)
+
+
+def check(outputs: Any, expected: np.ndarray) -> None:
+    """Passes if the outputs of an epoch are of every row once, shuffled."""
+    each = outputs if isinstance(outputs, list) else [outputs]
+    numbers, prints = (
+        np.concatenate([np.asarray(output[part]).ravel() for output in each])
+        for part in (0, 1)
+    )
+    if numbers.size != ROWS or not np.array_equal(np.sort(numbers), np.arange(ROWS)):
+        found = len(np.unique(numbers))
+        raise WrongAnswer(f"{numbers.size} rows, {found} different, of {ROWS}")
+    if not np.array_equal(prints, expected[numbers]):
+        raise WrongAnswer("rows with words that are not in the file")
+    if np.array_equal(numbers[:BATCH], np.arange(BATCH)):
+        raise WrongAnswer("rows in the order of the file instead of shuffled")
+
+
+def fingerprints(body: Body) -> np.ndarray:
+    """What the body is to give for each row, by arithmetic."""
+    numbers = np.arange(ROWS, dtype=np.uint32)
+    if body is glance:
+        return numbers * FACTOR + COLUMNS[-1]
+    offset = (COLUMNS * WEIGHTS).sum(dtype=np.uint32)
+    return numbers * (FACTOR * WEIGHTS.sum(dtype=np.uint32)) + offset
+
+
+def measure(contender: ModuleType) -> list[Measurement]:
+    """Times epochs of the contender, each checked, with the file dropped before."""
+    path = file()
+    epoch: Epoch = contender.build(path)
+    epoch.prepare()
+    expected = fingerprints(getattr(contender, "BODY", compute))
+    seconds = []
+    for _ in range(EPOCHS):
+        if epoch.is_cold:
+            drop(path)
+        start = time.perf_counter()
+        _, outputs = jax.block_until_ready(epoch.run())
+        seconds.append(time.perf_counter() - start)
+        if epoch.is_data:
+            check(outputs, expected)
+        del outputs
+    return [Measurement(ROWS, seconds)]

@@ -1,0 +1,71 @@
+"""Opening a source of 1e8 rows: how long it takes, and the memory that it holds.
+
+The file is sparse: 78 GB that take no space on the disk. The last row is marked.
+"""
+
+import gc
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from dataset import CACHE
+from harness import Measurement, WrongAnswer, seconds_of
+
+ROWS, BYTES = 10**8, 784
+AT_ONCE = 64
+MARK = np.arange(BYTES, dtype=np.uint32).astype(np.uint8)
+
+
+@dataclass(frozen=True)
+class Opener:
+    """What a contender builds: `open(path)` makes a source, `row` reads one of it."""
+
+    open: Callable[[Path], Any]
+    size: Callable[[Any], int]
+    row: Callable[[Any, int], np.ndarray]
+
+
+def file() -> Path:
+    """The .npy file, made once."""
+    path = CACHE / f"sparse-{ROWS}x{BYTES}.npy"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside = path.with_suffix(f".{os.getpid()}.npy")
+        header = {"descr": "|u1", "fortran_order": False, "shape": (ROWS, BYTES)}
+        with beside.open("wb") as stream:
+            np.lib.format.write_array_header_1_0(stream, header)
+            stream.seek((ROWS - 1) * BYTES, os.SEEK_CUR)
+            stream.write(MARK.tobytes())
+        beside.replace(path)
+    return path
+
+
+def held() -> int:
+    """The bytes of memory that this process holds, of files too."""
+    lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
+    return 1024 * next(int(x.split()[1]) for x in lines if x.startswith("Rss:"))
+
+
+def measure(contender: ModuleType) -> list[Measurement]:
+    """Checks the first and the last row, then times openings."""
+    path = file()
+    opener: Opener = contender.OPENER
+    source = opener.open(path)
+    if opener.size(source) != ROWS:
+        raise WrongAnswer(f"{opener.size(source)} rows instead of {ROWS}")
+    for index, wanted in ((0, np.zeros(BYTES, np.uint8)), (ROWS - 1, MARK)):
+        if not np.array_equal(opener.row(source, index), wanted):
+            raise WrongAnswer(f"row {index} is another")
+    del source
+    gc.collect()
+    before = held()
+    sources = [opener.open(path) for _ in range(AT_ONCE)]
+    more = {"memory_bytes": max(held() - before, 0) // AT_ONCE}
+    del sources
+    seconds = seconds_of(lambda: opener.open(path))
+    return [Measurement(1, seconds, extra=more)]

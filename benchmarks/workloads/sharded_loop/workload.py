@@ -1,0 +1,64 @@
+"""Batches of 8 MiB handed to a Python loop, in a process with eight CPU devices."""
+
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"
+
+import jax
+import numpy as np
+
+from harness import Measurement, WrongAnswer, seconds_of
+
+ROW = 1 << 16
+BATCH = 128
+RECORDS = 1024
+EPOCHS = 8
+
+
+@dataclass(frozen=True)
+class Loop:
+    """What a contender builds: `epochs(n)` yields the batches of so many epochs.
+
+    `devices` is how many devices hold a part of each.
+    """
+
+    epochs: Callable[[int], Iterable[jax.Array]]
+    devices: int
+
+
+def records() -> np.ndarray:
+    """Rows of bytes that begin with their number."""
+    made = np.random.default_rng(0).integers(0, 256, (RECORDS, ROW), dtype=np.uint8)
+    made[:, :4] = np.arange(RECORDS, dtype=np.uint32)[:, None].view(np.uint8)
+    return made
+
+
+def check(loop: Loop, source: np.ndarray) -> None:
+    """Passes if an epoch holds every record once, on the devices that it says."""
+    batches = list(loop.epochs(1))
+    held = {len(batch.sharding.device_set) for batch in batches}
+    if held != {loop.devices}:
+        raise WrongAnswer(f"batches are on {held} devices, not {loop.devices}")
+    seen = np.concatenate([np.asarray(batch) for batch in batches])
+    numbers = np.ascontiguousarray(seen[:, :4]).view(np.uint32).ravel()
+    if not np.array_equal(np.sort(numbers), np.arange(RECORDS)):
+        raise WrongAnswer(f"{len(numbers)} records, not every one once")
+    if not np.array_equal(seen, source[numbers]):
+        raise WrongAnswer("records with other bytes than the source's")
+
+
+def measure(contender: ModuleType) -> list[Measurement]:
+    """The time of a few epochs, the last batch waited for."""
+    source = records()
+    loop = contender.build(source)
+    check(loop, source)
+
+    def run() -> Any:
+        *_, last = loop.epochs(EPOCHS)
+        return jax.block_until_ready(last)
+
+    return [Measurement(EPOCHS * RECORDS, seconds_of(run, enough=2.0))]

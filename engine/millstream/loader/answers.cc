@@ -1,0 +1,77 @@
+#include "millstream/loader/answers.h"
+
+#include <algorithm>
+
+namespace millstream {
+namespace {
+
+/// Answers kept at most: shards of one program are a few batches apart, unless many
+/// seeds are asked for at once.
+constexpr std::size_t kKept = 64;
+
+}  // namespace
+
+Answers::Found Answers::get(const Position& position, bool wait,
+                            const std::function<Found()>& find) {
+  std::unique_lock lock(mutex_);
+  std::shared_ptr<Answer> answer;
+  while (answer == nullptr) {
+    auto& known = answers_[position];
+    if (known != nullptr) {
+      answer = known;
+      if (!answer->done && !wait) return std::nullopt;
+      changed_.wait(lock, [&] { return answer->done || answer->withdrawn; });
+      if (answer->withdrawn) answer = nullptr;
+      continue;
+    }
+    known = answer = std::make_shared<Answer>();
+    answer->number = ++count_;
+    lock.unlock();
+    try {
+      answer->found = find();
+    } catch (...) {
+      answer->error = std::current_exception();
+    }
+    lock.lock();
+    answer->done = answer->found.has_value() || answer->error != nullptr;
+    answer->withdrawn = !answer->done;
+    answer->found_at = std::chrono::steady_clock::now();
+    changed_.notify_all();
+    if (answer->withdrawn) {
+      answers_.erase(position);
+      return std::nullopt;
+    }
+  }
+  if (++answer->taken == shards_) {
+    const auto mine = answers_.find(position);
+    if (mine != answers_.end() && mine->second == answer) answers_.erase(mine);
+  }
+  evict();
+  if (answer->error) std::rethrow_exception(answer->error);
+  return answer->found;
+}
+
+void Answers::forget_errors(std::chrono::seconds age) {
+  const auto latest = std::chrono::steady_clock::now() - age;
+  const std::lock_guard lock(mutex_);
+  std::erase_if(answers_, [&](const auto& entry) {
+    const Answer& answer = *entry.second;
+    return answer.done && answer.error != nullptr && answer.found_at <= latest;
+  });
+}
+
+void Answers::evict() {
+  while (answers_.size() > kKept) {
+    auto oldest = answers_.end();
+    for (auto entry = answers_.begin(); entry != answers_.end(); ++entry) {
+      if (!entry->second->done) continue;
+      if (oldest == answers_.end() || entry->second->number < oldest->second->number) {
+        oldest = entry;
+      }
+    }
+    if (oldest == answers_.end()) return;
+    answers_.erase(oldest);
+  }
+}
+
+}  // namespace millstream

@@ -1,0 +1,247 @@
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "loader/sample_plan.h"
+#include "millstream/core/error.h"
+#include "millstream/loader/answers.h"
+#include "millstream/loader/loader.h"
+
+namespace millstream {
+namespace {
+
+constexpr auto kLong = std::chrono::minutes(1);
+constexpr std::int64_t kRows = 8;
+
+/// The bytes of rows of a batch as the specification has them: fields, then the mask.
+std::vector<std::byte> specified_rows(const Plan& plan, const Position& position,
+                                      const RowRange& rows) {
+  const Layout layout(plan.schema(), plan.batch_size());
+  const std::vector<std::byte> whole = specified(plan, position);
+  std::vector<std::byte> found;
+  const auto add = [&](std::int64_t offset, std::int64_t row_bytes) {
+    const auto* from = whole.data() + offset + rows.first * row_bytes;
+    found.insert(found.end(), from, from + rows.count * row_bytes);
+  };
+  for (std::size_t i = 0; i < plan.schema().size(); ++i) {
+    add(layout.offset(i), byte_size(plan.schema()[i]));
+  }
+  add(layout.mask_offset(), 1);
+  return found;
+}
+
+std::vector<std::byte> bytes_of_part(const Batch& batch, std::size_t part,
+                                     std::int64_t rows) {
+  std::vector<std::byte> found;
+  for (const Column& column : batch.columns(part)) {
+    found.insert(found.end(), column.data, column.data + column.stride * rows);
+  }
+  const auto* mask = reinterpret_cast<const std::byte*>(batch.mask(part));
+  found.insert(found.end(), mask, mask + rows);
+  return found;
+}
+
+TEST(Layout, GivesEachFieldAndPartAnAlignedRegion) {
+  const Schema schema{{"x", DType::kInt32, {3}}, {"y", DType::kInt64, {}}};
+  const Layout layout(schema, {{2, 3}, {7, 1}});
+  EXPECT_EQ(layout.rows(), 4);
+  std::vector<std::int64_t> starts;
+  for (std::size_t part = 0; part < 2; ++part) {
+    for (std::size_t field = 0; field < 2; ++field) {
+      starts.push_back(layout.offset(field, part));
+    }
+    starts.push_back(layout.mask_offset(part));
+  }
+  EXPECT_EQ(starts, (std::vector<std::int64_t>{0, 64, 128, 192, 256, 320}));
+  EXPECT_EQ(layout.bytes(), 384);
+}
+
+class Sharded : public testing::TestWithParam<bool> {
+ protected:
+  std::shared_ptr<const Plan> plan(std::int64_t bad_sample = -1) {
+    source = std::make_shared<CountingSource>(43, GetParam(), bad_sample);
+    return sample_plan(source, kRows);
+  }
+  std::shared_ptr<CountingSource> source;
+};
+
+TEST_P(Sharded, TakesOnlyItsParts) {
+  const auto whole = plan();
+  const std::vector<RowRange> parts{{2, 2}, {6, 2}};
+  for (const int prefetch : {0, 2}) {
+    Loader loader(whole, dtypes_of(*whole), {2, prefetch}, {parts, 4});
+    Position position{{1, 2}, 0, 0};
+    for (std::int64_t i = 0; i < 2 * whole->schedule().steps(); ++i) {
+      const auto batch = loader.take(position, kLong);
+      ASSERT_NE(batch, nullptr);
+      for (std::size_t part = 0; part < parts.size(); ++part) {
+        EXPECT_EQ(bytes_of_part(*batch, part, parts[part].count),
+                  specified_rows(*whole, position, parts[part]));
+      }
+      position = whole->schedule().next(position);
+    }
+  }
+}
+
+TEST_P(Sharded, ReadsOnlyItsShare) {
+  const auto whole = plan();
+  Loader loader(whole, dtypes_of(*whole), {1, 0}, {{{2, 2}}, 1});
+  for (std::int64_t step = 0; step < 5; ++step) {
+    ASSERT_NE(loader.take({{1, 2}, 0, step}, kLong), nullptr);
+  }
+  EXPECT_EQ(source->reads(), 10);
+  EXPECT_EQ(whole->bytes_read(), 10 * (3 * 4 + 8));
+}
+
+TEST_P(Sharded, FillsEveryShardFromManyThreads) {
+  const auto whole = plan();
+  const std::vector<RowRange> parts{{0, 2}, {2, 2}, {4, 2}, {6, 2}};
+  Loader loader(whole, dtypes_of(*whole), {2, 2}, {parts, 8});
+  std::vector<std::jthread> threads;
+  for (std::size_t shard = 0; shard < 8; ++shard) {  // each part twice
+    threads.emplace_back([&, shard] {
+      const RowRange rows = parts[shard % 4];
+      auto slots = std::make_shared<Slots>(Layout(whole->schema(), rows.count), 1);
+      Position position{{5, 5}, 0, 0};
+      for (int i = 0; i < 30; ++i) {
+        const auto found = slots->take();
+        if (shard % 2 == 0 || !loader.fill_shard_if_ready(
+                                  position, rows, found->columns(), found->mask())) {
+          loader.fill_shard(position, rows, found->columns(), found->mask());
+        }
+        EXPECT_EQ(bytes_of_part(*found, 0, rows.count),
+                  specified_rows(*whole, position, rows));
+        position = whole->schedule().next(position);
+      }
+    });
+  }
+}
+
+TEST_P(Sharded, RefusesRowsOfOtherProcesses) {
+  const auto whole = plan();
+  Loader loader(whole, dtypes_of(*whole), {1, 0}, {{{2, 2}}, 1});
+  auto slots = std::make_shared<Slots>(Layout(whole->schema(), 2), 0);
+  const auto batch = slots->take();
+  EXPECT_THROW(loader.fill_shard({}, {4, 2}, batch->columns(), nullptr), ArgumentError);
+  EXPECT_THROW(Loader(whole, dtypes_of(*whole), {1, 0}, {{{7, 2}}, 1}), ArgumentError);
+  EXPECT_THROW(Loader(whole, dtypes_of(*whole), {1, 0}, {{{-1, 2}}, 1}), ArgumentError);
+}
+
+TEST_P(Sharded, CancelsAllShardsOfABatchOrNone) {
+  const auto whole = plan();
+  Loader loader(whole, dtypes_of(*whole), {1, 2}, {{{0, 4}, {4, 4}}, 2});
+  auto slots = std::make_shared<Slots>(Layout(whole->schema(), 4), 0);
+  const auto batch = slots->take();
+  const Position first{{1, 1}, 0, 0};
+  loader.fill_shard(first, {0, 4}, batch->columns(), nullptr);
+  loader.cancel();
+  loader.fill_shard(first, {4, 4}, batch->columns(), nullptr);  // as its sibling
+  const Position second{{1, 1}, 0, 1};
+  EXPECT_THROW(loader.fill_shard(second, {0, 4}, batch->columns(), nullptr), Cancelled);
+  loader.resume();
+  EXPECT_THROW(loader.fill_shard(second, {4, 4}, batch->columns(), nullptr), Cancelled);
+  loader.fill_shard(second, {4, 4}, batch->columns(), nullptr);
+}
+
+INSTANTIATE_TEST_SUITE_P(OfSources, Sharded, testing::Bool(),
+                         [](const testing::TestParamInfo<bool>& resident) {
+                           return resident.param ? "InMemory" : "ThatAreWaitedFor";
+                         });
+
+TEST(Shards, AllGetTheErrorOfOne) {
+  const auto plan = sample_plan(
+      std::make_shared<CountingSource>(40, false, /*bad_sample=*/17), kRows);
+  for (const int prefetch : {0, 2}) {
+    Loader loader(plan, dtypes_of(*plan), {2, prefetch}, {{{0, 4}, {4, 4}}, 2});
+    std::atomic<int> failed{0};
+    std::vector<std::jthread> threads;
+    for (const std::int64_t first : {0, 4}) {
+      threads.emplace_back([&, first] {
+        auto slots = std::make_shared<Slots>(Layout(plan->schema(), 4), 0);
+        const auto batch = slots->take();
+        for (std::int64_t step = 0; step < 5; ++step) {
+          try {
+            loader.fill_shard({{4, 4}, 0, step}, {first, 4}, batch->columns(), nullptr);
+          } catch (const DataError& error) {
+            EXPECT_STREQ(error.what(), "sample 17 is bad");
+            ++failed;
+          }
+        }
+      });
+    }
+    threads.clear();
+    EXPECT_EQ(failed, 2);
+  }
+}
+
+TEST(Answers, AreFoundOnceAndForgottenWhenAllHaveThem) {
+  Answers answers(2);
+  int found = 0;
+  const auto find = [&]() -> Answers::Found {
+    ++found;
+    return std::shared_ptr<const Batch>();
+  };
+  for (int i = 0; i < 4; ++i) EXPECT_TRUE(answers.get({{1, 1}, 0, 0}, true, find));
+  EXPECT_EQ(found, 2);
+}
+
+TEST(Answers, ThatNeedWaitingAreWithdrawn) {
+  Answers answers(2);
+  const Position at{{1, 1}, 0, 0};
+  EXPECT_FALSE(answers.get(at, false, [] { return std::nullopt; }));
+  const auto find = [] { return Answers::Found(std::shared_ptr<const Batch>()); };
+  EXPECT_TRUE(answers.get(at, true, find));
+  // While one shard looks, another that may not wait goes away and one that may waits.
+  std::atomic<bool> looking{false};
+  std::atomic<bool> go_on{false};
+  const Position next{{1, 1}, 0, 1};
+  const std::jthread first([&] {
+    const auto fail = [&]() -> Answers::Found {
+      looking = true;
+      while (!go_on) std::this_thread::yield();
+      throw DataError("bad");
+    };
+    EXPECT_THROW(answers.get(next, true, fail), DataError);
+  });
+  while (!looking) std::this_thread::yield();
+  EXPECT_FALSE(answers.get(next, false, find));
+  go_on = true;
+  EXPECT_THROW(answers.get(next, true, find), DataError);
+}
+
+TEST(Answers, OfErrorsAreForgottenWhenTheyAreOld) {
+  Answers answers(2);
+  const Position at{{1, 1}, 0, 0};
+  const auto fail = []() -> Answers::Found { throw DataError("bad"); };
+  const auto find = [] { return Answers::Found(std::shared_ptr<const Batch>()); };
+  EXPECT_THROW(answers.get(at, true, fail), DataError);
+  answers.forget_errors(std::chrono::seconds(60));
+  EXPECT_THROW(answers.get(at, true, find), DataError);  // for the second shard
+  EXPECT_THROW(answers.get(at, true, fail), DataError);
+  answers.forget_errors(std::chrono::seconds(0));
+  EXPECT_TRUE(answers.get(at, true, find));
+}
+
+TEST(Answers, KeepNoMoreThanAFew) {
+  Answers answers(2);
+  int found = 0;
+  const auto find = [&]() -> Answers::Found {
+    ++found;
+    return std::shared_ptr<const Batch>();
+  };
+  for (std::int64_t step = 0; step < 1000; ++step) {
+    answers.get({{1, 1}, 0, step}, true, find);
+  }
+  answers.get({{1, 1}, 0, 999}, true, find);
+  EXPECT_EQ(found, 1000);
+  answers.get({{1, 1}, 0, 0}, true, find);
+  EXPECT_EQ(found, 1001);
+}
+
+}  // namespace
+}  // namespace millstream

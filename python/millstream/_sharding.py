@@ -1,0 +1,218 @@
+"""Batches over many devices: who needs which rows, and the arrays made of them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.sharding import (
+    AxisType,
+    Mesh,
+    NamedSharding,
+    PartitionSpec,
+    SingleDeviceSharding,
+)
+
+from millstream._pipeline import Tree
+
+
+def placement_of(given: jax.sharding.Sharding) -> NamedSharding | jax.Device:
+    """The sharding that batches get, or the one device that it means.
+
+    Raises ``TypeError`` or ``ValueError`` for one that does not say how rows are split.
+    """
+    if isinstance(given, SingleDeviceSharding):
+        (device,) = given.device_set
+        return device
+    if not isinstance(given, NamedSharding) or not isinstance(given.mesh, Mesh):
+        raise TypeError(
+            "DevicePutTransform takes a device or a NamedSharding of a mesh of "
+            f"devices, not {given!r}"
+        )
+    for entry in given.spec:
+        if entry is PartitionSpec.UNCONSTRAINED:
+            raise ValueError(
+                f"DevicePutTransform: {given.spec} leaves an axis unconstrained; name "
+                "the mesh axes that split it, or None"
+            )
+    if not given.addressable_devices:
+        raise ValueError(
+            f"DevicePutTransform: process {jax.process_index()} has no device in the "
+            f"mesh {dict(given.mesh.shape)}"
+        )
+    return given
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """How a sharding splits batches of one size over the devices of a mesh."""
+
+    sharding: NamedSharding
+    batch_size: int
+    axes: tuple[str, ...]
+    """The mesh axes that split the rows, the slowest first."""
+    shards: int
+    """Into how many shards they split a batch."""
+    parts: tuple[tuple[int, int], ...]
+    """(first row, rows) of each shard that a device of this process needs."""
+
+    @property
+    def rows(self) -> int:
+        """The rows of a shard."""
+        return self.batch_size // self.shards
+
+    @property
+    def mesh(self) -> Mesh:
+        return cast(Mesh, self.sharding.mesh)
+
+    @property
+    def devices(self) -> int:
+        """How many devices of this process ask for shards."""
+        return len(self.sharding.addressable_devices)
+
+    @property
+    def processes(self) -> list[int]:
+        """The processes whose devices are in the mesh."""
+        return sorted({device.process_index for device in self.mesh.devices.flat})
+
+    @functools.cached_property
+    def rows_spec(self) -> PartitionSpec:
+        """How the first axis is split, all other axes whole."""
+        return PartitionSpec(*self.sharding.spec[:1])
+
+    @functools.cached_property
+    def rows_sharding(self) -> NamedSharding:
+        """That of the mask."""
+        return NamedSharding(
+            self.mesh, self.rows_spec, memory_kind=self.sharding.memory_kind
+        )
+
+
+def split_of(sharding: NamedSharding, batch_size: int) -> Split:
+    """Raises ``ValueError`` where batches of that size cannot be divided so."""
+    mesh = sharding.mesh
+    axes = _named(sharding.spec[0]) if len(sharding.spec) else ()
+    shards = int(np.prod([mesh.shape[axis] for axis in axes], dtype=np.int64))
+    if batch_size % shards:
+        sizes = ", ".join(f"{axis!r} of {mesh.shape[axis]}" for axis in axes)
+        raise ValueError(
+            f"DevicePutTransform: a batch of {batch_size} samples cannot be divided by "
+            f"{shards}, which the mesh axes ask for ({sizes}); batch_size has to be a "
+            f"multiple of {shards}"
+        )
+    whole = NamedSharding(mesh, PartitionSpec(axes or None))
+    rows = whole.addressable_devices_indices_map((batch_size,))
+    firsts = sorted({index[0].start or 0 for index in rows.values() if index})
+    parts = tuple((first, batch_size // shards) for first in firsts)
+    return Split(sharding, batch_size, axes, shards, parts)
+
+
+def check_leaves(sharding: NamedSharding, value: Tree) -> None:
+    """Raises ``ValueError`` naming the leaf that the sharding does not fit."""
+    spec = sharding.spec
+    for path, leaf in jax.tree_util.tree_flatten_with_path(value)[0]:
+        name = jax.tree_util.keystr(path) or "the batch"
+        if len(spec) > len(leaf.shape):
+            raise ValueError(
+                f"DevicePutTransform: {spec} is for arrays of at least {len(spec)} "
+                f"axes; {name} has the shape {list(leaf.shape)}"
+            )
+        for axis, (extent, entry) in enumerate(zip(leaf.shape, spec, strict=False)):
+            sizes = [sharding.mesh.shape[each] for each in _named(entry)]
+            if extent % int(np.prod(sizes, dtype=np.int64)):
+                raise ValueError(
+                    f"DevicePutTransform: axis {axis} of {name}, {extent} long, cannot "
+                    f"be divided over mesh axes {_named(entry)} of sizes {sizes}"
+                )
+
+
+def constrained(sharding: NamedSharding, value: Tree) -> Tree:
+    """The same with each leaf laid out as the sharding says; to be traced."""
+    check_leaves(sharding, value)
+    explicit = AxisType.Explicit in sharding.mesh.axis_types
+    put: Any = jax.sharding.reshard if explicit else lax.with_sharding_constraint
+    return jax.tree.map(lambda x: put(x, sharding), value)
+
+
+def replicated(split: Split, arrays: list[Any]) -> list[jax.Array]:
+    """The same arrays, which every process has, whole on each device of the mesh."""
+    everywhere = NamedSharding(split.mesh, PartitionSpec())
+
+    def whole(x: Any) -> jax.Array:
+        host = np.asarray(x)
+        return jax.make_array_from_callback(host.shape, everywhere, lambda _: host)
+
+    return [whole(x) for x in arrays]
+
+
+def over_shards(
+    split: Split, fields: int, one: Callable[[Any, Any], tuple[list[Any], Any, Any]]
+) -> Callable[[Any], tuple[list[Any], Any, Any]]:
+    """``one(words, shard) -> (leaves, mask, words)`` on each device of the mesh."""
+
+    def on_device(words: Any) -> tuple[list[Any], Any, Any]:
+        number: Any = lax.axis_index(split.axes) if split.axes else 0
+        return one(words, jnp.asarray(number, jnp.uint32))
+
+    rows = split.rows_spec
+    return jax.shard_map(
+        on_device,
+        mesh=split.mesh,
+        in_specs=PartitionSpec(),
+        out_specs=([rows] * fields, rows, PartitionSpec()),
+        check_vma=False,  # devices that hold the same rows are given the same bytes
+    )
+
+
+class Assembly:
+    """Makes global arrays of the parts that the engine gives, with no copy on a CPU."""
+
+    def __init__(self, split: Split, specs: list[jax.ShapeDtypeStruct]) -> None:
+        self._split = split
+        self._specs = specs
+        self._place = {first: i for i, (first, _) in enumerate(split.parts)}
+
+    def leaves(self, fields: list[Any]) -> list[jax.Array]:
+        """One array a field, from the bytes of each part's fields and mask."""
+        stride = len(self._specs) + 1
+        made = []
+        for i, spec in enumerate(self._specs):
+            shape = (self._split.rows, *spec.shape[1:])
+            views = [data.view(spec.dtype).reshape(shape) for data in fields[i::stride]]
+            made.append(self._array(spec.shape, self._split.sharding, views))
+        return made
+
+    def mask(self, valid: int) -> jax.Array:
+        """The mask of a batch of so many samples, the others padding."""
+        rows = np.arange(self._split.batch_size) < valid
+        views = [rows[first : first + count] for first, count in self._split.parts]
+        return self._array(rows.shape, self._split.rows_sharding, views)
+
+    def put(self, masks: list[Any]) -> jax.Array:
+        """The mask whose bytes the engine gives, a part each."""
+        views = [rows.astype(np.bool_) for rows in masks]
+        shape = (self._split.batch_size,)
+        return self._array(shape, self._split.rows_sharding, views)
+
+    def _array(
+        self, shape: tuple[int, ...], sharding: NamedSharding, views: list[np.ndarray]
+    ) -> jax.Array:
+        def shard(index: tuple[slice, ...] | None) -> np.ndarray:
+            assert index is not None  # it is of an array that has rows
+            part = views[self._place[index[0].start or 0]]
+            return part[(slice(None), *index[1:])]
+
+        return jax.make_array_from_callback(shape, sharding, shard)
+
+
+def _named(entry: Any) -> tuple[str, ...]:
+    """The mesh axes that an entry of a spec names."""
+    if entry is None:
+        return ()
+    return (entry,) if isinstance(entry, str) else tuple(entry)

@@ -1,0 +1,53 @@
+"""What the dialect's arguments have to be."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+
+class ArgumentError(ValueError, AssertionError):
+    """A wrong argument: a ``ValueError`` that Loadax raises as ``AssertionError``."""
+
+
+def whole(name: str, value: Any, least: int) -> int:
+    """``value`` as an int; raises unless it is a whole number of at least ``least``."""
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(
+            f"{name} must be a whole number, not {value!r} of type "
+            f"{type(value).__name__}"
+        ) from None
+    if number < least:
+        raise ArgumentError(f"{name} must be at least {least}, not {number}")
+    return number
+
+
+def chosen(name: str, value: Any, choices: tuple[str, ...]) -> str:
+    """``value``; raises unless it is one of ``choices``."""
+    if value not in choices:
+        raise ArgumentError(
+            f"{name} is {' or '.join(map(repr, choices))}, not {value!r}"
+        )
+    return str(value)
+
+
+def shard_of(num_shards: Any, shard_id: Any) -> tuple[int, int]:
+    """Both as ints; raises unless shard ``shard_id`` of ``num_shards`` exists."""
+    try:
+        shards, shard = operator.index(num_shards), operator.index(shard_id)
+    except TypeError:
+        raise TypeError(
+            "num_shards and shard_id are whole numbers, "
+            f"not {num_shards!r} and {shard_id!r}"
+        ) from None
+    if shards < 1:
+        raise ArgumentError(f"num_shards must be greater than 0, not {shards}")
+    if not 0 <= shard < shards:
+        raise ArgumentError(
+            f"shard_id {shard} must be in the range [0, {shards}) of the shards"
+        )
+    return shards, shard

@@ -1,0 +1,104 @@
+"""The builder of loaders."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Generic, Self, TypeVar
+
+from millstream.loadax._arguments import whole
+from millstream.loadax._batching import Batcher, FixedBatchStrategy
+from millstream.loadax._dataset import Indexed
+from millstream.loadax._loaders import DistributedDataLoader
+from millstream.loadax._sharding import (
+    DistributedShardingStrategy,
+    NoShardingStrategy,
+    ShardingStrategy,
+)
+
+if TYPE_CHECKING:
+    from jax.sharding import Mesh
+
+    from millstream.loadax._rows import Axes
+
+T = TypeVar("T")
+B = TypeVar("B")
+
+
+class DataLoader(Generic[T, B]):
+    """Builds loaders: ``DataLoader(batcher).batch_size(2).workers(4).build(dataset)``.
+
+    Batches of 1, one worker and two batches ahead, unless told. The keywords are those
+    of `DistributedDataLoader`. A builder may build any number of loaders.
+    """
+
+    def __init__(
+        self,
+        batcher: Batcher[T, B],
+        *,
+        drop_last: bool = False,
+        remainder: str = "drop",
+        on_error: str = "raise",
+        worker_kind: str = "thread",
+    ) -> None:
+        if not isinstance(batcher, Batcher):
+            raise TypeError(
+                f"batcher is a Batcher(fn), not {type(batcher).__name__}; for lists "
+                "of items there is Dataloader(dataset, batch_size)"
+            )
+        self._batcher = batcher
+        self._drop_last, self._remainder = drop_last, remainder
+        self._on_error, self._worker_kind = on_error, worker_kind
+        self._batch_size, self._workers, self._prefetch = 1, 1, 2
+        self._sharding: ShardingStrategy = NoShardingStrategy()
+        self._num_shards: int | None = None
+        self._shard_id: int | None = None
+
+    def batch_size(self, batch_size: int) -> Self:
+        """Items in a batch."""
+        self._batch_size = whole("batch_size", batch_size, 1)
+        return self
+
+    def workers(self, num_workers: int) -> Self:
+        """Workers that load items; 0 means 1."""
+        self._workers = max(whole("workers", num_workers, 0), 1)
+        return self
+
+    def prefetch(self, factor: int) -> Self:
+        """Batches to load ahead of the reader; 0 means 1."""
+        self._prefetch = max(whole("prefetch", factor, 0), 1)
+        return self
+
+    def shard(
+        self,
+        mesh: Mesh,
+        data_axis_name: Axes | None = None,
+        num_shards: int | None = None,
+        shard_id: int | None = None,
+    ) -> Self:
+        """Loads this process's shard of the data along a mesh axis, or several.
+
+        Which shard that is follows from the mesh, unless ``num_shards`` and
+        ``shard_id`` say so.
+        """
+        self._sharding = DistributedShardingStrategy(mesh, data_axis_name)
+        self._num_shards, self._shard_id = num_shards, shard_id
+        return self
+
+    def build(self, dataset: Indexed[T]) -> DistributedDataLoader[B]:
+        """A loader of ``dataset``; everything wrong is said here."""
+        return DistributedDataLoader(
+            dataset,
+            self._batcher,
+            FixedBatchStrategy(self._batch_size),
+            self._workers,
+            self._prefetch,
+            self._sharding,
+            self._shard_id,
+            self._num_shards,
+            drop_last=self._drop_last,
+            remainder=self._remainder,
+            on_error=self._on_error,
+            worker_kind=self._worker_kind,
+        )
+
+
+DataloaderBuilder = DataLoader

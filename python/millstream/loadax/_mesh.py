@@ -1,0 +1,170 @@
+"""Meshes: their shapes, and the devices in them."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import jax
+import numpy as np
+from jax.experimental import mesh_utils
+
+MeshShape = Sequence[int]
+
+
+@dataclass(frozen=True)
+class HybridMeshShape:
+    """A mesh in two layers: devices within a process, and processes."""
+
+    ici_mesh_shape: MeshShape
+    dcn_mesh_shape: MeshShape
+
+    def __post_init__(self) -> None:
+        if len(self.ici_mesh_shape) != len(self.dcn_mesh_shape):
+            raise ValueError(
+                "the shapes within and across processes must have as many axes, "
+                f"not {self.ici_mesh_shape} and {self.dcn_mesh_shape}"
+            )
+
+    def __len__(self) -> int:
+        return len(self.ici_mesh_shape)
+
+
+MeshRule = tuple[str, MeshShape | HybridMeshShape | None]
+
+
+@dataclass(frozen=True)
+class MeshConfig:
+    """The shape of a mesh, its axes, and those that a batch's rows are divided along.
+
+    One axis of a `MeshShape` may be -1: what is left of the devices. ``mesh_rules`` are
+    pairs of a regular expression and a shape, for `selected`.
+    """
+
+    mesh_shape: MeshShape | HybridMeshShape
+    mesh_axis_names: Sequence[str]
+    batch_axis_names: str | Sequence[str] = "data"
+    mesh_rules: Sequence[MeshRule] | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.mesh_shape) != len(self.mesh_axis_names):
+            raise ValueError(
+                f"a mesh of shape {self.mesh_shape} has {len(self.mesh_shape)} axes, "
+                f"and {len(self.mesh_axis_names)} are named: {self.mesh_axis_names}"
+            )
+        batch = self.batch_axis_names
+        for name in (batch,) if isinstance(batch, str) else batch:
+            if name not in self.mesh_axis_names:
+                raise ValueError(
+                    f"there is no mesh axis {name!r} to divide a batch along; "
+                    f"the axes are {', '.join(map(repr, self.mesh_axis_names))}"
+                )
+
+    def selected(self, selector: str | None) -> MeshConfig:
+        """This, with the shape of the first rule that matches ``selector``, if any."""
+        for pattern, shape in self.mesh_rules or ():
+            if selector is not None and re.match(pattern, selector):
+                if shape is None:
+                    raise ValueError(f"the mesh rule {pattern!r} has no shape")
+                return replace(self, mesh_shape=shape)
+        return self
+
+    def create_device_mesh(
+        self, devices: Sequence[jax.Device] | None = None
+    ) -> jax.sharding.Mesh:
+        """The mesh of ``devices``, or of all."""
+        laid_out = create_device_mesh(self.mesh_shape, devices=devices)
+        return jax.sharding.Mesh(laid_out, tuple(self.mesh_axis_names))
+
+    @property
+    def hosts(self) -> int:
+        """The number of processes."""
+        return jax.process_count()
+
+    @property
+    def host_id(self) -> int:
+        """The number of this process."""
+        return jax.process_index()
+
+
+def infer_mesh_shape(
+    mesh_shape: MeshShape, *, num_devices: int | None = None
+) -> tuple[int, ...]:
+    """The shape with its -1, if it has one, replaced by what is left of the devices."""
+    shape = tuple(mesh_shape)
+    if shape.count(-1) > 1:
+        raise ValueError(f"only one axis of a mesh may be -1, not those of {shape}")
+    if any(size < 1 and size != -1 for size in shape):
+        raise ValueError(f"axes of a mesh have at least 1 place, not as in {shape}")
+    if -1 not in shape:
+        return shape
+    devices = jax.device_count() if num_devices is None else num_devices
+    known = math.prod(size for size in shape if size != -1)
+    if devices % known:
+        raise ValueError(
+            f"a mesh of shape {shape}: {devices} devices cannot be divided by {known}"
+        )
+    return tuple(devices // known if size == -1 else size for size in shape)
+
+
+def build_standard_mesh(
+    mesh_shape: MeshShape, *, devices: Sequence[jax.Device] | None = None
+) -> np.ndarray:
+    """The devices laid out in one layer; ``ValueError`` unless they fill it."""
+    given = list(jax.devices() if devices is None else devices)
+    shape = infer_mesh_shape(mesh_shape, num_devices=len(given))
+    if math.prod(shape) != len(given):
+        raise ValueError(
+            f"a mesh of shape {shape} has {math.prod(shape)} places for "
+            f"{len(given)} devices"
+        )
+    return np.asarray(mesh_utils.create_device_mesh(shape, given))
+
+
+def create_hybrid_device_mesh(
+    mesh_shape: HybridMeshShape, *, devices: Sequence[jax.Device] | None = None
+) -> np.ndarray:
+    """The devices in two layers: those of a process lie together on every axis."""
+    given = list(jax.devices() if devices is None else devices)
+    processes = len({device.process_index for device in given})
+    local = len(given) // processes
+    inner = infer_mesh_shape(mesh_shape.ici_mesh_shape, num_devices=local)
+    outer = infer_mesh_shape(mesh_shape.dcn_mesh_shape, num_devices=processes)
+    if math.prod(outer) != processes or math.prod(inner) * processes != len(given):
+        raise ValueError(
+            f"a mesh of {outer} processes of {inner} devices does not fit "
+            f"{processes} process(es) of {local} devices"
+        )
+    if processes == 1:
+        return build_standard_mesh(inner, devices=given)
+    laid_out = mesh_utils.create_hybrid_device_mesh(
+        inner, outer, given, process_is_granule=True
+    )
+    return np.asarray(laid_out)
+
+
+def create_device_mesh(
+    mesh_shape: MeshShape | HybridMeshShape,
+    *,
+    devices: Sequence[jax.Device] | None = None,
+) -> np.ndarray:
+    """The devices of a mesh, in its shape.
+
+    Among several processes a `MeshShape` is divided along its first axis of more than
+    one place, if the processes divide that.
+    """
+    given = list(jax.devices() if devices is None else devices)
+    if not given:
+        raise ValueError("a mesh needs devices")
+    if isinstance(mesh_shape, HybridMeshShape):
+        return create_hybrid_device_mesh(mesh_shape, devices=given)
+    shape = infer_mesh_shape(mesh_shape, num_devices=len(given))
+    processes = len({device.process_index for device in given})
+    first = next((axis for axis, size in enumerate(shape) if size > 1), None)
+    if processes == 1 or first is None or shape[first] % processes:
+        return build_standard_mesh(shape, devices=given)
+    inner, outer = list(shape), [1] * len(shape)
+    inner[first], outer[first] = shape[first] // processes, processes
+    return create_hybrid_device_mesh(HybridMeshShape(inner, outer), devices=given)

@@ -1,0 +1,103 @@
+"""What goes wrong on many devices; run by test_sharding.py in a process of eight."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from pathlib import Path
+from typing import Any
+
+import jax
+import millstream as ms
+import numpy as np
+import pytest
+from jax.sharding import NamedSharding, SingleDeviceSharding
+from jax.sharding import PartitionSpec as P
+from meshes import BATCH, STEPS, data, loader_of, mesh_of, plain_of, sharding_of
+from millstream import _jit
+from walks import iterated, same_walk, scanned
+
+
+def test_a_sample_that_cannot_be_read_fails_on_every_shard(tmp_path: Path) -> None:
+    """One shard that failed alone would leave the others waiting for its sum."""
+    path = tmp_path / "samples.npy"
+    np.save(path, np.arange(40_000, dtype=np.float32).reshape(400, 100))
+    loader = ms.DataLoader(
+        [
+            ms.NpySource(path, ordering="sequential"),
+            ms.BatchTransform(BATCH),
+            ms.DevicePutTransform(sharding_of("one axis")),
+        ]
+    )
+    os.truncate(path, 128 + 150 * 400)  # rows 150 and on are gone
+
+    def total(carry: Any, batch: Any, mask: Any) -> Any:
+        return carry + batch.sum(), batch.sum()
+
+    for _ in range(2):  # and a second time from the same state
+        with pytest.raises((OSError, ms.DataError), match=r"samples\.npy"):
+            loader.scan_epoch(loader.init_state(7), 0.0, total)
+    run = jax.jit(lambda state: loader.scan_epoch(state, 0.0, total)[1])
+    with pytest.raises(_jit.FAILURES, match=r"samples\.npy"):
+        jax.block_until_ready(run(loader.init_state(7)))
+    with pytest.raises((OSError, ms.DataError), match=r"samples\.npy"):
+        list(loader.iterate(loader.init_state(7)))
+
+
+@pytest.mark.parametrize("kind", ["memory", "disk"])
+def test_ctrl_c_ends_every_shard(kind: str, tmp_path: Path) -> None:
+    source: Any = ms.ArraySampleSource(data())
+    if kind == "disk":
+        ms.write_packed(source, tmp_path / "samples.packed")
+        source = ms.PackedSource(tmp_path / "samples.packed")
+    loader = loader_of(source, sharding_of("one axis"))
+
+    def total(carry: Any, batch: Any, mask: Any) -> Any:
+        return carry + batch["x"].sum(), None
+
+    timer = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        loader.scan_epoch(loader.init_state(7), 0, total, steps=1 << 30)
+    timer.join()
+    plain = plain_of(source)
+    same_walk(
+        scanned(loader, loader.init_state(7), STEPS),
+        iterated(plain, plain.init_state(7), STEPS),
+    )
+
+
+def test_a_sharding_of_one_device_is_that_device() -> None:
+    device = jax.devices()[5]
+    source = ms.ArraySampleSource(data())
+    loader = loader_of(source, SingleDeviceSharding(device))
+    batch, mask = next(loader.iterate(loader.init_state(7)))
+    assert {x.device for x in (*batch.values(), mask)} == {device}
+
+
+def test_what_cannot_be_split_is_refused() -> None:
+    source = ms.ArraySampleSource(data())
+    rows = NamedSharding(mesh_of({"data": 8}), P("data"))
+    with pytest.raises(ValueError, match=r"batch of 12 .*divided by 8.*'data' of 8"):
+        ms.DataLoader([source, ms.BatchTransform(12), ms.DevicePutTransform(rows)])
+    with pytest.raises(ValueError, match="after BatchTransform"):
+        ms.DataLoader([source, ms.DevicePutTransform(rows), ms.BatchTransform(16)])
+    with pytest.raises(ValueError, match="after BatchTransform"):
+        ms.DataLoader([source, ms.DevicePutTransform(rows)])
+    partial = ms.BatchTransform(16, remainder="partial")
+    with pytest.raises(ValueError, match=r"'partial'.*sharding"):
+        ms.DataLoader([source, partial, ms.DevicePutTransform(rows)])
+    mesh = mesh_of({"data": 2, "model": 4})
+    flat = ms.ArraySampleSource({"y": data()["y"]})
+    with pytest.raises(ValueError, match=r"at least 2 axes; \['y'\] has .*\[16\]"):
+        loader_of(flat, NamedSharding(mesh, P("data", "model")))
+    wide = ms.ArraySampleSource({"x": data()["x"]})
+    with pytest.raises(ValueError, match=r"axis 1 of \['x'\], 3 long.*'model'.*4"):
+        loader_of(wide, NamedSharding(mesh, P("data", "model")))
+    with pytest.raises(ValueError, match="unconstrained"):
+        ms.DevicePutTransform(NamedSharding(mesh, P(P.UNCONSTRAINED)))
+    with pytest.raises(TypeError, match="NamedSharding of a mesh of devices"):
+        ms.DevicePutTransform(NamedSharding(mesh.abstract_mesh, P("data")))
+    with pytest.raises(ValueError, match="nowhere"):
+        NamedSharding(mesh, P("nowhere"))

@@ -1,0 +1,140 @@
+"""One of several processes that train a small network together, over loopback.
+
+    python loopback.py FOLDER JOB PROCESS PORT
+
+The job is a JSON file in the folder. Run by test_processes.py.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+N, BATCH = 90, 16
+FEATURES = 6
+STEPS = 6
+"""Steps of an epoch: the last batch is padded."""
+
+
+def samples() -> dict[str, np.ndarray]:
+    """What the network learns from; no two rows have the same bytes."""
+    x = np.sin(np.arange(N * FEATURES, dtype=np.float32)).reshape(N, FEATURES)
+    return {"x": x, "y": np.cos(np.arange(N, dtype=np.float32))}
+
+
+def update(params: Any, batch: Any, mask: Any) -> tuple[Any, Any]:
+    """One step of gradient descent, and the loss before it."""
+    import jax
+    import jax.numpy as jnp
+
+    def loss(params: Any) -> Any:
+        hidden = jnp.tanh(batch["x"] @ params["w"])
+        error = (hidden @ params["v"] - batch["y"]) ** 2
+        return jnp.where(mask, error, 0).sum() / mask.sum()
+
+    value, slopes = jax.value_and_grad(loss)(params)
+    return jax.tree.map(lambda p, s: p - 0.1 * s, params, slopes), value
+
+
+def first_params() -> dict[str, np.ndarray]:
+    w = np.linspace(-1, 1, FEATURES * 8, dtype=np.float32).reshape(FEATURES, 8)
+    return {"w": w, "v": np.linspace(1, -1, 8, dtype=np.float32)}
+
+
+def loader_of(job: dict[str, Any], process: int, sharding: Any) -> Any:
+    import millstream as ms
+
+    path = Path(job["data"][process % len(job["data"])])
+    stages = [ms.PackedSource(path), ms.BatchTransform(BATCH)]
+    return ms.DataLoader([*stages, ms.DevicePutTransform(sharding)])
+
+
+def train(folder: Path, job: dict[str, Any], process: int) -> None:
+    """Steps from the checkpoint to the job's end; everything seen goes to a file."""
+    import jax
+    from jax.sharding import AxisType, NamedSharding, PartitionSpec
+    from millstream import _agreement
+
+    mesh = jax.make_mesh((4,), ("data",), axis_types=(AxisType.Auto,))
+    if job.get("absent") is not None:
+        _agreement.PATIENCE = 2.0
+        if job["absent"] == process:
+            time.sleep(4)
+            return
+    loader = loader_of(job, process, NamedSharding(mesh, PartitionSpec("data")))
+    everywhere = NamedSharding(mesh, PartitionSpec())
+    checkpoint = folder / "checkpoint.json"
+    state, params = loader.init_state(11), first_params()
+    if checkpoint.exists():
+        kept = json.loads(checkpoint.read_text())
+        state = loader.restore(kept["state"])
+        params = {k: np.array(v, np.float32) for k, v in kept["params"].items()}
+    params = jax.device_put(params, everywhere)
+    step = jax.jit(update)
+    for at in range(state.epoch * STEPS + state.step, job["end"]):
+        if job.get("inside"):  # of a scan, where the batch comes by foreign call
+            state, params, losses = loader.scan_epoch(state, params, update, steps=1)
+            seen, loss = None, losses[0]
+        else:
+            iterator = loader.iterate(state, steps=1)
+            seen = next(iterator)
+            state = iterator.state
+            params, loss = step(params, *seen)
+        keep(folder, job["name"], process, at, seen, float(loss))
+        if process == 0:
+            params_now = {k: np.asarray(v).tolist() for k, v in params.items()}
+            kept = {"state": loader.save(state), "params": params_now}
+            partial = checkpoint.with_suffix(".partial")
+            partial.write_text(json.dumps(kept))
+            partial.replace(checkpoint)
+        if job.get("kill") == [process, at]:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if job.get("shrink") == [process, at]:
+            os.truncate(job["data"][process], 100)
+    rest = {"bytes": loader.bytes_read, "steps": loader.delivered}
+    (folder / f"{job['name']}-{process}.json").write_text(json.dumps(rest))
+
+
+def keep(
+    folder: Path, name: str, process: int, at: int, seen: Any, loss: float
+) -> None:
+    """The rows that this process holds, with their places, and the loss."""
+    arrays: dict[str, Any] = {"loss": loss}
+    if seen is not None:
+        batch, mask = seen
+        for key, leaf in {**batch, "mask": mask}.items():
+            for shard in leaf.addressable_shards:
+                arrays[f"{key}.{shard.index[0].start or 0}"] = np.asarray(shard.data)
+    np.savez(folder / f"{name}-{process}-{at}.npz", **arrays)
+
+
+def main() -> None:
+    folder, name, process, port = sys.argv[1:]
+    job = json.loads((Path(folder) / f"{name}.job").read_text())
+    count = job["processes"]
+    devices = 4 // count
+    os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={devices}"
+    import jax
+
+    if count > 1:
+        jax.config.update("jax_cpu_collectives_implementation", "gloo")
+        jax.distributed.initialize(
+            f"localhost:{port}",
+            count,
+            int(process),
+            initialization_timeout=60,
+            heartbeat_timeout_seconds=5,
+            shutdown_timeout_seconds=5,
+        )
+    train(Path(folder), {**job, "name": name}, int(process))
+
+
+if __name__ == "__main__":
+    main()

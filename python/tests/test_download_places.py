@@ -1,0 +1,206 @@
+"""Downloads that share a place: processes, folders, a full disk, and what is shown."""
+
+import contextlib
+import errno
+import hashlib
+import io
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import file_server
+import pytest
+from downloads import CONTENT, NOWHERE, described
+from file_server import FileServer
+from millstream import _download
+from millstream._download import fetch
+from millstream._progress import ProgressBar, amount_text
+
+
+@pytest.fixture(autouse=True)
+def _no_surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.lower().endswith("_proxy") or name.startswith("MILLSTREAM_"):
+            monkeypatch.delenv(name)
+    monkeypatch.setattr(_download, "_PAUSE", 0.01)
+
+
+@pytest.fixture
+def server() -> Iterator[FileServer]:
+    with file_server.serving() as files:
+        yield files
+
+
+_CHILD = """
+import sys
+from pathlib import Path
+from millstream._download import RemoteFile, fetch
+url, target, size, sha256 = sys.argv[1:]
+fetch(RemoteFile("a", (url,), size=int(size), sha256=sha256), Path(target))
+"""
+
+
+def _child(url: str, target: Path) -> subprocess.Popen[str]:
+    digest = hashlib.sha256(CONTENT).hexdigest()
+    arguments = [url, str(target), str(len(CONTENT)), digest]
+    search = os.pathsep.join(path for path in sys.path if path)
+    return subprocess.Popen(
+        [sys.executable, "-c", _CHILD, *arguments],
+        env={**os.environ, "PYTHONPATH": search},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_processes_wait_for_each_other(server: FileServer, tmp_path: Path) -> None:
+    started = threading.Event()
+
+    def slow(handler: file_server._Handler) -> None:
+        started.set()
+        time.sleep(0.5)
+        file_server.whole(CONTENT)(handler)
+
+    url = server.offer("/a", slow)
+    children = [_child(url, tmp_path / "a") for _ in range(3)]
+    assert started.wait(120)
+    fetch(described(url), tmp_path / "a")
+    for child in children:
+        assert child.communicate(timeout=120)[1] == ""
+        assert child.returncode == 0
+    assert server.ranges("/a") == [None]
+    assert (tmp_path / "a").read_bytes() == CONTENT
+
+
+def test_a_killed_process_is_continued(server: FileServer, tmp_path: Path) -> None:
+    url = server.offer(
+        "/a",
+        file_server.in_turn(
+            file_server.stalling(CONTENT, after=200_000), file_server.whole(CONTENT)
+        ),
+    )
+    part = tmp_path / "a.part"
+    with _child(url, tmp_path / "a") as child:
+        deadline = time.monotonic() + 120
+        while not (part.exists() and part.stat().st_size >= 131_072):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        child.kill()
+    kept = part.stat().st_size
+    fetch(described(url), tmp_path / "a")
+    assert server.ranges("/a") == [None, f"bytes={kept}-"]
+    assert (tmp_path / "a").read_bytes() == CONTENT
+
+
+@contextlib.contextmanager
+def _without_privileges() -> Iterator[None]:
+    if os.geteuid() != 0:
+        yield
+        return
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+def test_a_folder_that_cannot_be_written_is_named() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o555)
+        target = Path(folder) / "sub" / "data.bin"
+        with _without_privileges(), pytest.raises(PermissionError) as caught:
+            fetch(described(NOWHERE), target)
+    text = str(caught.value)
+    for part in (f"cannot write {target.parent}", "cache_dir=", NOWHERE, str(target)):
+        assert part in text
+
+
+def test_a_file_where_the_folder_should_be_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match="cannot write"):
+        fetch(described(NOWHERE), tmp_path / "file" / "data.bin")
+
+
+def test_a_folder_where_the_file_should_be_is_named(
+    server: FileServer, tmp_path: Path
+) -> None:
+    url = server.offer("/a", file_server.whole(CONTENT))
+    with pytest.raises(IsADirectoryError, match="cannot write"):
+        fetch(described(url), tmp_path)
+
+
+def test_a_full_disk_is_an_error_of_the_folder(
+    server: FileServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    url = server.offer("/a", file_server.whole(CONTENT))
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left") as caught:
+        fetch(described(url), tmp_path / "a")
+    assert caught.value.errno == errno.ENOSPC
+    assert f"cannot write {tmp_path}" in str(caught.value)
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    "url", ["nothing://host/a", "plain", "http://127.0.0.1:9/a b", "http://[::1/a"]
+)
+def test_an_address_that_is_none_leads_to_the_next(
+    server: FileServer, tmp_path: Path, url: str
+) -> None:
+    good = server.offer("/good", file_server.whole(CONTENT))
+    assert fetch(described(url, good), tmp_path / "a").read_bytes() == CONTENT
+
+
+def test_a_good_file_needs_no_writable_folder(tmp_path: Path) -> None:
+    target = tmp_path / "a"
+    target.write_bytes(CONTENT)
+    fetch(described(NOWHERE), target)
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_progress_is_shown_when_asked_for_only(
+    server: FileServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = server.offer("/a", file_server.whole(CONTENT))
+    fetch(described(url), tmp_path / "a")
+    assert capsys.readouterr() == ("", "")
+    fetch(described(NOWHERE, url), tmp_path / "b", progress=True)
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "Connection refused" in shown.err
+    assert "b [########################] 100% 300.0 kB of 300.0 kB" in shown.err
+    assert shown.err.endswith("\n")
+
+
+def test_progress_without_a_total() -> None:
+    stream = io.StringIO()
+    with ProgressBar("a", shown=True, stream=stream) as bar:
+        bar.update(0)
+        bar.update(1500)
+    assert "a 1.5 kB" in stream.getvalue()
+
+
+def test_progress_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = io.StringIO()
+    assert not ProgressBar("a", stream=stream).shown
+    monkeypatch.setenv("MILLSTREAM_PROGRESS", "1")
+    assert ProgressBar("a", stream=stream).shown
+    monkeypatch.setenv("MILLSTREAM_PROGRESS", "0")
+    assert not ProgressBar("a", stream=stream).shown
+
+
+def test_amounts_read_well() -> None:
+    assert [amount_text(n) for n in (0, 999, 1000, 26_421_880, 5e15)] == [
+        "0 B",
+        "999 B",
+        "1.0 kB",
+        "26.4 MB",
+        "5000.0 TB",
+    ]

@@ -1,0 +1,81 @@
+"""A type checker knows what a batch is."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import millstream
+
+SNIPPET = """
+from millstream.loadax import (
+    Batcher, CombinedDataset, DataLoader, Dataloader, Dataset, FixedBatchStrategy,
+    InMemoryDataset, MappedDataset, NaiveDataLoader, RangeDataset,
+    SampledDatasetWithReplacement, ShardedDataset, ShuffledDataset,
+)
+
+def total(x: list[int]) -> float:
+    return sum(x) / 2
+
+def name(x: int) -> str:
+    return str(x)
+
+loader = DataLoader(Batcher(total)).batch_size(2).workers(2).build(RangeDataset(0, 10))
+for batch in loader:
+    reveal_type(batch)  # float
+reveal_type(next(iter(loader)))  # float
+reveal_type(RangeDataset(0, 10).get(3))  # int | None
+reveal_type(MappedDataset(RangeDataset(0, 10), name)[0])  # str
+reveal_type(RangeDataset(0, 3).map(name).filter(bool)[0])  # str
+reveal_type(RangeDataset(0, 3).map_batch(total)[0])  # float
+reveal_type(ShuffledDataset(InMemoryDataset(["a"]), 1)[0])  # str
+reveal_type(CombinedDataset(RangeDataset(0, 3), RangeDataset(0, 4))[0])  # int
+reveal_type(CombinedDataset([RangeDataset(0, 3), RangeDataset(0, 4)])[0])  # int
+reveal_type(ShardedDataset(["a"], 1, 0)[0])  # str
+reveal_type(SampledDatasetWithReplacement([1.5], 1, 0)[0])  # float
+reveal_type([b for b in Dataloader(["a", "b"], 2)])  # list[list[str]]
+naive = NaiveDataLoader(RangeDataset(0, 3), Batcher(total), FixedBatchStrategy(2))
+reveal_type([b for b in naive])  # list[float]
+
+class Words(Dataset[str]):
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, index: int) -> str:
+        return "a"
+
+reveal_type([x for x in Words()])  # list[str]
+DataLoader(Batcher(total)).build(Words())  # error
+"""
+
+
+def test_a_checker_infers_the_batch(tmp_path: Path) -> None:
+    (tmp_path / "snippet.py").write_text(SNIPPET)
+    package = Path(millstream.__file__).parent.parent
+    config = tmp_path / "mypy.ini"
+    config.write_text(
+        f"[mypy]\nstrict = true\nmypy_path = {package}\nfollow_imports = silent\n"
+        f"cache_dir = {tmp_path / 'cache'}\n"
+        "[mypy-jax.*,numpy.*]\nfollow_imports = skip\n"  # they take most of the time
+    )
+    command = [sys.executable, "-m", "mypy", "--config-file", config, "snippet.py"]
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
+    )
+    said: dict[int, str] = {}
+    for line in done.stdout.splitlines():
+        if found := re.match(r"snippet\.py:(\d+): (\w+): (.*)", line):
+            said.setdefault(int(found[1]), f"{found[2]} {found[3]}")
+    for number, line in enumerate(SNIPPET.splitlines(), 1):
+        if "  # " not in line:
+            assert number not in said, (line, said[number])
+            continue
+        expected = line.split("  # ")[1]
+        if expected == "error":
+            assert "error" in said[number]
+            assert "Words" in said[number]
+        else:
+            shown = said[number].replace("builtins.", "")
+            assert f'Revealed type is "{expected}"' in shown, (line, shown)

@@ -1,0 +1,190 @@
+"""Several processes load one data set together, as one would alone."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+from typing import Any
+
+import jax
+import loopback
+import millstream as ms
+import numpy as np
+import pytest
+from conftest import TESTS, Python
+
+END = 2 * loopback.STEPS + 2
+
+
+def free_port() -> int:
+    with socket.socket() as listening:
+        listening.bind(("localhost", 0))
+        return int(listening.getsockname()[1])
+
+
+class Group:
+    """Runs processes of one job, and reads what they left in the folder."""
+
+    def __init__(self, python: Python) -> None:
+        self.python = python
+        self.folder = python.folder
+        self.data = self.folder / "samples.packed"
+        ms.write_packed(ms.ArraySampleSource(loopback.samples()), self.data)
+
+    def run(self, name: str, processes: int, **job: Any) -> list[tuple[int, str]]:
+        """The status and the errors of each."""
+        job = {"processes": processes, "data": [str(self.data)], "end": END, **job}
+        (self.folder / f"{name}.job").write_text(json.dumps(job))
+        command = [sys.executable, TESTS / "loopback.py", self.folder, name]
+        port = str(free_port())
+        running = [
+            subprocess.Popen(
+                [*command, str(process), port],
+                env=self.python.environment(),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+            for process in range(processes)
+        ]
+        ended = []
+        for process in running:
+            try:
+                out, _ = process.communicate(timeout=100)
+            except subprocess.TimeoutExpired:
+                for other in running:
+                    other.kill()
+                pytest.fail(f"a process of {name} hangs\n{process.communicate()[0]}")
+            ended.append((process.returncode, out))
+        return ended
+
+    def steps(self, name: str) -> dict[int, dict[str, np.ndarray]]:
+        """The global batch and the losses of each step that every process saw."""
+        found: dict[int, dict[str, Any]] = {}
+        for path in sorted(self.folder.glob(f"{name}-*-*.npz")):
+            with np.load(path) as arrays:
+                at = found.setdefault(int(path.stem.split("-")[-1]), {"losses": []})
+                for key in arrays.files:
+                    if key == "loss":
+                        at["losses"].append(float(arrays[key]))
+                    else:
+                        at[key] = arrays[key]
+        return {at: _joined(rows) for at, rows in found.items()}
+
+    def counts(self, name: str) -> list[dict[str, int]]:
+        paths = sorted(self.folder.glob(f"{name}-?.json"))
+        return [json.loads(path.read_text()) for path in paths]
+
+
+def _joined(rows: dict[str, Any]) -> dict[str, np.ndarray]:
+    whole = {"losses": np.array(rows.pop("losses"))}
+    for key in ("x", "y", "mask"):
+        firsts = sorted(int(k.split(".")[1]) for k in rows if k.startswith(f"{key}."))
+        if firsts:
+            whole[key] = np.concatenate([rows[f"{key}.{first}"] for first in firsts])
+    return whole
+
+
+@pytest.fixture
+def group(python: Python) -> Group:
+    return Group(python)
+
+
+def expected() -> list[tuple[Any, Any, float]]:
+    """What one process on one device sees and loses."""
+    source = ms.ArraySampleSource(loopback.samples())
+    loader = ms.DataLoader([source, ms.BatchTransform(loopback.BATCH)])
+    params, found = loopback.first_params(), []
+    step = jax.jit(loopback.update)
+    for batch, mask in loader.iterate(loader.init_state(11), steps=END):
+        params, loss = step(params, batch, mask)
+        found.append((batch, mask, float(loss)))
+    return found
+
+
+def check(found: dict[str, np.ndarray], wanted: tuple[Any, Any, float]) -> None:
+    batch, mask, loss = wanted
+    for key, value in {**batch, "mask": mask}.items():
+        if "mask" in found:
+            assert found[key].tobytes() == np.asarray(value).tobytes(), key
+    assert len(set(found["losses"])) == 1
+    np.testing.assert_allclose(found["losses"][0], loss, rtol=1e-5)
+
+
+def test_killed_and_resumed_on_other_numbers_of_processes(group: Group) -> None:
+    """Four processes, killed in the middle of an epoch; two, killed as the second
+    begins; one, to the end: together what an unbroken run of one device sees.
+    """
+    wanted = expected()
+    ended = group.run("four", 4, kill=[2, 2])
+    assert all(status != 0 for status, _ in ended)
+    assert ended[2][0] == -signal.SIGKILL
+    four = group.steps("four")
+    resumed = json.loads((group.folder / "checkpoint.json").read_text())["state"]
+    assert resumed["words"][3:5] == [0, 3]
+
+    ended = group.run("two", 2, kill=[0, loopback.STEPS])
+    assert all(status != 0 for status, _ in ended)
+    two = group.steps("two")
+    assert min(two) == 3
+
+    ended = group.run("one", 1)
+    assert [status for status, _ in ended] == [0], ended
+    one = group.steps("one")
+    assert min(one) in (loopback.STEPS, loopback.STEPS + 1)
+
+    for at, want in enumerate(wanted):
+        runs = [run[at] for run in (four, two, one) if at in run]
+        assert runs, f"nobody saw step {at}"
+        for run in runs:
+            check(run, want)
+
+
+def test_each_process_reads_its_share(group: Group) -> None:
+    ended = group.run("share", 4, inside=True, end=loopback.STEPS)
+    assert [status for status, _ in ended] == [0] * 4, ended
+    wanted = expected()
+    for at, found in group.steps("share").items():
+        check(found, wanted[at])
+    row = loopback.FEATURES * 4 + 4
+    shard = loopback.BATCH // 4 * row
+    # Padding is not read; a few batches are made ahead.
+    for count in group.counts("share"):
+        assert (loopback.STEPS - 1) * shard <= count["bytes"]
+        assert count["bytes"] <= (loopback.STEPS + 3) * shard
+
+
+def test_a_sample_that_fails_on_one_process_ends_all(group: Group) -> None:
+    other = group.folder / "other.packed"
+    ms.write_packed(ms.ArraySampleSource(loopback.samples()), other)
+    ended = group.run(
+        "broken", 2, inside=True, data=[str(group.data), str(other)], shrink=[1, 1]
+    )
+    assert all(status != 0 for status, _ in ended)
+    _, out = ended[1]
+    assert "other.packed" in out
+    assert "can no longer be read" in out
+    aborted = out.find("Terminating process")
+    assert aborted < 0 or out.find("can no longer be read") < aborted
+    # Batches that were made before the file shrank are good.
+    assert {0, 1} <= set(group.steps("broken")) <= set(range(5))
+
+
+def test_processes_whose_data_differ_are_told_so(group: Group) -> None:
+    other = group.folder / "shorter.packed"
+    shorter = {key: x[:-1] for key, x in loopback.samples().items()}
+    ms.write_packed(ms.ArraySampleSource(shorter), other)
+    ended = group.run("differ", 2, data=[str(group.data), str(other)])
+    for status, out in ended:
+        assert status != 0
+        assert "process 1 has the number of samples: 89, not 90" in out
+
+
+def test_a_process_that_never_comes_is_named(group: Group) -> None:
+    ended = group.run("absent", 2, absent=1)
+    status, out = ended[0]
+    assert status != 0
+    assert "processes [1] have not built this loader within 2 s" in out

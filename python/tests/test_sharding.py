@@ -1,0 +1,28 @@
+"""Batches over eight devices, which a process has from its start or never."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from conftest import TESTS, Python
+
+FILES = ["eight_devices.py", "eight_devices_errors.py", "sharded_examples.py"]
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_eight_devices(file: str, python: Python) -> None:
+    flags = "--xla_force_host_platform_device_count=8"
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [*command, "--durations=5", TESTS / file],
+        env=python.environment(XLA_FLAGS=flags),
+        cwd=TESTS.parent.parent,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
+    assert " passed" in done.stdout
+    assert "skipped" not in done.stdout
