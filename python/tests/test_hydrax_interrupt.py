@@ -17,7 +17,11 @@ import pytest
 from conftest import Python
 
 PROGRAM = """
-    import sys, time
+    import fcntl, signal, sys, termios, time
+
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # this terminal is the program's own
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
     import hydrax_loaders as loaders
     from millstream.hydrax import DataGroup, Dataloader
 
@@ -54,7 +58,6 @@ class Terminal:
             stdout=slave,
             stderr=slave,
             start_new_session=True,
-            preexec_fn=_take_the_terminal,
         )
         os.close(slave)
         self.text = ""
@@ -98,14 +101,6 @@ class Terminal:
             return False
         self.text += piece.decode(errors="replace").replace("\r\n", "\n")
         return bool(piece)
-
-
-def _take_the_terminal() -> None:
-    import fcntl
-    import termios
-
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 @pytest.fixture
