@@ -63,13 +63,18 @@ std::shared_ptr<const Batch> Prefetcher::get(const Position& position, bool keep
   Lock lock(mutex_);
   auto& found = entries_[position];
   if (!found)
-    found = std::make_shared<Entry>(Entry{position, Stage::kQueued, 0, true, {}, {}});
+    found = std::make_shared<Entry>(Entry{position, Stage::kQueued, 0, false, {}, {}});
   const std::shared_ptr<Entry> entry = found;
   entry->used = ++clock_;
-  entry->asked = true;
+  const bool asked_before = std::exchange(entry->asked, true);
   look_ahead(position);
-  if (entry->stage == Stage::kQueued) {
+  bool begun = entry->stage != Stage::kQueued || (waiting_ && asked_before);
+  if (!begun) {
     std::erase(queue_, entry);  // or its batch would live until a worker came by
+    // Who asks may have to give up waiting, and could not while it makes the batch.
+    if (waiting_) begun = start_with(entry);
+  }
+  if (!begun) {
     entry->stage = Stage::kMaking;
     lock.unlock();
     make(*entry);
@@ -131,6 +136,24 @@ void Prefetcher::make(Entry& entry) noexcept {
   }
 }
 
+bool Prefetcher::start() noexcept {
+  try {
+    if (waiting_) waiting_->grow(running_ + 1);
+    pool().submit([this] { run(); });
+  } catch (...) {
+    return running_ > 0;  // those that there are will come by
+  }
+  ++running_;
+  return true;
+}
+
+bool Prefetcher::start_with(const std::shared_ptr<Entry>& entry) {
+  queue_.push_front(entry);
+  if (start()) return true;
+  queue_.pop_front();
+  return false;
+}
+
 void Prefetcher::run() {
   Lock lock(mutex_);
   if (!queue_.empty()) {
@@ -187,11 +210,7 @@ void Prefetcher::look_ahead(const Position& position) {
     if (entry) continue;
     entry = std::make_shared<Entry>(Entry{at, Stage::kQueued, ++clock_, false, {}, {}});
     queue_.push_back(entry);
-    if (running_ < threads_) {
-      ++running_;
-      if (waiting_) waiting_->grow(running_);
-      pool().submit([this] { run(); });
-    }
+    if (running_ < threads_) start();
   }
 }
 
