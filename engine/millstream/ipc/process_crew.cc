@@ -127,6 +127,7 @@ void ProcessCrew::make(const Work& work) {
   const std::shared_ptr<Desk> crew = desk();
   const std::int64_t rows = work.rows();
   if (rows == 0) return;
+  if (!work.making.wanted()) throw Cancelled("nobody wants these rows");
 
   // Columns that are elsewhere go through a block that is shared.
   std::vector<Task::Rows> places[2];

@@ -119,6 +119,7 @@ void ThreadCrew::make(const Work& work) {
   }
   const std::int64_t rows = work.rows();
   if (rows == 0) return;
+  if (!work.making.wanted()) throw Cancelled("nobody wants these rows");
   const auto job = std::make_shared<Job>(rows);
   const std::int64_t grain = shared.pace.grain(rows, workers_);
   std::vector<std::shared_ptr<Part>> parts;
@@ -240,7 +241,7 @@ void ThreadCrew::work(const std::shared_ptr<Shared>& shared,
     std::exception_ptr error;
     std::int64_t row = 0;
     if (part->job->cancelled()) {
-      error = std::make_exception_ptr(Cancelled("nobody wants these rows any more"));
+      error = std::make_exception_ptr(Cancelled("nobody wants these rows"));
     } else {
       try {
         shared->function.make(part->copy ? part->copy->work : part->work, seat->row);
