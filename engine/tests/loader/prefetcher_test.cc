@@ -146,7 +146,7 @@ TEST(Prefetcher, GoesOnAfterManyJumps) {
   EXPECT_LE(loader.live(), 8);  // nor kept for long
 }
 
-std::shared_ptr<Maker> crew_of(std::function<void(std::int64_t)> each, int workers) {
+std::shared_ptr<Maker> calling(std::function<void(std::int64_t)> each, int workers) {
   ThreadCrew::Function function;
   function.make = [each = std::move(each)](const Work& part,
                                            std::atomic<std::int64_t>&) {
@@ -163,7 +163,7 @@ std::shared_ptr<Maker> crew_of(std::function<void(std::int64_t)> each, int worke
 TEST(Prefetcher, AFunctionIsCalledOnceASample) {
   std::vector<std::atomic<int>> calls(kSamples);
   const auto crew =
-      crew_of([&](std::int64_t index) { ++calls[static_cast<std::size_t>(index)]; }, 2);
+      calling([&](std::int64_t index) { ++calls[static_cast<std::size_t>(index)]; }, 2);
   const auto plan = sample_plan(
       std::make_shared<MadeSource>(kSamples, Schema{{"x", DType::kInt64, {}}}, crew),
       kRows);
@@ -186,7 +186,7 @@ TEST(Prefetcher, AFunctionIsCalledOnceASample) {
 
 TEST(Prefetcher, WhoAsksMayGiveUpWaitingForAFunction) {
   std::latch release(1);
-  const auto crew = crew_of([&](std::int64_t) { release.wait(); }, 1);
+  const auto crew = calling([&](std::int64_t) { release.wait(); }, 1);
   const auto plan = sample_plan(
       std::make_shared<MadeSource>(kSamples, Schema{{"x", DType::kInt64, {}}}, crew),
       kRows);
