@@ -291,12 +291,13 @@ Args:
       "size"_a, "fields"_a, "maker"_a, "Samples that a maker makes.");
   module.def(
       "made_transform",
-      [](const std::string& name, const std::vector<FieldSpec>& fields,
-         const MakerHandle& maker) {
-        return Handle<Transform>{
-            std::make_shared<MadeTransform>(name, schema(fields), maker.shared)};
+      [](const std::string& name, const std::vector<FieldSpec>& inputs,
+         const std::vector<FieldSpec>& fields, const MakerHandle& maker) {
+        return Handle<Transform>{std::make_shared<MadeTransform>(
+            name, schema(inputs), schema(fields), maker.shared)};
       },
-      "name"_a, "fields"_a, "maker"_a, "Samples that a maker makes of samples.");
+      "name"_a, "inputs"_a, "fields"_a, "maker"_a,
+      "Samples that a maker makes of samples.");
 
   nb::class_<TicketHandle>(module, "Ticket", "A batch that was begun.")
       .def_prop_ro("done", [](const TicketHandle& t) { return t.shared->done(); })

@@ -325,7 +325,7 @@ def process_crew(command: Sequence[str], environment: Sequence[str], setup: byte
 def made_source(size: int, fields: Sequence[tuple[str, str, Sequence[int]]], maker: Maker) -> Source:
     """Samples that a maker makes."""
 
-def made_transform(name: str, fields: Sequence[tuple[str, str, Sequence[int]]], maker: Maker) -> Transform:
+def made_transform(name: str, inputs: Sequence[tuple[str, str, Sequence[int]]], fields: Sequence[tuple[str, str, Sequence[int]]], maker: Maker) -> Transform:
     """Samples that a maker makes of samples."""
 
 class Ticket:

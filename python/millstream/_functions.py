@@ -228,7 +228,9 @@ class PythonMapTransform(Stage):
         )
         made = self._staffed(task)
         name = f"python({getattr(self.fn, '__name__', type(self.fn).__name__)})"
-        stage = _engine.made_transform(f"{name} {number}", _specs(columns), made.maker)
+        stage = _engine.made_transform(
+            f"{name} {number}", _specs(inputs), _specs(columns), made.maker
+        )
         return [stage], after, [column.name for column in columns]
 
     def _staffed(self, task: Task) -> Crew:
@@ -284,7 +286,9 @@ class _FillTransform(PythonMapTransform):
         made = self._staffed(
             FillTask(self.task.fn, self.task.data, inputs=inputs, outputs=columns)
         )
-        stage = _engine.made_transform(f"fill {number}", _specs(columns), made.maker)
+        stage = _engine.made_transform(
+            f"fill {number}", _specs(inputs), _specs(columns), made.maker
+        )
         after = {column.name: i for i, column in enumerate(columns)}
         return [stage], after, [column.name for column in columns]
 

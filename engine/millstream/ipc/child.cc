@@ -11,6 +11,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "millstream/core/error.h"
 #include "millstream/ipc/worker.h"
@@ -18,30 +19,11 @@
 namespace millstream {
 namespace {
 
-/// The lowest number of a descriptor of ours: a worker's own are below.
-constexpr int kOurs = 10;
 constexpr std::chrono::milliseconds kWordsPatience{300};
 
 [[noreturn]] void fail(int code, const char* what, const std::string& program) {
   throw IoError(code, program, text(program, ": ", what, ": ", strerror(code)));
 }
-
-/// A descriptor that closes itself.
-struct Descriptor {
-  ~Descriptor() {
-    if (number >= 0) close(number);
-  }
-  /// Moves it above those of a worker.
-  bool lift() {
-    const int higher = fcntl(number, F_DUPFD_CLOEXEC, kOurs);
-    if (higher < 0) return false;
-    close(number);
-    number = higher;
-    return true;
-  }
-  int release() { return std::exchange(number, -1); }
-  int number = -1;
-};
 
 std::vector<char*> pointers(const std::vector<std::string>& texts) {
   std::vector<char*> result;
@@ -69,27 +51,24 @@ struct Spawn {
 
 Child::Child(const Launch& launch, int memory) {
   const std::string& program = launch.command.at(0);
-  Descriptor ours, theirs, read_end, write_end;
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
     fail(errno, "cannot make a socket", program);
   }
-  ours.number = ends[0];
-  theirs.number = ends[1];
+  Descriptor ours(ends[0]), theirs(ends[1]);
   if (pipe2(ends, O_CLOEXEC) != 0) fail(errno, "cannot make a pipe", program);
-  read_end.number = ends[0];
-  write_end.number = ends[1];
+  Descriptor read_end(ends[0]), write_end(ends[1]);
   for (Descriptor* descriptor : {&ours, &theirs, &read_end, &write_end}) {
-    if (!descriptor->lift()) fail(errno, "too many open files", program);
+    if (!descriptor->lift()) fail(errno, "cannot have a descriptor", program);
   }
-  fcntl(ours.number, F_SETFL, O_NONBLOCK);
-  fcntl(read_end.number, F_SETFL, O_NONBLOCK);
+  fcntl(ours.number(), F_SETFL, O_NONBLOCK);
+  fcntl(read_end.number(), F_SETFL, O_NONBLOCK);
 
   Spawn spawn;
   posix_spawn_file_actions_addopen(&spawn.actions, 0, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_adddup2(&spawn.actions, theirs.number, kWorkerSocket);
+  posix_spawn_file_actions_adddup2(&spawn.actions, theirs.number(), kWorkerSocket);
   posix_spawn_file_actions_adddup2(&spawn.actions, memory, kWorkerMemory);
-  posix_spawn_file_actions_adddup2(&spawn.actions, write_end.number, kWorkerWords);
+  posix_spawn_file_actions_adddup2(&spawn.actions, write_end.number(), kWorkerWords);
 #if defined(__GLIBC__) && (__GLIBC__ > 2 || __GLIBC_MINOR__ >= 34)
   posix_spawn_file_actions_addclosefrom_np(&spawn.actions, kWorkerWords + 1);
 #endif
@@ -107,51 +86,49 @@ Child::Child(const Launch& launch, int memory) {
   const int code = posix_spawn(&pid_, program.c_str(), &spawn.actions,
                                &spawn.attributes, arguments.data(), environment.data());
   if (code != 0) fail(code, "cannot be started", program);
-  ended_ = static_cast<int>(syscall(SYS_pidfd_open, pid_, 0));
-  if (ended_ < 0) {
+  ended_ = Descriptor(static_cast<int>(syscall(SYS_pidfd_open, pid_, 0)));
+  if (!ended_) {
     const int why = errno;
     ::kill(pid_, SIGKILL);
-    waitpid(pid_, nullptr, 0);
+    reap();
     fail(why, "cannot be watched", program);
   }
-  socket_ = ours.release();
-  words_ = read_end.release();
+  socket_ = std::move(ours);
+  words_ = std::move(read_end);
 }
 
 Child::~Child() {
   kill();
-  epitaph();
-  close(socket_);
-  close(ended_);
-  close(words_);
+  reap();
 }
 
 void Child::send(std::string message) {
-  if (unsent_.empty()) {
+  if (!sending()) {
     unsent_ = std::move(message);
+    sent_ = 0;
   } else {
     unsent_ += message;
   }
   send_more();
 }
 
-void Child::send_more() {
-  while (!unsent_.empty()) {
-    const ssize_t sent = ::send(socket_, unsent_.data(), unsent_.size(), MSG_NOSIGNAL);
+void Child::send_more() noexcept {
+  while (sending()) {
+    const ssize_t sent =
+        ::send(socket(), unsent_.data() + sent_, unsent_.size() - sent_, MSG_NOSIGNAL);
     if (sent < 0 && errno == EINTR) continue;
     if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
-    if (sent <= 0) {
-      unsent_.clear();  // it has gone, which is seen elsewhere
-      return;
-    }
-    unsent_.erase(0, static_cast<std::size_t>(sent));
+    if (sent <= 0) break;  // it has gone, which is seen elsewhere
+    sent_ += static_cast<std::size_t>(sent);
   }
+  unsent_ = {};
+  sent_ = 0;
 }
 
 bool Child::receive(Kind& kind, std::string& body) {
   while (true) {
     if (received_.size() >= sizeof(Header)) {
-      const auto header = Reader(received_).value<Header>();
+      const Header header = header_of(received_);
       const std::size_t whole = sizeof(Header) + static_cast<std::size_t>(header.bytes);
       if (received_.size() >= whole) {
         kind = header.kind;
@@ -160,23 +137,28 @@ bool Child::receive(Kind& kind, std::string& body) {
         return true;
       }
     }
+    if (gone_) return false;
     char buffer[1 << 16];
-    const ssize_t got = recv(socket_, buffer, sizeof(buffer), 0);
+    const ssize_t got = recv(socket(), buffer, sizeof(buffer), 0);
     if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return false;
+    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return false;
+    if (got <= 0) {
+      gone_ = true;
+      return false;
+    }
     received_.append(buffer, static_cast<std::size_t>(got));
   }
 }
 
 std::string Child::whereabouts() {
-  ::kill(pid_, whereabouts_signal());
+  signal(whereabouts_signal());
   std::string words;
   const auto deadline = std::chrono::steady_clock::now() + kWordsPatience;
-  pollfd waited{words_, POLLIN, 0};
+  pollfd waited{words_.number(), POLLIN, 0};
   int patience = static_cast<int>(kWordsPatience.count());
   while (patience > 0 && poll(&waited, 1, patience) > 0) {
     char buffer[1 << 14];
-    const ssize_t got = read(words_, buffer, sizeof(buffer));
+    const ssize_t got = read(words_.number(), buffer, sizeof(buffer));
     if (got <= 0) break;
     words.append(buffer, static_cast<std::size_t>(got));
     patience = 20;  // the rest follows at once
@@ -185,27 +167,35 @@ std::string Child::whereabouts() {
   return words;
 }
 
-void Child::hang_up() noexcept { shutdown(socket_, SHUT_RDWR); }
+void Child::hang_up() noexcept { shutdown(socket(), SHUT_RDWR); }
+
+void Child::signal(int number) noexcept {
+  // By the descriptor: the number of a process that somebody else waited for may by
+  // now be another's.
+  syscall(SYS_pidfd_send_signal, ended(), number, nullptr, 0);
+}
 
 void Child::kill() noexcept {
-  if (epitaph_.empty()) ::kill(pid_, SIGKILL);
+  if (!reaped_) signal(SIGKILL);
+}
+
+void Child::reap() noexcept {
+  if (reaped_) return;
+  pid_t found;
+  while ((found = waitpid(pid_, &status_, 0)) < 0 && errno == EINTR) {
+  }
+  reaped_ = true;
+  known_ = found == pid_;
 }
 
 std::string Child::epitaph() {
-  if (!epitaph_.empty()) return epitaph_;
-  int status = 0;
-  pid_t found;
-  while ((found = waitpid(pid_, &status, 0)) < 0 && errno == EINTR) {
+  reap();
+  if (!known_) return "ended and somebody else waited for it";
+  if (WIFSIGNALED(status_)) {
+    const int number = WTERMSIG(status_);
+    return text("was killed by signal ", number, " (", strsignal(number), ")");
   }
-  if (found < 0) {
-    epitaph_ = "ended and somebody else waited for it";
-  } else if (WIFSIGNALED(status)) {
-    epitaph_ = text("was killed by signal ", WTERMSIG(status), " (",
-                    strsignal(WTERMSIG(status)), ")");
-  } else {
-    epitaph_ = text("exited with status ", WEXITSTATUS(status));
-  }
-  return epitaph_;
+  return text("exited with status ", WEXITSTATUS(status_));
 }
 
 }  // namespace millstream

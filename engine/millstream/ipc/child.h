@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "millstream/ipc/descriptor.h"
 #include "millstream/ipc/message.h"
 
 namespace millstream {
@@ -30,17 +31,20 @@ class Child {
   Child& operator=(const Child&) = delete;
 
   pid_t pid() const noexcept { return pid_; }
-  int socket() const noexcept { return socket_; }
+  int socket() const noexcept { return socket_.number(); }
   /// Readable once the process has ended.
-  int ended() const noexcept { return ended_; }
+  int ended() const noexcept { return ended_.number(); }
 
   /// Sends, now or when there is room: never waits.
   void send(std::string message);
-  bool sending() const noexcept { return !unsent_.empty(); }
-  void send_more();
+  bool sending() const noexcept { return sent_ < unsent_.size(); }
+  void send_more() noexcept;
 
-  /// The next whole message that has come; false if there is none yet.
+  /// The next whole message that has come; false if there is none yet. Throws
+  /// `DataError` where what came is no message.
   bool receive(Kind& kind, std::string& body);
+  /// Whether its side of the socket is closed: nothing more will come.
+  bool gone() const noexcept { return gone_; }
 
   /// Asks where it is and waits a moment for its words.
   std::string whereabouts();
@@ -52,13 +56,20 @@ class Child {
   std::string epitaph();
 
  private:
+  void signal(int number) noexcept;
+  void reap() noexcept;
+
   pid_t pid_ = -1;
-  int socket_ = -1;
-  int ended_ = -1;
-  int words_ = -1;
+  Descriptor socket_;
+  Descriptor ended_;
+  Descriptor words_;
   std::string unsent_;
+  std::size_t sent_ = 0;  // of it
   std::string received_;
-  std::string epitaph_;
+  bool gone_ = false;
+  bool reaped_ = false;
+  bool known_ = false;  // how it ended
+  int status_ = 0;
 };
 
 }  // namespace millstream

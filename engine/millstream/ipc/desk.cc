@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <exception>
 #include <utility>
 
@@ -18,13 +19,23 @@ namespace {
 
 constexpr std::int64_t kCell = 64;
 constexpr std::size_t kGiven = 2;  // parts that a worker holds: one to go on with
-constexpr std::chrono::milliseconds kGrace{300};
+constexpr std::chrono::milliseconds kGrace{300};  // to end by themselves
+constexpr std::chrono::milliseconds kUseless{1000};
 constexpr std::chrono::seconds kStartup{60};
 
+/// A row of the part, whatever a worker said.
+std::int64_t within(const Part& part, std::int64_t row) {
+  return std::clamp<std::int64_t>(row, 0, part.rows() - 1);
+}
+
 std::int64_t sample(const Part& part, std::int64_t row) {
-  const auto last = static_cast<std::int64_t>(part.task.indices.size()) - 1;
-  return part.task
-      .indices[static_cast<std::size_t>(std::clamp<std::int64_t>(row, 0, last))];
+  return part.task.indices[static_cast<std::size_t>(within(part, row))];
+}
+
+template <typename E>
+void fail(const Part& part, std::int64_t row, E error) {
+  part.job->fail(part.rows(), part.begin + within(part, row),
+                 std::make_exception_ptr(std::move(error)));
 }
 
 }  // namespace
@@ -37,37 +48,36 @@ Desk::Desk(const Launch& launch, ProcessCrew::Options options,
       board_(memory_->block(kCell * options.workers)),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       restarts_(options.restarts),
-      seats_(static_cast<std::size_t>(options.workers)),
-      thread_([this](const std::stop_token& stop) { run(stop); }) {}
+      seats_(static_cast<std::size_t>(options.workers)) {
+  if (!wake_) {
+    throw IoError(
+        errno, launch_.command[0],
+        text("worker processes: cannot have a descriptor: ", strerror(errno)));
+  }
+  thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
+}
 
-Desk::~Desk() {
-  end();
+Desk::~Desk() { end(); }
+
+void Desk::end() noexcept {
+  if (!thread_.joinable()) return;
+  thread_.request_stop();
+  nudge();
   thread_.join();
-  close(wake_);
 }
 
 void Desk::nudge() noexcept {
   const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = write(wake_, &one, sizeof(one));
-}
-
-void Desk::end() noexcept {
-  thread_.request_stop();
-  nudge();
+  [[maybe_unused]] const ssize_t written = write(wake_.number(), &one, sizeof(one));
 }
 
 void Desk::add(std::vector<std::shared_ptr<Part>> parts) {
-  bool over = false;
   {
     const std::lock_guard lock(mutex_);
-    over = over_;
-    if (!over) queue_.insert(queue_.end(), parts.begin(), parts.end());
+    if (over_) throw Cancelled("the workers were closed");
+    queue_.insert(queue_.end(), parts.begin(), parts.end());
   }
-  if (!over) return nudge();
-  for (const auto& part : parts) {
-    part->job->fail(part->rows(), part->begin,
-                    std::make_exception_ptr(Cancelled("the workers were closed")));
-  }
+  nudge();
 }
 
 std::vector<std::int64_t> Desk::pids() const {
@@ -80,16 +90,19 @@ void Desk::run(const std::stop_token& stop) {
   sigset_t all;
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, nullptr);
-  do {
+  bool more = true;
+  while (more) {
     try {
       drop_cancelled();
       start_workers();
       hand_out();
-      look_for_stalls();
+      for (Seat& seat : seats_) look_after(seat);
+      more = wait(stop);
     } catch (...) {
       fail_all(std::current_exception());
+      more = !stop.stop_requested();
     }
-  } while (wait(stop));
+  }
   end_all();
 }
 
@@ -104,9 +117,13 @@ void Desk::drop_cancelled() {
     });
   }
   for (const auto& part : dropped) {
-    part->job->fail(part->rows(), part->begin,
-                    std::make_exception_ptr(Cancelled("nobody wants these rows")));
+    fail(*part, 0, Cancelled("nobody wants these rows"));
   }
+}
+
+void Desk::put_back(std::shared_ptr<Part> part) {
+  const std::lock_guard lock(mutex_);
+  queue_.push_front(std::move(part));
 }
 
 void Desk::start_workers() {
@@ -138,6 +155,7 @@ void Desk::hand_out() {
       const std::lock_guard lock(mutex_);
       // A second part only where there is enough for everybody.
       if (queue_.empty() || (most > 1 && queue_.size() < seats_.size())) return;
+      std::string message = framed(Kind::kTask, encoded(queue_.front()->task));
       seat.given.push_back(std::move(queue_.front()));
       queue_.pop_front();
       if (seat.given.size() == 1) {
@@ -145,37 +163,41 @@ void Desk::hand_out() {
         seat.seen = 0;
         seat.since = seat.begun = Clock::now();
       }
-      seat.child->send(framed(Kind::kTask, encoded(seat.given.back()->task)));
+      seat.child->send(std::move(message));
     }
   }
 }
 
-bool Desk::at_work() const {
-  return std::ranges::any_of(seats_, [](const Seat& seat) {
-    return seat.child != nullptr && (!seat.ready || !seat.given.empty());
+bool Desk::watched() const {
+  return std::ranges::any_of(seats_, [this](const Seat& seat) {
+    if (seat.child == nullptr) return false;
+    const bool busy = !seat.ready || !seat.given.empty();
+    return seat.useless.has_value() || (options_.timeout.count() > 0 && busy);
   });
 }
 
 bool Desk::wait(const std::stop_token& stop) {
-  std::vector<pollfd> waited{{wake_, POLLIN, 0}};
+  std::vector<pollfd> waited{{wake_.number(), POLLIN, 0}};
   std::vector<Seat*> seated;
   for (Seat& seat : seats_) {
     if (seat.child == nullptr) continue;
     const short events =
         static_cast<short>(POLLIN | (seat.child->sending() ? POLLOUT : 0));
-    waited.push_back({seat.child->socket(), events, 0});
+    // One that has gone would be readable for ever.
+    const int socket = seat.child->gone() ? -1 : seat.child->socket();
+    waited.push_back({socket, events, 0});
     waited.push_back({seat.child->ended(), POLLIN, 0});
     seated.push_back(&seat);
   }
-  const bool watched = options_.timeout.count() > 0 && at_work();
-  poll(waited.data(), waited.size(), watched ? static_cast<int>(kGlance.count()) : -1);
+  const int patience = watched() ? static_cast<int>(kGlance.count()) : -1;
+  poll(waited.data(), waited.size(), patience);
   if (stop.stop_requested()) return false;
   std::uint64_t count;
-  [[maybe_unused]] const ssize_t cleared = read(wake_, &count, sizeof(count));
+  [[maybe_unused]] const ssize_t cleared = read(wake_.number(), &count, sizeof(count));
   for (std::size_t i = 0; i < seated.size(); ++i) {
     Seat& seat = *seated[i];
     if (waited[2 * i + 1].revents & POLLOUT) seat.child->send_more();
-    if (waited[2 * i + 1].revents & (POLLIN | POLLHUP)) take_answers(seat);
+    if (waited[2 * i + 1].revents & ~POLLOUT) take_answers(seat);
     if (seat.child == nullptr || waited[2 * i + 2].revents == 0) continue;
     take_answers(seat);  // what it said before it ended
     if (seat.child != nullptr) bury(seat, seat.child->epitaph());
@@ -186,115 +208,132 @@ bool Desk::wait(const std::stop_token& stop) {
 void Desk::take_answers(Seat& seat) {
   Kind kind;
   std::string body;
-  while (seat.child != nullptr && seat.child->receive(kind, body)) {
-    answer(seat, kind, body);
+  try {
+    while (seat.child != nullptr && seat.child->receive(kind, body)) {
+      answer(seat, kind, body);
+    }
+  } catch (const DataError& error) {
+    bury(seat, text("sent what is no answer (", error.what(), ")"));
+    return;
+  }
+  if (seat.child != nullptr && seat.child->gone() && !seat.useless) {
+    seat.useless = Clock::now();
   }
 }
 
 void Desk::answer(Seat& seat, Kind kind, const std::string& body) {
   const auto now = Clock::now();
-  if (kind == Kind::kReady) {
+  if (!seat.ready && kind == Kind::kReady) {
     seat.ready = true;
     seat.since = now;
     return;
   }
-  if (seat.given.empty()) {  // its setup failed
+  if (!seat.ready && kind == Kind::kFailed) {
     const Failure failure = decoded_failure(body);
+    vacate(seat);  // or its end would be an error of its own
     fail_all(std::make_exception_ptr(
         FunctionError(failure.message, -1, failure.bytes, nullptr)));
     return;
   }
+  if (seat.given.empty() || (kind != Kind::kDone && kind != Kind::kFailed)) {
+    throw DataError("nobody asked for it");
+  }
+  std::optional<Failure> failure;
+  if (kind == Kind::kFailed) failure = decoded_failure(body);
   const std::shared_ptr<Part> part = std::move(seat.given.front());
   seat.given.pop_front();
-  if (kind == Kind::kDone) {
-    pace_.note(part->rows(), now - seat.begun);
-    if (part->beside != nullptr && !body.empty()) {
-      part->beside->add({part->first, part->rows(), body, nullptr});
-    }
-    part->job->finish(part->rows());
-  } else {
-    const Failure failure = decoded_failure(body);
-    part->job->fail(
-        part->rows(), part->begin + failure.row,
-        std::make_exception_ptr(FunctionError(
-            failure.message, sample(*part, failure.row), failure.bytes, nullptr)));
-  }
+  const auto begun = seat.begun;
   seat.seen = 0;
   seat.since = seat.begun = now;
+  seat.useless.reset();
+  if (failure) {
+    fail(*part, failure->row,
+         FunctionError(failure->message, sample(*part, failure->row), failure->bytes,
+                       nullptr));
+    return;
+  }
+  pace_.note(part->rows(), now - begun);
+  if (part->beside != nullptr && !body.empty()) {
+    part->beside->add({part->first, part->rows(), body, nullptr});
+  }
+  part->job->finish(part->rows());
+}
+
+/// Ends a worker. Gives the part that it was at; what it had not begun, others make.
+std::shared_ptr<Part> Desk::vacate(Seat& seat) {
+  const std::int64_t pid = seat.child->pid();
+  auto given = std::exchange(seat.given, {});
+  seat.child.reset();
+  seat.ready = false;
+  seat.useless.reset();
+  const std::lock_guard lock(mutex_);
+  std::erase(pids_, pid);
+  for (std::size_t i = given.size(); i-- > 1;) queue_.push_front(std::move(given[i]));
+  nudge();
+  return given.empty() ? nullptr : std::move(given.front());
 }
 
 void Desk::bury(Seat& seat, const std::string& epitaph) {
-  const pid_t pid = seat.child->pid();
+  const std::string who = text("worker process ", seat.child->pid(), " ", epitaph);
   const bool began = seat.ready;
   const std::int64_t row = seat.row->load();
-  const auto given = std::exchange(seat.given, {});
-  seat.child.reset();
-  seat.ready = false;
-  {
-    const std::lock_guard lock(mutex_);
-    std::erase(pids_, static_cast<std::int64_t>(pid));
-    // What it had not begun, others can make.
-    for (std::size_t i = given.size(); i-- > 1;) queue_.push_front(given[i]);
-  }
-  if (!began) {  // and another would not begin either
-    fail_all(std::make_exception_ptr(WorkerDied(
-        text("worker process ", pid, " ", epitaph, " before it could begin"))));
-  } else if (!given.empty() && restarts_ > 0) {
+  const std::shared_ptr<Part> part = vacate(seat);
+  if (began && part == nullptr) return;  // another takes its place when there is work
+  if (restarts_ > 0) {
     --restarts_;
-    const std::lock_guard lock(mutex_);
-    queue_.push_front(given.front());
-  } else if (!given.empty()) {
-    const Part& part = *given.front();
-    part.job->fail(part.rows(), part.begin + row,
-                   std::make_exception_ptr(
-                       WorkerDied(text("worker process ", pid, " ", epitaph,
-                                       " while it made sample ", sample(part, row)))));
+    if (part != nullptr) put_back(part);
+  } else if (began) {
+    fail(*part, row,
+         WorkerDied(text(who, " while it made sample ", sample(*part, row))));
+  } else {  // and another would not begin either
+    fail_all(std::make_exception_ptr(WorkerDied(text(who, " before it could begin"))));
   }
-  nudge();
 }
 
-void Desk::look_for_stalls() {
-  if (options_.timeout.count() == 0) return;
-  const auto now = Clock::now();
-  for (Seat& seat : seats_) {
-    if (seat.child == nullptr) continue;
-    if (!seat.ready) {
-      if (now - seat.since < kStartup + options_.timeout) continue;
-      const std::string words = seat.child->whereabouts();
-      seat.child->kill();
-      bury(seat, text("did not begin within ",
-                      std::chrono::milliseconds(kStartup + options_.timeout).count(),
-                      " ms\n", words));
-      continue;
-    }
-    if (seat.given.empty()) continue;
-    if (const std::int64_t row = seat.row->load(); row != seat.seen) {
-      seat.seen = row;
-      seat.since = now;
-    }
-    if (now - seat.since < options_.timeout) continue;
-    const std::string words = seat.child->whereabouts();
-    const pid_t pid = seat.child->pid();
-    const std::int64_t row = seat.seen;
-    const std::shared_ptr<Part> part = seat.given.front();
-    seat.child->kill();
-    if (restarts_ > 0) {
-      bury(seat, seat.child->epitaph());
-      continue;
-    }
-    seat.given.pop_front();
-    {
-      const std::lock_guard lock(mutex_);
-      queue_.insert(queue_.begin(), seat.given.begin(), seat.given.end());
-    }
-    seat.given.clear();
-    bury(seat, seat.child->epitaph());
-    part->job->fail(part->rows(), part->begin + row,
-                    std::make_exception_ptr(WorkerStalled(
-                        text("sample ", sample(*part, row), " has taken more than ",
-                             options_.timeout.count(), " ms in worker process ", pid,
-                             words.empty() ? "" : ", which is at\n", words))));
+void Desk::look_after(Seat& seat) {
+  if (seat.child == nullptr) return;
+  const bool unwanted = !seat.given.empty() && seat.given.front()->job->cancelled();
+  if (!unwanted && !seat.child->gone()) {
+    seat.useless.reset();
+    if (options_.timeout.count() > 0) look_for_stall(seat);
+    return;
   }
+  if (!seat.useless) seat.useless = Clock::now();
+  if (Clock::now() - *seat.useless < kUseless) return;
+  if (unwanted) {
+    fail(*vacate(seat), 0, Cancelled("nobody wants these rows"));
+  } else {
+    bury(seat, "closed its connection");
+  }
+}
+
+void Desk::look_for_stall(Seat& seat) {
+  const auto now = Clock::now();
+  if (!seat.ready) {
+    const std::chrono::milliseconds most = kStartup + options_.timeout;
+    if (now - seat.since < most) return;
+    const std::string words = seat.child->whereabouts();
+    bury(seat, text("took more than ", most.count(), " ms, at\n", words, "\n"));
+    return;
+  }
+  if (seat.given.empty()) return;
+  if (const std::int64_t row = seat.row->load(); row != seat.seen) {
+    seat.seen = row;
+    seat.since = now;
+  }
+  if (now - seat.since < options_.timeout) return;
+  if (restarts_ > 0) {
+    bury(seat, "stalled");
+    return;
+  }
+  const std::string words = seat.child->whereabouts();
+  const pid_t pid = seat.child->pid();
+  const std::int64_t row = seat.seen;
+  const std::shared_ptr<Part> part = vacate(seat);
+  fail(*part, row,
+       WorkerStalled(text("sample ", sample(*part, row), " has taken more than ",
+                          options_.timeout.count(), " ms in worker process ", pid,
+                          words.empty() ? "" : ", which is at\n", words)));
 }
 
 void Desk::fail_all(const std::exception_ptr& error) {
@@ -310,7 +349,7 @@ void Desk::end_all() noexcept {
   const auto over = std::make_exception_ptr(Cancelled("the workers were closed"));
   {
     const std::lock_guard lock(mutex_);
-    over_ = true;
+    over_ = true;  // from here on nothing is added
   }
   fail_all(over);
   for (Seat& seat : seats_) {

@@ -6,12 +6,14 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "millstream/core/maker.h"
 #include "millstream/ipc/child.h"
+#include "millstream/ipc/descriptor.h"
 #include "millstream/ipc/process_crew.h"
 #include "millstream/parallel/job.h"
 
@@ -34,16 +36,16 @@ class Desk {
  public:
   Desk(const Launch& launch, ProcessCrew::Options options,
        std::shared_ptr<SharedMemory> memory);
-  /// Ends the processes; those who wait are told that it is over.
   ~Desk();
   Desk(const Desk&) = delete;
   Desk& operator=(const Desk&) = delete;
 
+  /// Throws `Cancelled` once it has ended.
   void add(std::vector<std::shared_ptr<Part>> parts);
+  /// Ends the processes; those who wait are told that it is over. For one thread.
+  void end() noexcept;
   /// Something may have been cancelled.
   void nudge() noexcept;
-  /// Ends the processes, also one that is in the middle of a sample; does not wait.
-  void end() noexcept;
   std::int64_t grain(std::int64_t rows) const noexcept {
     return pace_.grain(rows, options_.workers);
   }
@@ -59,34 +61,38 @@ class Desk {
     std::int64_t seen = 0;    // the row it was at
     Clock::time_point since;  // when it was first seen there
     Clock::time_point begun;  // when the first part was
+    /// When it was first seen to be of no use: at what nobody wants, or not listening.
+    std::optional<Clock::time_point> useless;
   };
 
   void run(const std::stop_token& stop);
   void start_workers();
   void hand_out();
-  void give(Seat& seat);
   void drop_cancelled();
   bool wait(const std::stop_token& stop);
   void take_answers(Seat& seat);
   void answer(Seat& seat, Kind kind, const std::string& body);
+  std::shared_ptr<Part> vacate(Seat& seat);
   void bury(Seat& seat, const std::string& epitaph);
-  void look_for_stalls();
+  void look_after(Seat& seat);
+  void look_for_stall(Seat& seat);
+  void put_back(std::shared_ptr<Part> part);
   void end_all() noexcept;
   void fail_all(const std::exception_ptr& error);
-  bool at_work() const;
+  bool watched() const;
 
   const Launch launch_;
   const ProcessCrew::Options options_;
   const std::shared_ptr<SharedMemory> memory_;
-  const Block board_;  // a cell a worker
-  const int wake_;     // an eventfd
+  const Block board_;      // a cell a worker
+  const Descriptor wake_;  // an eventfd
   Pace pace_;
   int restarts_;
   std::vector<Seat> seats_;  // the thread's own, but for who is in them
   mutable std::mutex mutex_;
   std::deque<std::shared_ptr<Part>> queue_;
-  bool over_ = false;
   std::vector<std::int64_t> pids_;
+  bool over_ = false;
   std::jthread thread_;  // last: it uses the members above
 };
 

@@ -7,6 +7,8 @@
 namespace millstream {
 namespace {
 
+constexpr std::int64_t kLongest = std::int64_t{1} << 40;
+
 bool receive_all(int socket, char* to, std::size_t bytes) {
   while (bytes > 0) {
     const ssize_t got = recv(socket, to, bytes, 0);
@@ -68,6 +70,18 @@ Failure decoded_failure(std::string_view body) {
   return failure;
 }
 
+Header header_of(std::string_view bytes) {
+  const auto header = Reader(bytes).value<Header>();
+  if (header.kind < Kind::kSetup || header.kind > Kind::kFailed) {
+    throw DataError(text("a message of kind ", static_cast<std::uint32_t>(header.kind),
+                         ", which there is not"));
+  }
+  if (header.bytes < 0 || header.bytes > kLongest) {
+    throw DataError(text("a message of ", header.bytes, " bytes"));
+  }
+  return header;
+}
+
 bool send_all(int socket, std::string_view bytes) noexcept {
   while (!bytes.empty()) {
     const ssize_t sent = send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL);
@@ -81,10 +95,7 @@ bool send_all(int socket, std::string_view bytes) noexcept {
 bool receive(int socket, Kind& kind, std::string& body) {
   char raw[sizeof(Header)];
   if (!receive_all(socket, raw, sizeof(raw))) return false;
-  const auto header = Reader({raw, sizeof(raw)}).value<Header>();
-  if (header.bytes < 0 || header.bytes > (std::int64_t{1} << 40)) {
-    throw DataError(text("a message of ", header.bytes, " bytes"));
-  }
+  const Header header = header_of({raw, sizeof(raw)});
   kind = header.kind;
   body.resize(static_cast<std::size_t>(header.bytes));
   return receive_all(socket, body.data(), body.size());

@@ -1,10 +1,12 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "millstream/core/error.h"
@@ -14,12 +16,11 @@ namespace millstream {
 
 /// What stands on the wire between a crew and a worker: a header and so many bytes.
 enum class Kind : std::uint32_t {
-  kSetup =
-      1,    // to the worker: where its progress cell is, then what the crew was given
-  kTask,    // to the worker: a `Task`
-  kReady,   // from it, after the setup
-  kDone,    // from it, after a task: what travels beside the rows
-  kFailed,  // from it: a `Failure`
+  kSetup = 1,  // to the worker: where it notes its row, then what the crew was given
+  kTask,       // to the worker: a `Task`
+  kReady,      // from it, after the setup
+  kDone,       // from it, after a task: what travels beside the rows
+  kFailed,     // from it: a `Failure`
 };
 
 struct Header {
@@ -55,6 +56,7 @@ class Writer {
 
   template <typename T>
   void value(const T& value) {
+    static_assert(std::has_unique_object_representations_v<T>);
     to_.append(reinterpret_cast<const char*>(&value), sizeof(T));
   }
   template <typename T>
@@ -74,6 +76,7 @@ class Reader {
 
   template <typename T>
   T value() {
+    static_assert(std::is_trivially_copyable_v<T>);
     T result;
     std::memcpy(&result, bytes(sizeof(T)).data(), sizeof(T));
     return result;
@@ -81,9 +84,9 @@ class Reader {
   template <typename T>
   std::vector<T> values() {
     const auto count = value<std::int64_t>();
-    if (count < 0 ||
-        static_cast<std::size_t>(count) > from_.size() / std::max(sizeof(T), size_t{1}))
+    if (count < 0 || static_cast<std::size_t>(count) > from_.size() / sizeof(T)) {
       throw DataError("a worker's message is cut off");
+    }
     const std::string_view raw = bytes(static_cast<std::size_t>(count) * sizeof(T));
     std::vector<T> result(static_cast<std::size_t>(count));
     if (count > 0) std::memcpy(result.data(), raw.data(), raw.size());
@@ -108,6 +111,9 @@ std::string encoded(const Task& task);
 Task decoded_task(std::string_view body);
 std::string encoded(const Failure& failure);
 Failure decoded_failure(std::string_view body);
+
+/// The header at the front of `bytes`; throws `DataError` where it cannot be one.
+Header header_of(std::string_view bytes);
 
 /// Blocking; false when the other side has gone. `receive` throws on other errors.
 bool send_all(int socket, std::string_view bytes) noexcept;

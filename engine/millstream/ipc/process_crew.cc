@@ -18,8 +18,11 @@ namespace {
 
 constexpr std::size_t kStagingKept = 8;
 
-std::int64_t aligned(std::int64_t bytes) {
+/// Bytes of a staged column, so that the next is aligned; some also for rows of
+/// nothing.
+std::int64_t staged_bytes(const Column& column, std::int64_t rows) {
   const auto alignment = static_cast<std::int64_t>(kAlignment);
+  const std::int64_t bytes = std::max<std::int64_t>(column.row_bytes() * rows, 1);
   return (bytes + alignment - 1) / alignment * alignment;
 }
 
@@ -46,41 +49,56 @@ ProcessCrew::ProcessCrew(Launch launch, Options options)
       options_(options),
       memory_(SharedMemory::make()),
       process_(getpid()) {
+  if (launch_.command.empty() || launch_.command[0].empty()) {
+    throw ArgumentError("worker processes need a command");
+  }
   if (options.workers < 1) {
     throw ArgumentError(text("workers must be at least 1, not ", options.workers));
   }
+  if (options.timeout.count() < 0 || options.restarts < 0) {
+    throw ArgumentError(text("a timeout and restarts are at least 0, not ",
+                             options.timeout.count(), " ms and ", options.restarts));
+  }
+  free_.reserve(kStagingKept);  // giving back must not allocate
 }
 
 ProcessCrew::~ProcessCrew() { close(); }
 
-Block ProcessCrew::block(std::int64_t bytes) { return memory_->block(bytes); }
+bool ProcessCrew::forked() const noexcept { return getpid() != process_; }
+
+Block ProcessCrew::block(std::int64_t bytes) {
+  return forked() ? Block(bytes) : memory_->block(bytes);
+}
 
 void ProcessCrew::close() noexcept {
+  if (forked()) {  // it has the desk's memory but not its thread, and locks as they
+                   // were
+    static_cast<void>(new std::shared_ptr<Desk>(std::move(desk_)));
+    return;
+  }
   std::shared_ptr<Desk> ended;
+  std::vector<Block> freed;
   {
     const std::lock_guard lock(mutex_);
     closed_ = true;
     ended = std::move(desk_);
+    freed.swap(free_);
   }
-  // A forked process has the desk's memory but not its thread.
-  if (getpid() != process_) {
-    static_cast<void>(new std::shared_ptr<Desk>(ended));
-  } else if (ended != nullptr) {
-    ended->end();  // those who wait for a sample that stalls hold it too
-  }
+  if (ended != nullptr) ended->end();  // also where someone waits, and holds it
 }
 
 std::shared_ptr<Desk> ProcessCrew::desk() {
-  const std::lock_guard lock(mutex_);
-  if (closed_) throw Cancelled("the workers were closed");
-  if (getpid() != process_) {
+  if (forked()) {
     throw ArgumentError("the worker processes of this pipeline belong to its parent");
   }
+  const std::lock_guard lock(mutex_);
+  if (closed_) throw Cancelled("the workers were closed");
   if (desk_ == nullptr) desk_ = std::make_shared<Desk>(launch_, options_, memory_);
   return desk_;
 }
 
 std::vector<std::int64_t> ProcessCrew::pids() const {
+  if (forked()) return {};
   const std::lock_guard lock(mutex_);
   return desk_ == nullptr ? std::vector<std::int64_t>{} : desk_->pids();
 }
@@ -94,14 +112,22 @@ Block ProcessCrew::staging(std::int64_t bytes) {
     free_.erase(fits);
     return block;
   }
-  if (free_.size() >= kStagingKept) free_.erase(free_.begin());
+  if (!free_.empty()) free_.erase(free_.begin());  // it is too small
   return memory_->block(
       static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(bytes))));
+}
+
+void ProcessCrew::give_back(Block block) noexcept {
+  const std::lock_guard lock(mutex_);
+  const bool kept = !closed_ && free_.size() < kStagingKept;
+  if (kept && block.size() > 0) free_.push_back(std::move(block));
 }
 
 void ProcessCrew::make(const Work& work) {
   const std::shared_ptr<Desk> crew = desk();
   const std::int64_t rows = work.rows();
+  if (rows == 0) return;
+  if (!work.making.wanted()) throw Cancelled("nobody wants these rows");
 
   // Columns that are elsewhere go through a block that is shared.
   std::vector<Task::Rows> places[2];
@@ -110,7 +136,7 @@ void ProcessCrew::make(const Work& work) {
   std::int64_t bytes = 0;
   for (const auto& side : columns) {
     for (const Column& column : side) {
-      if (!shared(*memory_, column, rows)) bytes += aligned(column.row_bytes() * rows);
+      if (!shared(*memory_, column, rows)) bytes += staged_bytes(column, rows);
     }
   }
   Block block = bytes > 0 ? staging(bytes) : Block();
@@ -121,7 +147,7 @@ void ProcessCrew::make(const Work& work) {
       if (!place) {
         Column other{column.dtype, column.shape, block.data() + at, column.row_bytes(),
                      nullptr};
-        at += aligned(column.row_bytes() * rows);
+        at += staged_bytes(column, rows);
         place = Task::Rows{memory_->place(other.data).value(), other.stride};
         staged[side].emplace_back(column, other);
         if (side == 0) copy(column, other, rows);
@@ -159,20 +185,14 @@ void ProcessCrew::make(const Work& work) {
     job->cancel();
     crew->nudge();
   }
-  if (bytes > 0) {
-    try {
-      job->rethrow();
-    } catch (...) {
-      const std::lock_guard lock(mutex_);
-      free_.push_back(std::move(block));
-      throw;
-    }
-    for (const auto& [given, other] : staged[1]) copy(other, given, rows);
-    const std::lock_guard lock(mutex_);
-    free_.push_back(std::move(block));
-    return;
+  try {
+    job->rethrow();
+  } catch (...) {
+    give_back(std::move(block));
+    throw;
   }
-  job->rethrow();
+  for (const auto& [given, other] : staged[1]) copy(other, given, rows);
+  give_back(std::move(block));
 }
 
 }  // namespace millstream

@@ -15,7 +15,8 @@ class Desk;
 
 /// Processes that make rows, writing them straight into blocks that they share with
 /// this one. They begin with the first rows that are asked for, and a thread of the
-/// crew's looks after them.
+/// crew's looks after them. One that is busy with what nobody wants any more is given
+/// a second, and then replaced. In a forked process it can only be let go of.
 class ProcessCrew final : public Maker {
  public:
   struct Options {
@@ -38,6 +39,8 @@ class ProcessCrew final : public Maker {
  private:
   std::shared_ptr<Desk> desk();
   Block staging(std::int64_t bytes);
+  void give_back(Block block) noexcept;
+  bool forked() const noexcept;
 
   const Launch launch_;
   const Options options_;

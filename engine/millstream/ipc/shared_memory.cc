@@ -8,8 +8,10 @@
 #include <cerrno>
 #include <cstring>
 #include <mutex>
+#include <utility>
 
 #include "millstream/core/error.h"
+#include "millstream/parallel/process.h"
 
 namespace millstream {
 namespace {
@@ -36,19 +38,21 @@ struct SharedMemory::Region {
       : memory(std::move(from)),
         offset(first),
         bytes(size),
-        data(mapped(memory->descriptor_, offset, bytes)) {
+        data(mapped(memory->descriptor(), offset, bytes)) {
     const std::unique_lock lock(memory->mutex_);
     memory->regions_.emplace(data, this);
   }
   ~Region() {
+    if (memory->generation_ != fork_generation()) {
+      munmap(data, static_cast<std::size_t>(bytes));
+      return;  // the bytes are the parent's still
+    }
     {
       const std::unique_lock lock(memory->mutex_);
       memory->regions_.erase(data);
     }
     munmap(data, static_cast<std::size_t>(bytes));
-    // Also where a worker has it mapped still: offsets are never used again.
-    fallocate(memory->descriptor_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset,
-              bytes);
+    memory->give_back(offset, bytes);
   }
   Region(const Region&) = delete;
   Region& operator=(const Region&) = delete;
@@ -59,20 +63,28 @@ struct SharedMemory::Region {
   std::byte* const data;
 };
 
+SharedMemory::SharedMemory(Descriptor descriptor)
+    : descriptor_(std::move(descriptor)), generation_(fork_generation()) {}
+
 std::shared_ptr<SharedMemory> SharedMemory::make() {
-  const int low = memfd_create("millstream", MFD_CLOEXEC);
-  if (low < 0) fail(errno, "cannot make", 0);
-  // Above the numbers that a worker is given.
-  const int descriptor = fcntl(low, F_DUPFD_CLOEXEC, 10);
-  const int code = errno;
-  close(low);
-  if (descriptor < 0) fail(code, "cannot make", 0);
-  return std::shared_ptr<SharedMemory>(new SharedMemory(descriptor));
+  Descriptor descriptor(memfd_create("millstream", MFD_CLOEXEC));
+  if (!descriptor || !descriptor.lift()) fail(errno, "cannot make", 0);
+  return std::shared_ptr<SharedMemory>(new SharedMemory(std::move(descriptor)));
 }
 
-SharedMemory::~SharedMemory() { close(descriptor_); }
+void SharedMemory::give_back(std::int64_t offset, std::int64_t bytes) noexcept {
+  // Also where a worker has it mapped still: offsets are never used again.
+  fallocate(descriptor(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset, bytes);
+}
 
 Block SharedMemory::block(std::int64_t bytes) {
+  if (generation_ != fork_generation()) {
+    throw ArgumentError(
+        "a forked process has no shared memory of its parent's to give");
+  }
+  if (bytes < 0 || bytes > (std::int64_t{1} << 56)) {
+    throw ArgumentError(text("a block of ", bytes, " bytes cannot be had"));
+  }
   const std::int64_t page = sysconf(_SC_PAGESIZE);
   const std::int64_t size = (std::max<std::int64_t>(bytes, 1) + page - 1) / page * page;
   std::int64_t offset;
@@ -82,12 +94,17 @@ Block SharedMemory::block(std::int64_t bytes) {
     end_ += size;
   }
   // Now and not at the first touch, where lack of memory would be a signal.
-  while (fallocate(descriptor_, 0, offset, size) != 0) {
+  while (fallocate(descriptor(), 0, offset, size) != 0) {
     if (errno != EINTR) fail(errno, "cannot have", size);
   }
-  auto region = std::make_shared<Region>(shared_from_this(), offset, size);
-  std::byte* data = region->data;
-  return {data, bytes, std::move(region)};
+  try {
+    auto region = std::make_shared<Region>(shared_from_this(), offset, size);
+    std::byte* data = region->data;
+    return {data, bytes, std::move(region)};
+  } catch (...) {
+    give_back(offset, size);
+    throw;
+  }
 }
 
 std::optional<Place> SharedMemory::place(const std::byte* data) const {
@@ -107,13 +124,13 @@ MappedBlocks::~MappedBlocks() {
 }
 
 std::byte* MappedBlocks::at(const Place& place) {
-  Mapped& block = blocks_[place.offset];
-  if (block.data == nullptr) {
-    block.data = mapped(descriptor_, place.offset, place.bytes);
-    block.bytes = place.bytes;
+  auto found = blocks_.find(place.offset);
+  if (found == blocks_.end()) {
+    const Mapped block{mapped(descriptor_, place.offset, place.bytes), place.bytes, 0};
+    found = blocks_.emplace(place.offset, block).first;
   }
-  block.used = ++clock_;
-  std::byte* data = block.data + place.at;
+  found->second.used = ++clock_;
+  std::byte* data = found->second.data + place.at;
   if (blocks_.size() > kMaps) {
     const auto oldest = std::ranges::min_element(
         blocks_, {}, [](const auto& entry) { return entry.second.used; });

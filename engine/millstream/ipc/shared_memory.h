@@ -8,6 +8,7 @@
 #include <shared_mutex>
 
 #include "millstream/core/memory.h"
+#include "millstream/ipc/descriptor.h"
 
 namespace millstream {
 
@@ -19,15 +20,14 @@ struct Place {
 };
 
 /// Memory without a name that processes share by its descriptor; it is gone when the
-/// last of them is. Any thread may ask for blocks.
+/// last of them is. Any thread may ask for blocks, but none of a forked process.
 class SharedMemory : public std::enable_shared_from_this<SharedMemory> {
  public:
   static std::shared_ptr<SharedMemory> make();
-  ~SharedMemory();
   SharedMemory(const SharedMemory&) = delete;
   SharedMemory& operator=(const SharedMemory&) = delete;
 
-  int descriptor() const noexcept { return descriptor_; }
+  int descriptor() const noexcept { return descriptor_.number(); }
 
   /// Zeros, with their pages there; given back to the system when it is let go of.
   Block block(std::int64_t bytes);
@@ -37,9 +37,11 @@ class SharedMemory : public std::enable_shared_from_this<SharedMemory> {
 
  private:
   struct Region;
-  explicit SharedMemory(int descriptor) : descriptor_(descriptor) {}
+  explicit SharedMemory(Descriptor descriptor);
+  void give_back(std::int64_t offset, std::int64_t bytes) noexcept;
 
-  const int descriptor_;
+  const Descriptor descriptor_;
+  const std::uint64_t generation_;
   mutable std::shared_mutex mutex_;
   std::int64_t end_ = 0;                               // of all blocks so far
   std::map<const std::byte*, const Region*> regions_;  // by address

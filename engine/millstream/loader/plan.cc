@@ -164,7 +164,7 @@ void Plan::valid_rows(const Position& position, std::int64_t first,
   source_->read_for(making, first, indices, columns, memory);
   const auto epochs = memory.array<std::uint32_t>(chain_.makes() ? count : 0);
   schedule_.epochs(position, first, epochs);
-  chain_.run(columns, output, count, {position.seed, indices, epochs, 0, making},
+  chain_.run(columns, output, count, {position.seed, indices, epochs, 0, making, first},
              memory);
 }
 

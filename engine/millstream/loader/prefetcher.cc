@@ -66,14 +66,18 @@ std::shared_ptr<const Batch> Prefetcher::get(const Position& position, bool keep
 
   Lock lock(mutex_);
   auto& found = entries_[position];
-  if (!found)
-    found = std::make_shared<Entry>(Entry{.position = position, .asked = true});
+  if (!found) found = std::make_shared<Entry>(Entry{.position = position});
   const std::shared_ptr<Entry> entry = found;
   entry->used = ++clock_;
-  entry->asked = true;
+  const bool asked_before = std::exchange(entry->asked, true);
   look_ahead(position);
-  if (entry->stage == Stage::kQueued) {
+  bool begun = entry->stage != Stage::kQueued || (waiting_ && asked_before);
+  if (!begun) {
     std::erase(queue_, entry);  // or its batch would live until a worker came by
+    // Who asks may have to give up waiting, and could not while it makes the batch.
+    if (waiting_) begun = start_with(entry);
+  }
+  if (!begun) {
     entry->stage = Stage::kMaking;
     lock.unlock();
     make(*entry);
@@ -138,6 +142,24 @@ void Prefetcher::make(Entry& entry) noexcept {
   } catch (...) {
     entry.error = std::current_exception();
   }
+}
+
+bool Prefetcher::start() noexcept {
+  try {
+    if (waiting_) waiting_->grow(running_ + 1);
+    pool().submit([this] { run(); });
+  } catch (...) {
+    return running_ > 0;  // those that there are will come by
+  }
+  ++running_;
+  return true;
+}
+
+bool Prefetcher::start_with(const std::shared_ptr<Entry>& entry) {
+  queue_.push_front(entry);
+  if (start()) return true;
+  queue_.pop_front();
+  return false;
 }
 
 void Prefetcher::run() {
@@ -208,11 +230,7 @@ void Prefetcher::look_ahead(const Position& position) {
       }
     }
     queue_.push_back(entry);
-    if (running_ < threads_) {
-      ++running_;
-      if (waiting_) waiting_->grow(running_);
-      pool().submit([this] { run(); });
-    }
+    if (running_ < threads_) start();
   }
 }
 

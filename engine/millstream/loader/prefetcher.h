@@ -24,8 +24,8 @@ struct PositionHash {
 
 /// A cache in front of `Plan::batch`: batches made on the shared pool ahead of those
 /// who ask, kept by (seed, epoch, step). Serves several streams, forwards and
-/// backwards; a batch that nobody has begun is made by the one who asks for it. What
-/// comes out never depends on what is in it.
+/// backwards; a batch that nobody has begun is made by the one who asks for it, unless
+/// making is waiting. What comes out never depends on what is in it.
 class Prefetcher {
  public:
   /// Keeps `ahead` batches a stream in the making, on at most `threads` threads of the
@@ -77,6 +77,9 @@ class Prefetcher {
   ThreadPool& pool();
   void make(Entry& entry) noexcept;
   void run();
+  bool
+  start() noexcept;  // another thread that takes from the queue; false if none does
+  bool start_with(const std::shared_ptr<Entry>& entry);
   void look_ahead(const Position& position);
   void evict();
   Position previous(const Position& position) const noexcept;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "millstream/core/error.h"
+#include "millstream/parallel/process.h"
 
 namespace millstream {
 
@@ -23,11 +24,15 @@ Workshop::Workshop(std::shared_ptr<Maker> maker, Schema schema, std::int64_t row
                    int at_once)
     : maker_(std::move(maker)),
       slots_(std::make_shared<Slots>(Layout(std::move(schema), rows),
-                                     static_cast<std::size_t>(at_once + 4),
+                                     static_cast<std::size_t>(std::max(at_once, 0) + 4),
                                      maker_.get())),
       at_once_(at_once),
+      generation_(fork_generation()),
       waiting_(0) {
   if (rows < 1) throw ArgumentError(text("a batch has at least one row, not ", rows));
+  if (at_once < 1) {
+    throw ArgumentError(text("at least one batch is made at once, not ", at_once));
+  }
 }
 
 Workshop::~Workshop() { close(); }
@@ -39,6 +44,9 @@ void Workshop::close() noexcept {
 
 std::shared_ptr<const Ticket> Workshop::begin(std::vector<std::int64_t> indices,
                                               std::vector<std::uint64_t> seeds) {
+  if (generation_ != fork_generation()) {
+    throw ArgumentError("the threads of this workshop stayed in the parent process");
+  }
   if (static_cast<std::int64_t>(indices.size()) > rows()) {
     throw ArgumentError(
         text("a batch has ", rows(), " rows, not ", indices.size(), " of them"));

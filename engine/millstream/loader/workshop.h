@@ -61,6 +61,7 @@ class Workshop {
   const std::shared_ptr<Maker> maker_;
   const std::shared_ptr<Slots> slots_;
   const int at_once_;
+  const std::uint64_t generation_;
   std::atomic<bool> closed_{false};
   ThreadPool waiting_;  // last: its threads use the members above
 };

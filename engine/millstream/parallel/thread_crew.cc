@@ -2,10 +2,13 @@
 
 #include <pthread.h>
 
+#include <algorithm>
+#include <condition_variable>
 #include <cstring>
 #include <deque>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -111,7 +114,12 @@ void ThreadCrew::close() noexcept {
 
 void ThreadCrew::make(const Work& work) {
   Shared& shared = *shared_;
+  if (shared.generation != fork_generation()) {
+    throw ArgumentError("the threads of this pipeline stayed in the parent process");
+  }
   const std::int64_t rows = work.rows();
+  if (rows == 0) return;
+  if (!work.making.wanted()) throw Cancelled("nobody wants these rows");
   const auto job = std::make_shared<Job>(rows);
   const std::int64_t grain = shared.pace.grain(rows, workers_);
   std::vector<std::shared_ptr<Part>> parts;
@@ -130,18 +138,8 @@ void ThreadCrew::make(const Work& work) {
   {
     const std::lock_guard lock(shared.mutex);
     if (shared.closed) throw Cancelled("the workers were closed");
-    if (shared.generation != fork_generation()) {
-      throw ArgumentError("the threads of this pipeline stayed in the parent process");
-    }
+    hire();  // before anything is queued that would outlive a failure
     shared.queue.insert(shared.queue.end(), parts.begin(), parts.end());
-    while (shared.running < workers_) {
-      auto seat = std::make_shared<Seat>();
-      shared.seats.push_back(seat);
-      ++shared.running;
-      std::thread([shared = shared_, seat] {
-        ThreadCrew::work(shared, seat);
-      }).detach();
-    }
     shared.wake.notify_all();
   }
   while (!job->wait(kGlance)) {
@@ -163,33 +161,64 @@ void ThreadCrew::make(const Work& work) {
   }
 }
 
-void ThreadCrew::watch(const std::shared_ptr<Job>& job) {
+void ThreadCrew::hire() {
   Shared& shared = *shared_;
-  std::vector<std::shared_ptr<Seat>> stalled;
+  while (shared.running < workers_) {
+    const auto seat = std::make_shared<Seat>();
+    shared.seats.push_back(seat);
+    try {
+      std::thread([crew = shared_, seat] { ThreadCrew::work(crew, seat); }).detach();
+    } catch (const std::system_error&) {
+      shared.seats.pop_back();
+      if (shared.running == 0) throw;
+      return;  // those that there are will do
+    }
+    ++shared.running;
+  }
+}
+
+void ThreadCrew::replace_lost() {
+  try {
+    hire();
+  } catch (const std::system_error&) {  // nobody is left to make what is queued
+    for (const auto& part : std::exchange(shared_->queue, {})) {
+      part->job->fail(part->work.rows(), part->begin, std::current_exception());
+    }
+  }
+}
+
+void ThreadCrew::watch(const std::shared_ptr<Job>& job) {
+  struct Stalled {
+    std::shared_ptr<Part> part;
+    std::int64_t row;
+    std::uint64_t thread;
+  };
+  Shared& shared = *shared_;
+  std::vector<Stalled> stalled;
   {
     const std::lock_guard lock(shared.mutex);
     const auto now = Clock::now();
     for (const auto& seat : shared.seats) {
-      if (seat->part == nullptr || seat->part->job != job || seat->lost) continue;
+      if (seat->part == nullptr || seat->part->job != job) continue;
       if (const std::int64_t row = seat->row.load(); row != seat->seen) {
         seat->seen = row;
         seat->since = now;
       } else if (now - seat->since > timeout_) {
+        stalled.push_back({seat->part, row, seat->thread});
         seat->lost = true;
         --shared.running;
-        stalled.push_back(seat);
       }
     }
     std::erase_if(shared.seats, [](const auto& seat) { return seat->lost; });
+    if (!stalled.empty() && !shared.queue.empty()) replace_lost();
   }
-  for (const auto& seat : stalled) {
-    const Work& work = seat->part->work;
-    const auto row = std::min<std::int64_t>(seat->seen, work.rows() - 1);
+  for (const auto& [part, at, thread] : stalled) {
+    const std::int64_t row = std::clamp<std::int64_t>(at, 0, part->work.rows() - 1);
     const std::string message =
-        text("sample ", work.indices[static_cast<std::size_t>(row)],
-             " has taken more than ", timeout_.count(), " ms in thread ", seat->thread,
-             "\n", shared.function.whereabouts(seat->thread));
-    job->fail(work.rows(), seat->part->begin + row,
+        text("sample ", part->work.indices[static_cast<std::size_t>(row)],
+             " has taken more than ", timeout_.count(), " ms in thread ", thread, "\n",
+             shared.function.whereabouts(thread));
+    job->fail(part->work.rows(), part->begin + row,
               std::make_exception_ptr(WorkerStalled(message)));
   }
 }
@@ -212,14 +241,14 @@ void ThreadCrew::work(const std::shared_ptr<Shared>& shared,
     std::exception_ptr error;
     std::int64_t row = 0;
     if (part->job->cancelled()) {
-      error = std::make_exception_ptr(Cancelled("nobody wants these rows any more"));
+      error = std::make_exception_ptr(Cancelled("nobody wants these rows"));
     } else {
       try {
         shared->function.make(part->copy ? part->copy->work : part->work, seat->row);
         shared->pace.note(part->work.rows(), Clock::now() - start);
       } catch (...) {
         error = std::current_exception();
-        row = seat->row;
+        row = std::clamp<std::int64_t>(seat->row, 0, part->work.rows() - 1);
       }
     }
     lock.lock();

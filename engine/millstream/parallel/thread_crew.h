@@ -36,6 +36,8 @@ class ThreadCrew final : public Maker {
   struct Seat;
   struct Shared;
 
+  void hire();  // with the mutex held, as the next
+  void replace_lost();
   void watch(const std::shared_ptr<class Job>& job);
   static void work(const std::shared_ptr<Shared>& shared,
                    const std::shared_ptr<Seat>& seat);

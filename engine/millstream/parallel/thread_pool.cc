@@ -12,11 +12,17 @@
 
 namespace millstream {
 
-ThreadPool::ThreadPool(int threads) : generation_(fork_generation()) { grow(threads); }
+ThreadPool::ThreadPool(int threads)
+    : generation_(fork_generation()),
+      wake_(std::make_unique<std::condition_variable_any>()) {
+  grow(threads);
+}
 
 ThreadPool::~ThreadPool() {
   if (generation_ != fork_generation()) {
     for (std::jthread& thread : threads_) thread.detach();  // they stayed in the parent
+    // It would wait for those that wait for it, and they are not here.
+    static_cast<void>(wake_.release());
     return;
   }
   for (std::jthread& thread : threads_) thread.request_stop();
@@ -43,7 +49,7 @@ void ThreadPool::submit(std::function<void()> task) {
     const std::lock_guard lock(mutex_);
     tasks_.push_back(std::move(task));
   }
-  wake_.notify_one();
+  wake_->notify_one();
 }
 
 void ThreadPool::work(const std::stop_token& stop) {
@@ -51,7 +57,7 @@ void ThreadPool::work(const std::stop_token& stop) {
     std::function<void()> task;
     {
       std::unique_lock lock(mutex_);
-      if (!wake_.wait(lock, stop, [this] { return !tasks_.empty(); })) return;
+      if (!wake_->wait(lock, stop, [this] { return !tasks_.empty(); })) return;
       task = std::move(tasks_.front());
       tasks_.pop_front();
     }

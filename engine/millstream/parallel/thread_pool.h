@@ -39,7 +39,7 @@ class ThreadPool {
 
   const std::uint64_t generation_;
   mutable std::mutex mutex_;
-  std::condition_variable_any wake_;
+  std::unique_ptr<std::condition_variable_any> wake_;
   std::deque<std::function<void()>> tasks_;
   std::vector<std::jthread> threads_;
 };

@@ -2,13 +2,31 @@
 
 #include <utility>
 
+#include "millstream/core/error.h"
+
 namespace millstream {
+namespace {
 
-MadeTransform::MadeTransform(std::string name, Schema output,
+std::string listed(const Schema& schema) {
+  std::string words;
+  for (const Field& field : schema) words += (words.empty() ? "" : ", ") + str(field);
+  return words.empty() ? "nothing" : words;
+}
+
+}  // namespace
+
+MadeTransform::MadeTransform(std::string name, Schema input, Schema output,
                              std::shared_ptr<Maker> maker)
-    : name_(std::move(name)), output_(std::move(output)), maker_(std::move(maker)) {}
+    : name_(std::move(name)),
+      input_(std::move(input)),
+      output_(std::move(output)),
+      maker_(std::move(maker)) {}
 
-Flow MadeTransform::flow(const Schema&) const {
+Flow MadeTransform::flow(const Schema& input) const {
+  if (input != input_) {
+    throw ArgumentError(
+        text(name_, " takes ", listed(input_), ", not ", listed(input)));
+  }
   return {output_, std::vector<int>(output_.size(), Flow::kMade)};
 }
 
@@ -22,7 +40,8 @@ void MadeTransform::apply(const Flow&, std::span<const Column> input,
     seeds[static_cast<std::size_t>(k)] = (high << 32) | random.bits();
   }
   const auto count = static_cast<std::size_t>(rows);
-  maker_->make({samples.indices.first(count), seeds, input, output, samples.making, 0});
+  maker_->make({samples.indices.first(count), seeds, input, output, samples.making,
+                samples.first});
 }
 
 }  // namespace millstream

@@ -13,8 +13,10 @@ namespace millstream {
 /// (seed, epoch, sample, stage).
 class MadeTransform : public Transform {
  public:
-  /// `name` is what stands in messages; `output` what the function gives.
-  MadeTransform(std::string name, Schema output, std::shared_ptr<Maker> maker);
+  /// `name` is what stands in messages; `input` what the function takes, `output` what
+  /// it gives.
+  MadeTransform(std::string name, Schema input, Schema output,
+                std::shared_ptr<Maker> maker);
 
   std::string str() const override { return name_; }
   Flow flow(const Schema& input) const override;
@@ -25,6 +27,7 @@ class MadeTransform : public Transform {
 
  private:
   std::string name_;
+  Schema input_;
   Schema output_;
   std::shared_ptr<Maker> maker_;
 };

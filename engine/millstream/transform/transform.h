@@ -28,6 +28,7 @@ struct Samples {
   std::span<const std::uint32_t> epochs;  // one a row
   std::uint32_t stage = 0;
   Making making = {};
+  std::int64_t first = 0;  // row of the batch that row 0 is
 
   /// What this stage may draw for the sample in row k.
   Random random(std::int64_t k) const {

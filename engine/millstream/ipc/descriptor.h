@@ -1,0 +1,42 @@
+#pragma once
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <utility>
+
+namespace millstream {
+
+/// A file descriptor that closes itself.
+class Descriptor {
+ public:
+  /// The lowest number of one that is lifted: a worker's own are below.
+  static constexpr int kLifted = 10;
+
+  Descriptor() = default;
+  explicit Descriptor(int number) noexcept : number_(number) {}
+  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(number_, other.number_);
+    return *this;
+  }
+  ~Descriptor() {
+    if (number_ >= 0) close(number_);
+  }
+
+  int number() const noexcept { return number_; }
+  explicit operator bool() const noexcept { return number_ >= 0; }
+
+  /// Moves it above those of a worker; false, and errno set, where it cannot be.
+  bool lift() noexcept {
+    Descriptor higher(fcntl(number_, F_DUPFD_CLOEXEC, kLifted));
+    if (!higher) return false;
+    *this = std::move(higher);
+    return true;
+  }
+
+ private:
+  int number_ = -1;
+};
+
+}  // namespace millstream

@@ -1,0 +1,84 @@
+#pragma once
+
+#include <unistd.h>
+
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ipc/worker_words.h"
+#include "millstream/ipc/process_crew.h"
+
+namespace millstream {
+
+inline std::unique_ptr<ProcessCrew> crew_of(const Told& told,
+                                            ProcessCrew::Options options) {
+  return std::make_unique<ProcessCrew>(
+      Launch{{MILLSTREAM_TEST_WORKER, std::to_string(getpid())}, {}, told.str()},
+      options);
+}
+
+inline std::vector<std::int64_t> samples(std::int64_t first, std::int64_t count) {
+  std::vector<std::int64_t> indices(static_cast<std::size_t>(count));
+  std::iota(indices.begin(), indices.end(), first);
+  return indices;
+}
+
+/// Rows of several columns of bytes for a crew to make, with room between them.
+class CrewRows {
+ public:
+  static constexpr std::byte kUntouched{0x5A};
+
+  /// `shared` takes the columns from the crew's memory; `gap` lies between rows.
+  CrewRows(Maker& crew, std::vector<std::int64_t> indices,
+           const std::vector<std::int64_t>& bytes, bool shared, std::int64_t gap = 0)
+      : indices_(std::move(indices)), bytes_(bytes) {
+    for (const std::int64_t row : bytes) {
+      const std::int64_t size = rows() * (row + gap) + 1;
+      blocks_.push_back(shared ? crew.block(size) : Block(size));
+      std::memset(blocks_.back().data(), static_cast<int>(kUntouched),
+                  static_cast<std::size_t>(size));
+      columns_.push_back(
+          {DType::kUint8, Shape({row}), blocks_.back().data(), row + gap, nullptr});
+    }
+  }
+
+  std::int64_t rows() const { return static_cast<std::int64_t>(indices_.size()); }
+  const std::vector<std::int64_t>& indices() const { return indices_; }
+  const std::vector<Column>& columns() const { return columns_; }
+  Work work(Making making = {}) const {
+    return {indices_, seeds, input, columns_, making, 0};
+  }
+
+  /// Whether every row is what "fill" makes and nothing else was touched.
+  bool right() const {
+    for (std::size_t c = 0; c < columns_.size(); ++c) {
+      const Column& column = columns_[c];
+      for (std::int64_t k = 0; k < rows(); ++k) {
+        const auto row = static_cast<std::size_t>(k);
+        const std::uint64_t seed = seeds.empty() ? 0 : seeds[row];
+        for (std::int64_t at = 0; at < column.stride; ++at) {
+          const std::byte expected =
+              at < bytes_[c] ? made_byte(indices_[row], seed, c, at) : kUntouched;
+          if (column.row(k)[at] != expected) return false;
+        }
+      }
+      if (column.row(rows())[0] != kUntouched) return false;
+    }
+    return true;
+  }
+
+  std::vector<std::uint64_t> seeds;
+  std::vector<Column> input;
+
+ private:
+  std::vector<std::int64_t> indices_;
+  std::vector<std::int64_t> bytes_;
+  std::vector<Block> blocks_;
+  std::vector<Column> columns_;
+};
+
+}  // namespace millstream

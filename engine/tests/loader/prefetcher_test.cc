@@ -1,0 +1,232 @@
+#include "millstream/loader/prefetcher.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <latch>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "ipc/crew_rows.h"
+#include "loader/sample_plan.h"
+#include "millstream/loader/loader.h"
+#include "millstream/parallel/thread_crew.h"
+#include "millstream/source/made.h"
+
+namespace millstream {
+namespace {
+
+using std::chrono::milliseconds;
+constexpr auto kLong = std::chrono::minutes(1);
+constexpr std::int64_t kSamples = 60;
+constexpr std::int64_t kRows = 6;
+
+/// Remembers which batches were asked of it, by their samples; too slow for the loader
+/// to think that reading ahead is not worth it.
+class RememberingSource final : public Source {
+ public:
+  std::int64_t size() const noexcept override { return kSamples; }
+  const Schema& schema() const noexcept override { return schema_; }
+  void read(std::span<const std::int64_t> indices, std::span<Column> columns,
+            Memory&) const override {
+    {
+      const std::lock_guard lock(mutex_);
+      ++times_[{indices.begin(), indices.end()}];
+    }
+    std::this_thread::sleep_for(milliseconds(1));
+    for (std::size_t k = 0; k < indices.size(); ++k) {
+      std::memcpy(columns[0].row(static_cast<std::int64_t>(k)), &indices[k], 8);
+    }
+  }
+
+  std::size_t batches() const {
+    const std::lock_guard lock(mutex_);
+    return times_.size();
+  }
+  /// How often the batch was made that was made most often.
+  int most() const {
+    const std::lock_guard lock(mutex_);
+    int most = 0;
+    for (const auto& [samples, times] : times_) most = std::max(most, times);
+    return most;
+  }
+
+ private:
+  Schema schema_{{"x", DType::kInt64, {}}};
+  mutable std::mutex mutex_;
+  mutable std::map<std::vector<std::int64_t>, int> times_;
+};
+
+/// Walks through `steps` batches, each by `next`, and compares them.
+template <typename Next>
+void walk(const Plan& plan, int steps, const Next& next) {
+  const auto slots = std::make_shared<Slots>(Layout(plan.schema(), kRows), 0);
+  Position position{{1, 2}, 0, 0};
+  for (int i = 0; i < steps; ++i) {
+    auto batch = slots->take();
+    next(position, *batch);
+    std::vector<std::int64_t> expected(kRows);
+    plan.schedule().run(position, 0, expected);
+    ASSERT_EQ(std::memcmp(batch->columns()[0].data, expected.data(), kRows * 8), 0);
+    position = plan.schedule().next(position);
+  }
+}
+
+TEST(Prefetcher, MakesEachBatchOnceForOneWhoFillsForwards) {
+  constexpr int kSteps = 25;  // two epochs and a half
+  for (const int threads : {1, 2, 4}) {
+    for (const int ahead : {1, 2, 5}) {
+      const auto source = std::make_shared<RememberingSource>();
+      const auto plan = sample_plan(source, kRows);
+      {
+        Loader loader(plan, dtypes_of(*plan), {threads, ahead});
+        ASSERT_TRUE(loader.reads_ahead());
+        walk(*plan, kSteps, [&](const Position& at, Batch& batch) {
+          loader.fill(at, batch.columns(), batch.mask());
+        });
+      }
+      EXPECT_EQ(source->most(), 1) << threads << " threads, " << ahead << " ahead";
+      EXPECT_GE(source->batches(), static_cast<std::size_t>(kSteps));
+      EXPECT_LE(source->batches(), static_cast<std::size_t>(kSteps + ahead));
+    }
+  }
+}
+
+TEST(Prefetcher, MakesEachBatchOnceForOneWhoWaitsUntilItIsReady) {
+  const auto source = std::make_shared<RememberingSource>();
+  const auto plan = sample_plan(source, kRows);
+  {
+    Loader loader(plan, dtypes_of(*plan), {2, 2});
+    walk(*plan, 25, [&](const Position& at, Batch& batch) {
+      while (!loader.fill_if_ready(at, batch.columns(), batch.mask())) {
+        loader.ready(at, milliseconds(1));
+      }
+    });
+    EXPECT_EQ(loader.delivered(), 25);
+  }
+  EXPECT_EQ(source->most(), 1);
+}
+
+TEST(Prefetcher, MakesEachBatchOnceForTwoSeedsInTurn) {
+  const auto source = std::make_shared<RememberingSource>();
+  const auto plan = sample_plan(source, kRows);
+  {
+    Loader loader(plan, dtypes_of(*plan), {2, 3});
+    const auto slots = std::make_shared<Slots>(Layout(plan->schema(), kRows), 0);
+    Position position{{0, 0}, 0, 0};
+    for (int i = 0; i < 15; ++i) {
+      for (const std::uint32_t seed : {3u, 4u}) {
+        position.seed = {seed, 0};
+        auto batch = slots->take();
+        loader.fill(position, batch->columns(), batch->mask());
+      }
+      position = plan->schedule().next(position);
+    }
+  }
+  EXPECT_EQ(source->most(), 1);
+}
+
+TEST(Prefetcher, GoesOnAfterManyJumps) {
+  const auto source = std::make_shared<RememberingSource>();
+  const auto plan = sample_plan(source, kRows);
+  Loader loader(plan, dtypes_of(*plan), {2, 2});
+  const auto slots = std::make_shared<Slots>(Layout(plan->schema(), kRows), 0);
+  for (std::uint32_t i = 0; i < 40; ++i) {  // what was made ahead is never asked for
+    const Position position{{5, 5}, i * 3, (i * 7) % plan->schedule().steps()};
+    auto batch = slots->take();
+    loader.fill(position, batch->columns(), batch->mask());
+    EXPECT_EQ(bytes_of(*plan, *batch), specified(*plan, position));
+  }
+  EXPECT_LE(loader.live(), 8);  // nor kept for long
+}
+
+std::shared_ptr<Maker> calling(std::function<void(std::int64_t)> each, int workers) {
+  ThreadCrew::Function function;
+  function.make = [each = std::move(each)](const Work& part,
+                                           std::atomic<std::int64_t>&) {
+    for (std::int64_t k = 0; k < part.rows(); ++k) {
+      const std::int64_t index = part.indices[static_cast<std::size_t>(k)];
+      each(index);
+      std::memcpy(part.output[0].row(k), &index, sizeof(index));
+    }
+  };
+  function.whereabouts = [](std::uint64_t) { return std::string(); };
+  return std::make_shared<ThreadCrew>(std::move(function), workers, milliseconds(0));
+}
+
+TEST(Prefetcher, AFunctionIsCalledOnceASample) {
+  std::vector<std::atomic<int>> calls(kSamples);
+  const auto crew =
+      calling([&](std::int64_t index) { ++calls[static_cast<std::size_t>(index)]; }, 2);
+  const auto plan = sample_plan(
+      std::make_shared<MadeSource>(kSamples, Schema{{"x", DType::kInt64, {}}}, crew),
+      kRows);
+  constexpr int kAhead = 3;
+  {
+    Loader loader(plan, dtypes_of(*plan), {2, kAhead});
+    walk(*plan, 2 * static_cast<int>(plan->schedule().steps()),
+         [&](const Position& at, Batch& batch) {
+           loader.fill(at, batch.columns(), batch.mask());
+         });
+  }
+  int total = 0;
+  for (const auto& times : calls) {
+    EXPECT_GE(times, 2);
+    EXPECT_LE(times, 3);
+    total += times;
+  }
+  EXPECT_LE(total, 2 * kSamples + kAhead * kRows);
+}
+
+TEST(Prefetcher, WhoAsksMayGiveUpWaitingForAFunction) {
+  std::latch release(1);
+  const auto crew = calling([&](std::int64_t) { release.wait(); }, 1);
+  const auto plan = sample_plan(
+      std::make_shared<MadeSource>(kSamples, Schema{{"x", DType::kInt64, {}}}, crew),
+      kRows);
+  Loader loader(plan, dtypes_of(*plan), {2, 2});
+  const Position position{{1, 1}, 0, 0};
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(loader.take(position, milliseconds(5)), nullptr);
+  }
+  EXPECT_FALSE(loader.ready(position, milliseconds(5)));
+  release.count_down();
+  EXPECT_NE(loader.take(position, kLong), nullptr);
+}
+
+TEST(Prefetcher, StopsThoughAWorkerProcessIsStuck) {
+  const auto source = std::make_shared<MadeSource>(
+      kSamples, Schema{{"x", DType::kUint8, {24}}},
+      std::shared_ptr<Maker>(
+          crew_of(Told{.mode = "stall", .sample = 5}, {.workers = 2})));
+  const auto plan = sample_plan(source, kSamples);
+  {
+    Loader loader(plan, dtypes_of(*plan), {2, 1});
+    EXPECT_EQ(loader.take({}, milliseconds(50)), nullptr);
+  }
+  EXPECT_LE(dynamic_cast<ProcessCrew&>(*plan->maker()).pids().size(), 2u);
+}
+
+TEST(Prefetcher, BatchesOfWorkerProcessesAreThePlans) {
+  const auto source = std::make_shared<MadeSource>(
+      kSamples, Schema{{"x", DType::kUint8, {24}}},
+      std::shared_ptr<Maker>(crew_of(Told{}, {.workers = 2})));
+  const auto plan = sample_plan(source, 7);
+  Loader loader(plan, dtypes_of(*plan), {2, 3});
+  Position position{{8, 8}, 0, 0};
+  for (int i = 0; i < 20; ++i) {
+    const auto batch = loader.take(position, kLong);
+    ASSERT_NE(batch, nullptr);
+    EXPECT_EQ(bytes_of(*plan, *batch), specified(*plan, position));
+    position = plan->schedule().next(position);
+  }
+}
+
+}  // namespace
+}  // namespace millstream

@@ -1,0 +1,316 @@
+#include "millstream/parallel/thread_crew.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <functional>
+#include <future>
+#include <latch>
+#include <memory>
+#include <numeric>
+#include <semaphore>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "millstream/core/error.h"
+
+namespace millstream {
+namespace {
+
+using std::chrono::milliseconds;
+using Row = std::function<void(const Work& part, std::int64_t row)>;
+
+/// What most of these functions do: ten times the sample, and its seed.
+void make_row(const Work& part, std::int64_t row) {
+  const auto k = static_cast<std::size_t>(row);
+  std::int64_t value = part.indices[k] * 10;
+  if (!part.seeds.empty()) value += static_cast<std::int64_t>(part.seeds[k]);
+  if (!part.input.empty()) value += std::to_integer<int>(*part.input[0].row(row));
+  std::memcpy(part.output[0].row(row), &value, sizeof(value));
+}
+
+std::unique_ptr<ThreadCrew> crew_of(Row each, int workers,
+                                    milliseconds timeout = milliseconds(0)) {
+  ThreadCrew::Function function;
+  function.make = [each = std::move(each)](const Work& part,
+                                           std::atomic<std::int64_t>& row) {
+    for (std::int64_t k = 0; k < part.rows(); ++k) {
+      row.store(k);
+      each(part, k);
+    }
+  };
+  function.whereabouts = [](std::uint64_t) { return std::string("in a function"); };
+  return std::make_unique<ThreadCrew>(std::move(function), workers, timeout);
+}
+
+/// Rows of an int64 to make.
+struct Rows {
+  explicit Rows(std::int64_t count, std::int64_t first = 0, std::int64_t gap = 0)
+      : indices(static_cast<std::size_t>(count)),
+        bytes(static_cast<std::size_t>(count * (8 + gap))),
+        column{DType::kInt64, Shape(), bytes.data(), 8 + gap, nullptr} {
+    std::iota(indices.begin(), indices.end(), first);
+  }
+  Work work(Making making = {}) const {
+    return {indices, seeds, input, {&column, 1}, making, 0};
+  }
+  std::int64_t at(std::size_t k) const {
+    std::int64_t value;
+    std::memcpy(&value, column.row(static_cast<std::int64_t>(k)), sizeof(value));
+    return value;
+  }
+  bool right() const {
+    for (std::size_t k = 0; k < indices.size(); ++k) {
+      if (at(k) != indices[k] * 10) return false;
+    }
+    return true;
+  }
+
+  std::vector<std::int64_t> indices;
+  std::vector<std::uint64_t> seeds;
+  std::vector<Column> input;
+  std::vector<std::byte> bytes;
+  Column column;
+};
+
+template <typename E>
+std::string failing(ThreadCrew& crew, const Rows& rows, Making making = {}) {
+  try {
+    crew.make(rows.work(making));
+  } catch (const E& error) {
+    return error.what();
+  }
+  return "made";
+}
+
+TEST(ThreadCrew, MakesTheSameWithAnyNumberOfThreadsWithAndWithoutATimeout) {
+  for (const int workers : {1, 2, 5}) {
+    for (const milliseconds timeout : {milliseconds(0), milliseconds(60'000)}) {
+      const auto crew = crew_of(make_row, workers, timeout);
+      EXPECT_EQ(crew->workers(), workers);
+      for (const std::int64_t count : {0, 1, 7, 100}) {
+        for (const std::int64_t gap : {0, 5}) {
+          const Rows rows(count, 30, gap);
+          crew->make(rows.work());
+          EXPECT_TRUE(rows.right()) << workers << " workers, " << count << " rows";
+        }
+      }
+    }
+  }
+}
+
+TEST(ThreadCrew, HandsOverSeedsAndInput) {
+  std::vector<std::byte> values(20);
+  std::vector<std::byte*> scattered;
+  for (std::size_t k = 0; k < 20; ++k) {
+    values[k] = static_cast<std::byte>(k + 1);
+    scattered.push_back(&values[19 - k]);
+  }
+  for (const milliseconds timeout : {milliseconds(0), milliseconds(60'000)}) {
+    const auto crew = crew_of(make_row, 3, timeout);
+    Rows rows(20);
+    rows.input = {{DType::kUint8, Shape(), nullptr, 0, scattered.data()}};
+    for (std::uint64_t k = 0; k < 20; ++k) rows.seeds.push_back(k * 1000);
+    crew->make(rows.work());
+    for (std::size_t k = 0; k < 20; ++k) {
+      EXPECT_EQ(rows.at(k), static_cast<std::int64_t>(k * 10 + k * 1000 + 20 - k));
+    }
+  }
+}
+
+TEST(ThreadCrew, ServesManyThreadsAtOnce) {
+  const auto crew = crew_of(make_row, 3);
+  std::vector<std::jthread> threads;
+  for (int id = 0; id < 6; ++id) {
+    threads.emplace_back([&, id] {
+      for (int i = 0; i < 100; ++i) {
+        const Rows rows(1 + (id * 7 + i) % 40, id * 100);
+        crew->make(rows.work());
+        EXPECT_TRUE(rows.right());
+      }
+    });
+  }
+}
+
+TEST(ThreadCrew, TheFirstRowThatFailedCounts) {
+  const auto failing_row = [](const Work& part, std::int64_t row) {
+    const std::int64_t sample = part.indices[static_cast<std::size_t>(row)];
+    if (sample >= 11) {
+      throw FunctionError(text("sample ", sample, " is bad"), sample, "", nullptr);
+    }
+    make_row(part, row);
+  };
+  for (const int workers : {1, 2, 5}) {
+    const auto crew = crew_of(failing_row, workers);
+    for (int i = 0; i < 20; ++i) {
+      EXPECT_EQ(failing<FunctionError>(*crew, Rows(40)), "sample 11 is bad");
+    }
+    const Rows good(11);
+    crew->make(good.work());
+    EXPECT_TRUE(good.right());
+  }
+}
+
+TEST(ThreadCrew, BringsWhatTravelsBesideByItsRow) {
+  for (const milliseconds timeout : {milliseconds(0), milliseconds(60'000)}) {
+    ThreadCrew::Function function;
+    function.make = [](const Work& part, std::atomic<std::int64_t>&) {
+      part.making.beside->add(
+          {part.first, part.rows(), std::to_string(part.indices[0]), nullptr});
+    };
+    ThreadCrew crew(function, 4, timeout);
+    Beside beside;
+    Work work = Rows(0).work();
+    const Rows rows(40);
+    work = rows.work({&beside, nullptr, nullptr});
+    work.first = 500;
+    crew.make(work);
+    std::int64_t total = 0;
+    for (const Beside::Part& part : beside.parts()) {
+      EXPECT_EQ(part.bytes, std::to_string(part.first - 500));
+      total += part.rows;
+    }
+    EXPECT_EQ(total, 40);
+  }
+}
+
+TEST(ThreadCrew, AStallNamesTheSampleAndOthersTakeTheRest) {
+  std::counting_semaphore<> release(0);
+  std::atomic<bool> stalls{true};
+  const auto crew = crew_of(
+      [&](const Work& part, std::int64_t row) {
+        if (part.indices[static_cast<std::size_t>(row)] == 3 && stalls) {
+          release.acquire();
+        }
+        make_row(part, row);
+      },
+      1, milliseconds(400));
+  auto rows = std::make_unique<Rows>(5);
+  auto stuck = std::async(std::launch::async,
+                          [&] { return failing<WorkerStalled>(*crew, *rows); });
+  // Queued behind it, with no thread but the one that is stuck.
+  const Rows behind(5, 10);
+  auto others = std::async(std::launch::async, [&] { crew->make(behind.work()); });
+  const std::string words = stuck.get();
+  EXPECT_TRUE(words.starts_with("sample 3 has taken more than 400 ms in thread "))
+      << words;
+  EXPECT_TRUE(words.ends_with("\nin a function")) << words;
+  others.get();
+  EXPECT_TRUE(behind.right());
+  rows.reset();  // the thread that comes back writes elsewhere
+  stalls = false;
+  release.release();
+  const Rows again(5);
+  crew->make(again.work());
+  EXPECT_TRUE(again.right());
+}
+
+TEST(ThreadCrew, ClosingTellsThoseWhoWaitInLine) {
+  std::latch begun(1);
+  std::latch release(1);
+  const auto crew = crew_of(
+      [&](const Work& part, std::int64_t row) {
+        if (part.indices[static_cast<std::size_t>(row)] == 0) {
+          begun.count_down();
+          release.wait();
+        }
+        make_row(part, row);
+      },
+      1);
+  const Rows first(1);
+  auto running = std::async(std::launch::async, [&] { crew->make(first.work()); });
+  begun.wait();
+  const Rows second(5, 10);
+  auto queued =
+      std::async(std::launch::async, [&] { return failing<Cancelled>(*crew, second); });
+  std::this_thread::sleep_for(milliseconds(20));
+  std::jthread closing([&] { crew->close(); });
+  EXPECT_EQ(queued.get(), "the workers were closed");
+  release.count_down();
+  running.get();
+  EXPECT_TRUE(first.right());
+  closing.join();
+  EXPECT_EQ(failing<Cancelled>(*crew, second), "the workers were closed");
+}
+
+TEST(ThreadCrew, WhatIsCancelledAndHasNotBegunNeverDoes) {
+  std::atomic<bool> cancelled{false};
+  std::atomic<int> made{0};
+  std::latch begun(1);
+  std::latch release(1);
+  const auto crew = crew_of(
+      [&](const Work& part, std::int64_t row) {
+        if (part.indices[static_cast<std::size_t>(row)] == 0) {
+          begun.count_down();
+          release.wait();
+        }
+        ++made;
+      },
+      1);
+  const Rows first(1);
+  auto running = std::async(std::launch::async, [&] { crew->make(first.work()); });
+  begun.wait();
+  const Rows second(5, 10);
+  auto queued = std::async(std::launch::async, [&] {
+    return failing<Cancelled>(*crew, second, {nullptr, nullptr, &cancelled});
+  });
+  std::this_thread::sleep_for(milliseconds(20));
+  cancelled = true;
+  std::this_thread::sleep_for(milliseconds(120));  // more than it takes to look up
+  release.count_down();
+  EXPECT_EQ(queued.get(), "nobody wants these rows");
+  running.get();
+  EXPECT_EQ(made, 1);
+  EXPECT_EQ(failing<Cancelled>(*crew, second, {nullptr, nullptr, &cancelled}),
+            "nobody wants these rows");
+}
+
+TEST(ThreadCrew, RefusesNoWorkers) {
+  EXPECT_THROW(crew_of(make_row, 0), ArgumentError);
+}
+
+#if !defined(__SANITIZE_THREAD__)
+TEST(ThreadCrew, AForkedProcessIsRefusedAndMayLetGo) {
+  auto crew = crew_of(make_row, 2);
+  const Rows rows(5);
+  crew->make(rows.work());
+  const pid_t child = fork();
+  if (child == 0) {
+    const bool refused =
+        failing<ArgumentError>(*crew, rows).find("parent") != std::string::npos;
+    crew.reset();
+    _exit(refused ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+#endif
+
+TEST(Maker, PartsOfWorkAreItsRows) {
+  const Rows rows(10, 100, 4);
+  Rows with = rows;
+  with.seeds = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
+  std::byte* scattered[10] = {};
+  scattered[6] = with.bytes.data();
+  with.input = {{DType::kUint8, Shape(), nullptr, 0, scattered}};
+  std::vector<Column> inputs, outputs;
+  Work work = with.work();
+  work.first = 50;
+  const Work part = work.part(6, 3, inputs, outputs);
+  EXPECT_EQ(part.rows(), 3);
+  EXPECT_EQ(part.indices[0], 106);
+  EXPECT_EQ(part.seeds[2], 8u);
+  EXPECT_EQ(part.input[0].row(0), with.bytes.data());
+  EXPECT_EQ(part.output[0].row(1), work.output[0].row(7));
+  EXPECT_EQ(part.first, 56);
+}
+
+}  // namespace
+}  // namespace millstream

@@ -1,0 +1,84 @@
+#include "millstream/source/made.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "conformance/source_conformance.h"
+#include "millstream/core/error.h"
+#include "millstream/parallel/thread_crew.h"
+
+namespace millstream {
+namespace {
+
+/// Threads that copy samples out of a truth.
+std::shared_ptr<Maker> copying(std::vector<TrueField> truth, int workers, int timeout) {
+  ThreadCrew::Function function;
+  function.make = [truth = std::move(truth)](const Work& part,
+                                             std::atomic<std::int64_t>& row) {
+    for (std::int64_t k = 0; k < part.rows(); ++k) {
+      row.store(k);
+      const std::int64_t index = part.indices[static_cast<std::size_t>(k)];
+      for (std::size_t f = 0; f < truth.size(); ++f) {
+        const std::int64_t bytes = byte_size(truth[f].field);
+        std::memcpy(part.output[f].row(k), truth[f].bytes.data() + index * bytes,
+                    static_cast<std::size_t>(bytes));
+      }
+    }
+  };
+  function.whereabouts = [](std::uint64_t) { return std::string(); };
+  return std::make_shared<ThreadCrew>(std::move(function), workers,
+                                      std::chrono::milliseconds(timeout));
+}
+
+SourceCase made_case(const std::string& name, const Schema& schema, std::int64_t size,
+                     int workers, int timeout = 0) {
+  std::vector<TrueField> truth;
+  for (const Field& field : schema) truth.push_back(counted(field, size));
+  return {name, truth, [=](const TemporaryFolder&) {
+            return std::make_shared<MadeSource>(size, schema,
+                                                copying(truth, workers, timeout));
+          }};
+}
+
+const Schema kMixed = {{"image", DType::kUint8, {5, 3}},
+                       {"label", DType::kInt64, {}},
+                       {"nothing", DType::kFloat32, {2, 0}},
+                       {"half", DType::kFloat16, {7}}};
+
+INSTANTIATE_TEST_SUITE_P(Made, SourceConformance,
+                         testing::Values(made_case("OneThread", kMixed, 23, 1),
+                                         made_case("ThreeThreads", kMixed, 57, 3),
+                                         made_case("Watched", kMixed, 19, 2, 600'000),
+                                         made_case("OneSample",
+                                                   {{"x", DType::kInt32, {4}}}, 1, 2)),
+                         case_name);
+
+TEST(MadeSource, SaysWhichSampleCannotBeConverted) {
+  const Schema schema = {{"x", DType::kInt64, {}}};
+  std::vector<TrueField> truth = {{schema[0], std::string(3 * 8, '\0')}};
+  truth[0].bytes[2 * 8 + 7] = 1;  // sample 2 is beyond 32 bits
+  const MadeSource source(3, schema, copying(truth, 1, 0));
+  std::int32_t narrow[2];
+  Column column{DType::kInt32, Shape(), reinterpret_cast<std::byte*>(narrow), 4,
+                nullptr};
+  Memory memory;
+  source.read(std::vector<std::int64_t>{0, 1}, {&column, 1}, memory);
+  try {
+    source.read(std::vector<std::int64_t>{0, 2}, {&column, 1}, memory);
+    FAIL() << "it was converted";
+  } catch (const DataError& error) {
+    EXPECT_STREQ(error.what(), "x: sample 2 holds a int64 that int32 cannot hold");
+  }
+}
+
+TEST(MadeSource, RefusesToBeEmpty) {
+  EXPECT_THROW(MadeSource(0, kMixed, copying({}, 1, 0)), ArgumentError);
+}
+
+}  // namespace
+}  // namespace millstream
