@@ -6,6 +6,7 @@ Needs NumPy alone, so that worker processes start quickly.
 import time
 from collections.abc import Callable, Iterator, Mapping
 from multiprocessing.connection import Connection
+from multiprocessing.shared_memory import SharedMemory
 from typing import Any
 
 import numpy as np
@@ -60,3 +61,20 @@ def serve_rows(connection: Connection, function: Callable[[int], np.ndarray]) ->
     while indices := connection.recv_bytes():
         numbers = np.frombuffer(indices, np.int64).tolist()
         connection.send_bytes(rows_of(function, numbers).ravel())
+
+
+def serve_fills(
+    connection: Connection, name: str, shape: tuple[int, int, int]
+) -> None:
+    """Fills its share of so many batches when asked to, and answers with the seconds."""
+    memory = SharedMemory(name)
+    slots = np.ndarray(shape, np.uint8, memory.buf)
+    share = shape[1] // WORKERS
+    while True:
+        first, batches, place = connection.recv()
+        start = time.perf_counter()
+        for number in range(first, first + batches):
+            for k in range(place, place + share):
+                arrays = {"block": slots[number % shape[0], k]}
+                fill_block((number * shape[1] + k) % 256, arrays, None)
+        connection.send(time.perf_counter() - start)
