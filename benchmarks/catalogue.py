@@ -34,7 +34,7 @@ class Contender:
 class Workload:
     """A question asked of every contender.
 
-    `limit` names the contender that stands for the physical limit. `launched`
+    `limit` names the contender that stands for the physical limit, if any. `launched`
     workloads time a whole process, `repeats` times a round for ours and the limits.
     """
 
@@ -90,10 +90,29 @@ WORKLOADS = {
         4,
         "seconds",
     ),
+    "python_gil": Workload(
+        "A Python function that holds the GIL for 1 ms a sample, 2 workers, batch 128",
+        "bare_processes",
+    ),
+    "python_trivial": Workload(
+        "A Python function that returns 784 bytes at once, 2 workers, batch 128",
+        "bare_processes",
+    ),
+    "python_large": Workload(
+        "A Python function that fills 4 MiB, 2 workers, batch 8",
+        "memcpy",
+        unit="us a batch",
+    ),
+    "python_idle": Workload(
+        "What two workers use of the CPU while nobody asks for batches",
+        "",
+        unit="CPU us a second",
+    ),
 }
 
 CONTENDERS = {
     "millstream": Contender("**millstream**", Kind.OURS),
+    "millstream_threads": Contender("**millstream**, threads", Kind.OURS),
     "millstream_loop": Contender("**millstream**, host loop", Kind.OURS),
     "millstream_memory": Contender("**millstream**, in memory", Kind.OURS),
     "millstream_whole": Contender("millstream, one device", Kind.LIMIT),
@@ -115,8 +134,12 @@ CONTENDERS = {
     "grain_map": Contender("grain, MapDataset", environment="grain"),
     "grain_loader": Contender("grain, DataLoader", environment="grain"),
     "grain_memmap": Contender("grain, batches of a memmap", environment="grain"),
+    "torch_workers": Contender("torch, 2 workers", environment="torch"),
+    "grain_processes": Contender("grain, mp_prefetch", environment="grain"),
     "mlx_data": Contender("mlx-data", environment="mlx"),
     "spdl_pipeline": Contender("SPDL, Pipeline", environment="spdl"),
+    "spdl_processes": Contender("SPDL, process pool", environment="spdl"),
+    "hydrax": Contender("hydrax", environment="hydrax"),
     "memcpy": Contender("memcpy of the same bytes", Kind.LIMIT),
     "numpy_take": Contender("np.take, no hand-over", Kind.LIMIT),
     "numpy_take_jit": Contender("np.take + jitted identity", Kind.LIMIT),
@@ -127,6 +150,8 @@ CONTENDERS = {
     "read_alone": Contender("millstream, reading alone", Kind.LIMIT),
     "compute_alone": Contender("millstream, computing alone", Kind.LIMIT),
     "numpy_memmap": Contender("np.load, mmap_mode", Kind.LIMIT),
+    "bare_processes": Contender("two bare processes, a message a batch", Kind.LIMIT),
+    "function_alone": Contender("the function alone, no messages", Kind.LIMIT),
     "jax_alone": Contender("import jax", Kind.LIMIT),
     "by_hand": Contender("import jax, gather, device_put", Kind.LIMIT),
 }

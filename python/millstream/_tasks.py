@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -193,7 +193,7 @@ class SampleTask(Task):
     tree: Any
     beside: tuple[str, ...] = ()
 
-    def _samples(self, indices: list[int], row: np.ndarray) -> Any:
+    def _samples(self, indices: list[int], row: np.ndarray) -> Iterator[Any]:
         for k, index in enumerate(indices):
             row[0] = k
             yield self.fn(index)
@@ -206,14 +206,18 @@ class SampleTask(Task):
         made: Rows,
         row: np.ndarray,
     ) -> list[Any] | None:
-        beside = []
+        samples = self._samples(indices.tolist(), row)
         puts = [writer(r, c) for r, c in zip(made, self.outputs, strict=True)]
-        numbers = indices.tolist()
-        flat = type(self.tree) is dict and not self.beside
+        if self.beside:
+            return self._make_parted(samples, puts)
+        if type(self.tree) is int:
+            self._make_leaves(samples, made[0], puts[0])
+            return None
+        flat = type(self.tree) is dict
         places = list(self.tree.items()) if flat else []
         flat = flat and all(type(place) is int for _, place in places)
         direct = [(key, puts[place]) for key, place in places] if flat else []
-        for k, sample in enumerate(self._samples(numbers, row)):
+        for k, sample in enumerate(samples):
             if direct and type(sample) is dict and len(sample) == len(direct):
                 try:
                     for key, put in direct:
@@ -221,19 +225,39 @@ class SampleTask(Task):
                     continue
                 except KeyError:
                     pass  # said better below
-            if self.beside:
-                sample, apart = _parted(sample, self.beside)
-                beside.append(apart)
             for put, leaf in zip(puts, leaves_of(sample, self.tree), strict=True):
                 put(k, leaf)
-        return beside or None
+        return None
+
+    def _make_leaves(
+        self, samples: Iterator[Any], rows: np.ndarray, put: Callable[[int, Any], None]
+    ) -> None:
+        shape, dtype = rows.shape[1:], rows.dtype
+        for k, value in enumerate(samples):
+            # What put would ask first, without the call.
+            usual = type(value) is np.ndarray and value.dtype is dtype
+            if usual and value.shape == shape:
+                rows[k] = value
+            else:
+                put(k, value)
+
+    def _make_parted(
+        self, samples: Iterator[Any], puts: list[Callable[[int, Any], None]]
+    ) -> list[Any]:
+        beside = []
+        for k, sample in enumerate(samples):
+            arrays, apart = _parted(sample, self.beside)
+            beside.append(apart)
+            for put, leaf in zip(puts, leaves_of(arrays, self.tree), strict=True):
+                put(k, leaf)
+        return beside
 
 
 @dataclass(frozen=True)
 class SamplesTask(SampleTask):
     """``fn(indices)`` gives a list of samples."""
 
-    def _samples(self, indices: list[int], row: np.ndarray) -> Any:
+    def _samples(self, indices: list[int], row: np.ndarray) -> Iterator[Any]:
         samples = self.fn(indices)  # type: ignore[arg-type]
         if len(samples) != len(indices):
             raise ValueError(

@@ -1,0 +1,80 @@
+"""The Python functions of the workloads, in a module that workers can import.
+
+Needs NumPy alone, so that worker processes start quickly.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from multiprocessing.connection import Connection
+from multiprocessing.shared_memory import SharedMemory
+from typing import Any
+
+import numpy as np
+
+from dataset import BATCH
+
+WORKERS = 2
+ROWS = np.random.default_rng(0).integers(256, size=(1 << 14, 784), dtype=np.uint8)
+HELD = 0.001
+BLOCK = 4 << 20
+
+
+def row(index: int) -> np.ndarray:
+    """The 784 bytes of a sample, in no time."""
+    return ROWS[index]
+
+
+def held_row(index: int) -> np.ndarray:
+    """The same after a millisecond of this thread's CPU time, with the GIL held.
+
+    By the clock on the wall a function that is put to sleep, because others need the
+    core too, would seem to be at work: what a loader itself costs would not show.
+    """
+    until = time.thread_time() + HELD
+    while time.thread_time() < until:
+        pass
+    return ROWS[index]
+
+
+def fill_block(index: int, arrays: Mapping[str, np.ndarray], seed: int | None) -> None:
+    """Writes 4 MiB, all of them the number of the sample."""
+    arrays["block"].fill(index)
+
+
+def rows_of(function: Callable[[int], np.ndarray], indices: Any) -> np.ndarray:
+    """A batch of what the function returns."""
+    batch = np.empty((len(indices), ROWS.shape[1]), np.uint8)
+    for k, index in enumerate(indices):
+        batch[k] = function(index)
+    return batch
+
+
+def shuffled(length: int) -> Iterator[np.ndarray]:
+    """Batches of indices without end, each epoch in another order."""
+    generator = np.random.default_rng(0)
+    while True:
+        yield from generator.permutation(length).reshape(-1, BATCH)
+
+
+def serve_rows(connection: Connection, function: Callable[[int], np.ndarray]) -> None:
+    """Answers batches of indices with the bytes of their rows, until there are none."""
+    while indices := connection.recv_bytes():
+        numbers = np.frombuffer(indices, np.int64).tolist()
+        connection.send_bytes(rows_of(function, numbers).ravel())
+
+
+def serve_fills(
+    connection: Connection, name: str, shape: tuple[int, int, int]
+) -> None:
+    """Fills its share of so many batches when asked to, and answers with the seconds."""
+    memory = SharedMemory(name)
+    slots = np.ndarray(shape, np.uint8, memory.buf)
+    share = shape[1] // WORKERS
+    while True:
+        first, batches, place = connection.recv()
+        start = time.perf_counter()
+        for number in range(first, first + batches):
+            for k in range(place, place + share):
+                arrays = {"block": slots[number % shape[0], k]}
+                fill_block((number * shape[1] + k) % 256, arrays, None)
+        connection.send(time.perf_counter() - start)

@@ -1,0 +1,40 @@
+"""Hydrax: loaders that write the rows into shared memory."""
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+
+import hydrax
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dataset import BATCH
+from functions import ROWS, WORKERS
+from workloads.python_gil.workload import Function, Stream, itself
+
+
+def load(
+    function: Function, index: int, arrays: Mapping[str, np.ndarray], seed: int | None
+) -> None:
+    """Writes a sample into the arrays of its row."""
+    arrays["row"][:] = function(index)
+
+
+def build(function: Function, length: int) -> Stream:
+    """The stream of JAX arrays that alias shared memory; none may be kept."""
+
+    def batches() -> Iterator[jax.Array]:
+        layout = {"row": (ROWS.shape[1:], np.uint8, jnp.uint8)}
+        group = hydrax.DataGroup(
+            BATCH, range(length), loader_arrays=layout, shuffle_first=True
+        )
+        loader = hydrax.Dataloader(
+            partial(load, function), group, loader_count=WORKERS, depth=6
+        )
+        with loader:
+            for batch in loader:
+                held = [batch.arrays["row"]]
+                del batch  # a reference here would hold its memory
+                yield held.pop()
+
+    return Stream(batches, deliver=itself, keeps=False)

@@ -1,0 +1,31 @@
+"""Millstream's worker processes."""
+
+from collections.abc import Iterator
+
+import jax
+import millstream as ms
+
+from dataset import BATCH
+from functions import WORKERS
+from workloads.python_gil.workload import Function, Stream, itself
+
+ENDLESS = 10**9
+
+
+def build(function: Function, length: int, *, worker_kind: str = "process") -> Stream:
+    """The stream of `iterate` across epochs."""
+
+    def batches() -> Iterator[jax.Array]:
+        source = ms.DiskSampleSource(
+            length, function, workers=WORKERS, worker_kind=worker_kind
+        )
+        loader = ms.DataLoader(
+            pipeline=[source, ms.BatchTransform(batch_size=BATCH)]
+        )
+        try:
+            for batch, _ in loader.iterate(loader.init_state(0), steps=ENDLESS):
+                yield batch
+        finally:
+            source.close()
+
+    return Stream(batches, deliver=itself)

@@ -1,0 +1,51 @@
+"""Two processes that call the function on shared memory, and say nothing meanwhile."""
+
+from collections.abc import Iterator
+from multiprocessing import get_context
+from multiprocessing.shared_memory import SharedMemory
+
+import numpy as np
+
+from functions import BLOCK, WORKERS, serve_fills
+from workloads.python_large.workload import COUNT, LENGTH, ROWS, SLOTS, WINDOW, Blocks
+
+SHARE = ROWS // WORKERS
+
+
+def build() -> Blocks:
+    """The first batches asked for one by one; then windows timed in the processes."""
+    context = get_context("spawn")
+    memory = SharedMemory(create=True, size=SLOTS * ROWS * BLOCK)
+    slots = np.ndarray((SLOTS, ROWS, BLOCK), np.uint8, memory.buf)
+    pipes = [context.Pipe() for _ in range(WORKERS)]
+
+    def asked(first: int, batches: int) -> float:
+        for place, (connection, _) in enumerate(pipes):
+            connection.send((first, batches, place * SHARE))
+        return max(connection.recv() for connection, _ in pipes)
+
+    def batches() -> Iterator[np.ndarray]:
+        nonlocal slots
+        processes = [
+            context.Process(target=serve_fills, args=(end, memory.name, slots.shape))
+            for _, end in pipes
+        ]
+        for process in processes:
+            process.start()
+        try:
+            for number in range(LENGTH // ROWS):
+                asked(number, 1)
+                yield slots[number % SLOTS]
+            raise AssertionError("the rest is timed by `seconds`")
+        finally:
+            for process in processes:
+                process.kill()
+                process.join()
+            del slots
+            memory.close()
+            memory.unlink()
+
+    def seconds() -> list[float]:
+        return [asked(0, WINDOW) for _ in range(COUNT + 1)][1:]
+
+    return Blocks(batches, seconds, reaches_jax=False, shuffled=False)

@@ -1,0 +1,26 @@
+"""A memcpy of the bytes of a batch, from one to the next of a few."""
+
+from collections.abc import Iterator
+from itertools import count
+
+import numpy as np
+
+from functions import BLOCK
+from workloads.python_large.workload import LENGTH, ROWS, SLOTS, Blocks
+
+
+def build() -> Blocks:
+    """The batches, each the copy of blocks that are there already."""
+    slots = np.zeros((SLOTS, ROWS, BLOCK), np.uint8)
+
+    def batches() -> Iterator[np.ndarray]:
+        source = np.empty((ROWS, BLOCK), np.uint8)
+        for first in range(0, LENGTH, ROWS):
+            source[:] = np.arange(first, first + ROWS)[:, None]
+            np.copyto(slots[0], source)
+            yield slots[0]
+        for number in count():
+            np.copyto(slots[(number + 1) % SLOTS], slots[number % SLOTS])
+            yield slots[(number + 1) % SLOTS]
+
+    return Blocks(batches, reaches_jax=False, shuffled=False)

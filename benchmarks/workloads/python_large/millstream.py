@@ -1,0 +1,31 @@
+"""Millstream's worker processes, filling the batch's own memory."""
+
+from collections.abc import Iterator
+
+import jax
+import millstream as ms
+import numpy as np
+
+from functions import BLOCK, WORKERS, fill_block
+from workloads.python_gil.millstream import ENDLESS
+from workloads.python_large.workload import LENGTH, ROWS, Blocks
+
+
+def build() -> Blocks:
+    """The batches of `iterate` across epochs."""
+
+    def batches() -> Iterator[jax.Array]:
+        source = ms.fill_source(
+            fill_block,
+            range(LENGTH),
+            {"block": jax.ShapeDtypeStruct((BLOCK,), np.uint8)},
+            workers=WORKERS,
+            worker_kind="process",
+        )
+        loader = ms.DataLoader(
+            pipeline=[source, ms.BatchTransform(batch_size=ROWS)], prefetch=4
+        )
+        for batch, _ in loader.iterate(loader.init_state(0), steps=ENDLESS):
+            yield batch["block"]
+
+    return Blocks(batches)

@@ -1,0 +1,5 @@
+"""The contender of `python_gil`, with a function that takes no time."""
+
+from workloads.python_gil.grain_processes import build
+
+__all__ = ["build"]
