@@ -230,7 +230,7 @@ def _segments(program: Program) -> tuple[Any, list[Any]]:
     def finish(value: Tree, mask: Any) -> Tree:
         return program.finish(value, mask, first)
 
-    from_slot = program.waits or program.skip
+    from_slot = (program.waits or program.skip) and not program.traced
     return jax.jit(finish if from_slot else run), [_later(segment) for segment in rest]
 
 
