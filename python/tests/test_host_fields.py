@@ -89,9 +89,7 @@ def test_a_traced_stage_sees_arrays_and_the_lists_go_round_it(kind: str) -> None
         assert sorted(batch) == ["x", "y"]
         return {"x": batch["x"] + 100}
 
-    source = DiskSampleSource(
-        N, fns.with_beside, None, "sequential", worker_kind=kind
-    )
+    source = DiskSampleSource(N, fns.with_beside, None, "sequential", worker_kind=kind)
     loader = DataLoader([source, BatchTransform(BATCH), MapTransform(moved)])
     batches = [batch for batch, _ in loader.iterate(loader.init_state(0))]
     assert [sorted(batch) for batch in batches] == [

@@ -191,6 +191,50 @@ def filled(data: str, arrays: Mapping[str, np.ndarray], seed: int | None) -> Non
     arrays["seed"][:] = seed >> 32, seed & 0xFFFFFFFF
 
 
+def fill_item(data: str, arrays: Mapping[str, np.ndarray], seed: int | None) -> str:
+    number = int(data.split()[1])
+    arrays["image"][:] = number % 256
+    arrays["label"][...] = number
+    arrays["seed"][...] = seed or 0
+    return data
+
+
+def fill_or_raise(data: str, arrays: Mapping[str, np.ndarray], seed: Any) -> str:
+    if data == "item 13":
+        raise OwnError(data, 13)
+    return fill_item(data, arrays, seed)
+
+
+def fill_or_die(data: str, arrays: Mapping[str, np.ndarray], seed: Any) -> str:
+    if data == "item 13":
+        os._exit(4)
+    return fill_item(data, arrays, seed)
+
+
+def fill_or_sleep(data: str, arrays: Mapping[str, np.ndarray], seed: Any) -> str:
+    if data == "item 13":
+        time.sleep(5)
+    return fill_item(data, arrays, seed)
+
+
+def fill_at_the_gate(data: str, arrays: Mapping[str, np.ndarray], seed: Any) -> None:
+    while not Path(data).exists():
+        time.sleep(0.01)
+    arrays["label"][...] = 1
+
+
+started = 0
+
+
+def start_up() -> None:
+    global started
+    started += 1
+
+
+def fill_started(data: str, arrays: Mapping[str, np.ndarray], seed: Any) -> None:
+    arrays["label"][...] = started
+
+
 # What goes wrong.
 
 
@@ -217,6 +261,18 @@ def raising(i: int) -> dict[str, Any]:
     if i == 6:
         raise OwnError("sample six is bad", 60)
     return plain(i)
+
+
+def often_raising(i: int) -> dict[str, Any]:
+    if i in (13, 14, 28):
+        raise OwnError("another bad sample", i)
+    return raising(i)
+
+
+def raising_beside(i: int) -> dict[str, Any]:
+    if i == 6:
+        raise OwnError("no file", i)
+    return {"x": i, "path": f"{i}.png"}
 
 
 def raising_unpicklable(i: int) -> dict[str, Any]:

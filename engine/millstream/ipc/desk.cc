@@ -73,6 +73,7 @@ void Desk::run(const std::stop_token& stop) {
   do {
     try {
       drop_cancelled();
+      end_abandoned();
       start_workers();
       hand_out();
       look_for_stalls();
@@ -96,6 +97,28 @@ void Desk::drop_cancelled() {
   for (const auto& part : dropped) {
     part->job->fail(part->rows(), part->begin,
                     std::make_exception_ptr(Cancelled("nobody wants these rows")));
+  }
+}
+
+void Desk::end_abandoned() {
+  for (Seat& seat : seats_) {
+    const bool abandoned = seat.child != nullptr && !seat.given.empty() &&
+                           std::ranges::all_of(seat.given, [](const auto& part) {
+                             return part->job->cancelled();
+                           });
+    if (!abandoned) {
+      seat.abandoned.reset();
+    } else if (!seat.abandoned) {
+      seat.abandoned = Clock::now();
+    } else if (Clock::now() - *seat.abandoned > kGrace) {
+      const auto given = std::exchange(seat.given, {});
+      seat.child->kill();
+      bury(seat, seat.child->epitaph());
+      for (const auto& part : given) {
+        part->job->fail(part->rows(), part->begin,
+                        std::make_exception_ptr(Cancelled("nobody wants these rows")));
+      }
+    }
   }
 }
 
@@ -157,7 +180,10 @@ bool Desk::wait(const std::stop_token& stop) {
     waited.push_back({seat.child->ended(), POLLIN, 0});
     seated.push_back(&seat);
   }
-  const bool watched = options_.timeout.count() > 0 && at_work();
+  const bool watched = (options_.timeout.count() > 0 && at_work()) ||
+                       std::ranges::any_of(seats_, [](const Seat& seat) {
+                         return seat.abandoned.has_value();
+                       });
   poll(waited.data(), waited.size(), watched ? static_cast<int>(kGlance.count()) : -1);
   if (stop.stop_requested()) return false;
   std::uint64_t count;
@@ -190,8 +216,8 @@ void Desk::answer(Seat& seat, Kind kind, const std::string& body) {
   }
   if (seat.given.empty()) {  // its setup failed
     const Failure failure = decoded_failure(body);
-    fail_all(std::make_exception_ptr(
-        FunctionError(failure.message, -1, failure.bytes, nullptr)));
+    seat.unfit = std::make_exception_ptr(
+        FunctionError(failure.message, -1, failure.bytes, nullptr));
     return;
   }
   const std::shared_ptr<Part> part = std::move(seat.given.front());
@@ -218,6 +244,7 @@ void Desk::bury(Seat& seat, const std::string& epitaph) {
   const bool began = seat.ready;
   const std::int64_t row = seat.row->load();
   const auto given = std::exchange(seat.given, {});
+  const auto unfit = std::exchange(seat.unfit, nullptr);
   seat.child.reset();
   seat.ready = false;
   {
@@ -227,8 +254,10 @@ void Desk::bury(Seat& seat, const std::string& epitaph) {
     for (std::size_t i = given.size(); i-- > 1;) queue_.push_front(given[i]);
   }
   if (!began) {  // and another would not begin either
-    fail_all(std::make_exception_ptr(WorkerDied(
-        text("worker process ", pid, " ", epitaph, " before it could begin"))));
+    fail_all(
+        unfit ? unfit
+              : std::make_exception_ptr(WorkerDied(text(
+                    "worker process ", pid, " ", epitaph, " before it could begin"))));
   } else if (!given.empty() && restarts_ > 0) {
     --restarts_;
     const std::lock_guard lock(mutex_);
@@ -297,7 +326,7 @@ void Desk::fail_all(const std::exception_ptr& error) {
 }
 
 void Desk::end_all() noexcept {
-  const auto over = std::make_exception_ptr(Cancelled("the workers were closed"));
+  const auto over = std::make_exception_ptr(Closed("the workers were closed"));
   fail_all(over);
   for (Seat& seat : seats_) {
     if (seat.child != nullptr) seat.child->hang_up();

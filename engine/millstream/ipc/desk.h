@@ -4,8 +4,10 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <exception>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -54,9 +56,11 @@ class Desk {
     std::atomic<std::int64_t>* row = nullptr;  // in shared memory
     std::deque<std::shared_ptr<Part>> given;   // the first is being made
     bool ready = false;
-    std::int64_t seen = 0;    // the row it was at
-    Clock::time_point since;  // when it was first seen there
-    Clock::time_point begun;  // when the first part was
+    std::int64_t seen = 0;                       // the row it was at
+    Clock::time_point since;                     // when it was first seen there
+    Clock::time_point begun;                     // when the first part was
+    std::optional<Clock::time_point> abandoned;  // since when nobody wants its parts
+    std::exception_ptr unfit;                    // why it could not be set up
   };
 
   void run(const std::stop_token& stop);
@@ -64,6 +68,8 @@ class Desk {
   void hand_out();
   void give(Seat& seat);
   void drop_cancelled();
+  /// Whoever is at rows that nobody wants may be at them for ever.
+  void end_abandoned();
   bool wait(const std::stop_token& stop);
   void take_answers(Seat& seat);
   void answer(Seat& seat, Kind kind, const std::string& body);

@@ -68,7 +68,7 @@ void ProcessCrew::close() noexcept {
 
 std::shared_ptr<Desk> ProcessCrew::desk() {
   const std::lock_guard lock(mutex_);
-  if (closed_) throw Cancelled("the workers were closed");
+  if (closed_) throw Closed("the workers were closed");
   if (getpid() != process_) {
     throw ArgumentError("the worker processes of this pipeline belong to its parent");
   }

@@ -71,13 +71,20 @@ std::shared_ptr<const Batch> Prefetcher::get(const Position& position, bool keep
   if (entry->stage == Stage::kQueued) {
     std::erase(queue_, entry);  // or its batch would live until a worker came by
     entry->stage = Stage::kMaking;
-    lock.unlock();
-    make(*entry);
-    lock.lock();
-    entry->stage = Stage::kDone;
-    done_.notify_all();
-  } else if (!done_.wait_for(lock, patience,
-                             [&] { return entry->stage == Stage::kDone; })) {
+    if (waiting_) {  // a function may take long: the caller is to look up meanwhile
+      queue_.push_front(entry);
+      ++running_;
+      waiting_->grow(running_);
+      waiting_->submit([this] { run(); });
+    } else {
+      lock.unlock();
+      make(*entry);
+      lock.lock();
+      entry->stage = Stage::kDone;
+      done_.notify_all();
+    }
+  }
+  if (!done_.wait_for(lock, patience, [&] { return entry->stage == Stage::kDone; })) {
     return nullptr;
   }
   if (entry->error || !keep) {

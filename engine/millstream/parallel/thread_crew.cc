@@ -102,7 +102,7 @@ void ThreadCrew::close() noexcept {
   shared.closed = true;
   for (const auto& part : shared.queue) {
     part->job->fail(part->work.rows(), part->begin,
-                    std::make_exception_ptr(Cancelled("the workers were closed")));
+                    std::make_exception_ptr(Closed("the workers were closed")));
   }
   shared.queue.clear();
   shared.wake.notify_all();
@@ -129,19 +129,12 @@ void ThreadCrew::make(const Work& work) {
   }
   {
     const std::lock_guard lock(shared.mutex);
-    if (shared.closed) throw Cancelled("the workers were closed");
+    if (shared.closed) throw Closed("the workers were closed");
     if (shared.generation != fork_generation()) {
       throw ArgumentError("the threads of this pipeline stayed in the parent process");
     }
     shared.queue.insert(shared.queue.end(), parts.begin(), parts.end());
-    while (shared.running < workers_) {
-      auto seat = std::make_shared<Seat>();
-      shared.seats.push_back(seat);
-      ++shared.running;
-      std::thread([shared = shared_, seat] {
-        ThreadCrew::work(shared, seat);
-      }).detach();
-    }
+    hire();
     shared.wake.notify_all();
   }
   while (!job->wait(kGlance)) {
@@ -163,6 +156,16 @@ void ThreadCrew::make(const Work& work) {
   }
 }
 
+void ThreadCrew::hire() {
+  Shared& shared = *shared_;
+  while (shared.running < workers_ && !shared.closed) {
+    auto seat = std::make_shared<Seat>();
+    std::thread([shared = shared_, seat] { ThreadCrew::work(shared, seat); }).detach();
+    shared.seats.push_back(std::move(seat));
+    ++shared.running;
+  }
+}
+
 void ThreadCrew::watch(const std::shared_ptr<Job>& job) {
   Shared& shared = *shared_;
   std::vector<std::shared_ptr<Seat>> stalled;
@@ -181,6 +184,7 @@ void ThreadCrew::watch(const std::shared_ptr<Job>& job) {
       }
     }
     std::erase_if(shared.seats, [](const auto& seat) { return seat->lost; });
+    if (!shared.queue.empty()) hire();  // others wait for their rows
   }
   for (const auto& seat : stalled) {
     const Work& work = seat->part->work;

@@ -37,6 +37,8 @@ class ThreadCrew final : public Maker {
   struct Shared;
 
   void watch(const std::shared_ptr<class Job>& job);
+  /// Threads for those that are missing; the caller has the mutex.
+  void hire();
   static void work(const std::shared_ptr<Shared>& shared,
                    const std::shared_ptr<Seat>& seat);
 
