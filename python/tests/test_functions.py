@@ -1,4 +1,4 @@
-"""Samples that Python functions make: the same bytes at every door, and clear errors."""
+"""Samples that functions make: the same bytes at every door, and clear errors."""
 
 from __future__ import annotations
 
@@ -294,28 +294,28 @@ def test_what_is_no_data_set_is_refused() -> None:
 
 
 BAD = {
-    "length": (dict(length=0), "length must be at least 1, not 0"),
-    "length kind": (dict(length=2.5), r"length must be a whole number, not 2\.5"),
-    "function": (dict(sample_fn=7), "sample_fn must be a function, not 7"),
-    "workers": (dict(workers=0), "workers must be a whole number of at least 1, not 0"),
-    "kind": (dict(worker_kind="fork"), "worker_kind is one of .*, not 'fork'"),
-    "timeout": (dict(timeout=0), "timeout must be a number of seconds above 0, not 0"),
+    "length": ({"length": 0}, "length must be at least 1, not 0"),
+    "length kind": ({"length": 2.5}, r"length must be a whole number, not 2\.5"),
+    "function": ({"sample_fn": 7}, "sample_fn must be a function, not 7"),
+    "workers": ({"workers": 0}, "workers must be a whole number of at least 1, not 0"),
+    "kind": ({"worker_kind": "fork"}, "worker_kind is one of .*, not 'fork'"),
+    "timeout": ({"timeout": 0}, "timeout must be a number of seconds above 0, not 0"),
     "restarts": (
-        dict(restart_workers=-1, worker_kind="process"),
+        {"restart_workers": -1, "worker_kind": "process"},
         "restart_workers must be a whole number of at least 0, not -1",
     ),
     "restarts of threads": (
-        dict(restart_workers=1),
+        {"restart_workers": 1},
         "restart_workers is for worker_kind='process'",
     ),
-    "prefetch": (dict(prefetch_size=0), "prefetch_size must be .* at least 1, not 0"),
-    "no arrays": (dict(sample_fn=lambda i: {}), "at least one array; this has none"),
-    "strings": (dict(sample_fn=lambda i: "text"), "'value' is .* no array for JAX"),
+    "prefetch": ({"prefetch_size": 0}, "prefetch_size must be .* at least 1, not 0"),
+    "no arrays": ({"sample_fn": lambda i: {}}, "at least one array; this has none"),
+    "strings": ({"sample_fn": lambda i: "text"}, "'value' is .* no array for JAX"),
     "host fields": (
-        dict(sample_fn=lambda i: (i, "text"), host_fields=("a",)),
+        {"sample_fn": lambda i: (i, "text"), "host_fields": ("a",)},
         "are keys of a dict, but a sample is a tuple",
     ),
-    "ordering": (dict(ordering="sideways"), "sideways"),
+    "ordering": ({"ordering": "sideways"}, "sideways"),
 }
 
 
@@ -420,7 +420,7 @@ def test_a_traced_stage_follows() -> None:
 
 def test_traced_gathers_are_refused() -> None:
     source = DiskSampleSource(N, fns.plain)
-    with pytest.raises(ValueError, match="traced=True .* leave it off"):
+    with pytest.raises(ValueError, match=r"traced=True .* leave it off"):
         DataLoader([source, BatchTransform(4)], traced=True)
 
 
@@ -434,7 +434,7 @@ def test_seeds_under_vmap() -> None:
     loader = made("process", 2)
     states = [loader.init_state(seed) for seed in range(3)]
     stacked = jax.tree.map(lambda *x: np.stack(x), *states)
-    batch, after, mask = jax.jit(jax.vmap(loader.next_batch))(stacked)
+    batch, _after, mask = jax.jit(jax.vmap(loader.next_batch))(stacked)
     for k, state in enumerate(states):
         expected = specified(loader, state, 1)
         found = jax.tree.map(lambda x, k=k: x[k : k + 1], (batch, mask))
