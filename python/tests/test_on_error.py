@@ -149,7 +149,7 @@ def test_files_with_a_bad_sample(tmp_path: Path) -> None:
     np.save(tmp_path / "numbers.npy", numbers)
     source = NpySource({"n": tmp_path / "numbers.npy"}, "sequential")
     strict = DataLoader([source, BatchTransform(5)])
-    with pytest.raises(DataError, match="sample 7 holds a int64 .* int32 cannot hold"):
+    with pytest.raises(DataError, match=r"sample 7 holds a int64 .* that int32"):
         list(strict.iterate(strict.init_state(0)))
     loader = DataLoader([source, BatchTransform(5)], on_error="skip")
     state = loader.init_state(0)
@@ -216,7 +216,7 @@ def test_arguments_are_checked() -> None:
             on_error="skip",
             traced=True,
         )
-    with pytest.raises(ValueError, match='on_error is "raise" or "skip", not "ignore"'):
+    with pytest.raises(ValueError, match=r'on_error is .* "skip", not .ignore.'):
         DataLoader([source, BatchTransform(BATCH)], on_error="ignore")
     with pytest.raises(ValueError, match='error_budget is for on_error="skip"'):
         DataLoader([source, BatchTransform(BATCH)], error_budget=3)

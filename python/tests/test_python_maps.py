@@ -273,7 +273,7 @@ def test_a_traced_stage_before_it_is_refused() -> None:
     callback = HostCallbackTransform(lambda batch, mask: None)
     with pytest.raises(TypeError, match="put it before MapTransform and HostCallback"):
         DataLoader([source, BatchTransform(BATCH), callback, stage])
-    with pytest.raises(ValueError, match="traced=True .* leave it off"):
+    with pytest.raises(ValueError, match=r"traced=True .* leave it off"):
         DataLoader([source, stage, BatchTransform(BATCH)], traced=True)
 
 
@@ -283,13 +283,13 @@ def test_wrong_functions_are_refused() -> None:
     with pytest.raises(TypeError, match="takes both seed and key"):
         PythonMapTransform(lambda sample, seed, key: sample)
     source = ArraySampleSource(rows_of(N))
-    with pytest.raises(TypeError, match="'x' is .* no array for JAX"):
+    with pytest.raises(TypeError, match=r"'x' is .* no array for JAX"):
         DataLoader([source, PythonMapTransform(lambda sample: {"x": "text"})])
+
+    def fails(sample: Any) -> Any:
+        raise fns.OwnError("the first sample", 0)
+
     with pytest.raises(fns.OwnError, match="the first sample"):
-
-        def fails(sample: Any) -> Any:
-            raise fns.OwnError("the first sample", 0)
-
         DataLoader([source, PythonMapTransform(fails)])
 
 

@@ -1,4 +1,4 @@
-"""Workers that raise, die or stall: the error says which sample, and the loader lives."""
+"""Workers that raise, die or stall: the error names the sample, the loader lives."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def test_workers_are_replaced_where_they_may_be(how: str, tmp_path: Path) -> Non
 
 def test_workers_are_replaced_so_many_times_and_no_more() -> None:
     loader = loader_of(fns.Dying("kill"), "process", restart_workers=2)
-    with pytest.raises(WorkerError, match="signal 9 .* while it made sample 6"):
+    with pytest.raises(WorkerError, match=r"signal 9 .* while it made sample 6"):
         loader.next_batch(at_step(loader, 1))
     still_usable(loader)
 

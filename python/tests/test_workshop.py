@@ -82,8 +82,8 @@ def test_what_does_not_fit_is_refused(shop: Workshop) -> None:
         shop.begin(range(9))
     with pytest.raises(ValueError, match="2 seeds do not fit 3 samples"):
         shop.begin([1, 2, 3], np.zeros(2, np.uint64))
+    ticket = shop.begin([4, 100])
     with pytest.raises(IndexError) as caught:
-        ticket = shop.begin([4, 100])
         ticket.wait(60)
     assert "this was sample 100" in "".join(caught.value.__notes__)
     check(shop.begin([4]).wait(60), [4])
