@@ -63,9 +63,7 @@ def serve_rows(connection: Connection, function: Callable[[int], np.ndarray]) ->
         connection.send_bytes(rows_of(function, numbers).ravel())
 
 
-def serve_fills(
-    connection: Connection, name: str, shape: tuple[int, int, int]
-) -> None:
+def serve_fills(connection: Connection, name: str, shape: tuple[int, int, int]) -> None:
     """Fills its share of so many batches when asked to, and answers with the seconds."""
     memory = SharedMemory(name)
     slots = np.ndarray(shape, np.uint8, memory.buf)

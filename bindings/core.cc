@@ -122,6 +122,8 @@ void bind_core(nb::module_&) {
       raise_own("WorkerError", error.what());
     } catch (const WorkerStalled& error) {
       raise_own("WorkerTimeout", error.what());
+    } catch (const Closed& error) {
+      raise_own("WorkerError", error.what());
     } catch (const Cancelled& error) {
       raise(PyExc_KeyboardInterrupt, error.what());
     }

@@ -65,7 +65,8 @@ nb::list views(std::span<const Column> columns, std::int64_t rows,
   nb::list result;
   for (const Column& column : columns) {
     const std::int64_t bytes = column.row_bytes();
-    if (column.rows == nullptr) {
+    // Rows that lie on one another are parted: a function may change its own.
+    if (column.rows == nullptr && column.stride >= bytes) {
       result.append(view(column.data, rows, bytes, column.stride));
       continue;
     }

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
+from millstream._functions import PythonMapTransform
 from millstream._jit import dtype_named
 from millstream._transforms import (
     BatchTransform,
@@ -33,6 +34,8 @@ def explained(program: Program) -> str:
         runs = where if placed.native else "XLA"
         if isinstance(stage, HostCallbackTransform):
             runs = "Python"
+        elif isinstance(stage, PythonMapTransform):
+            runs = "Python workers"
         rows.append((_named(stage), runs, _described(value)))
     widths = [max(len(row[i]) for row in rows) for i in range(3)]
     lines = [
@@ -74,6 +77,12 @@ def _after(placed: Placed, value: Any, mask: Any) -> tuple[Any, Any]:
             return jax.ShapeDtypeStruct((stage.batch_size, *x.shape), x.dtype)
 
         return jax.tree.map(batched, (value, mask))
+
+    if placed.spec is not None:
+        lead = mask.shape  # the rows of a batch, or nothing
+        return jax.tree.map(
+            lambda x: jax.ShapeDtypeStruct((*lead, *x.shape), x.dtype), placed.spec
+        ), mask
 
     def run(value: Any, mask: Any) -> Any:
         return stage.trace(value, mask, placed.batched)

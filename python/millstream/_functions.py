@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -24,6 +25,7 @@ from millstream._tasks import (
     SampleTask,
     Task,
     drawn,
+    dtype_of,
 )
 
 
@@ -179,6 +181,25 @@ def is_dataset(value: Any) -> bool:
     )
 
 
+class Bound(NamedTuple):
+    """A stage of Python's in the engine: what follows it, and who is to be kept."""
+
+    transform: _engine.Transform
+    tree: Tree
+    columns: tuple[Column, ...]
+    crew: Crew
+
+    @property
+    def names(self) -> list[str]:
+        return [column.name for column in self.columns]
+
+    @property
+    def spec(self) -> Tree:
+        """A ``jax.ShapeDtypeStruct`` for each leaf of a sample."""
+        specs = [jax.ShapeDtypeStruct(c.shape, dtype_of(c.dtype)) for c in self.columns]
+        return jax.tree.map(lambda position: specs[position], self.tree)
+
+
 @dataclass(eq=False, repr=False)
 class PythonMapTransform(Stage):
     """``fn(sample) -> sample`` in NumPy, in workers, for one sample at a time.
@@ -209,9 +230,7 @@ class PythonMapTransform(Stage):
             raise TypeError(f"PythonMapTransform needs a function, not {self.fn!r}")
         object.__setattr__(self, "_wants", _wanted(self.fn))
 
-    def bound(
-        self, plan: _engine.Plan, tree: Tree, number: int
-    ) -> tuple[list[_engine.Transform], Tree, list[str]]:
+    def bound(self, plan: _engine.Plan, tree: Tree, number: int) -> Bound:
         """The engine's transform after the pipeline ``plan``, which has no rows yet."""
         inputs = tuple(Column(n, d, tuple(s)) for n, d, s in plan.schema)
         spec = self.element_spec
@@ -231,7 +250,7 @@ class PythonMapTransform(Stage):
         stage = _engine.made_transform(
             f"{name} {number}", _specs(inputs), _specs(columns), made.maker
         )
-        return [stage], after, [column.name for column in columns]
+        return Bound(stage, after, columns, made)
 
     def _staffed(self, task: Task) -> Crew:
         made = crew(
@@ -241,7 +260,8 @@ class PythonMapTransform(Stage):
             timeout=self.timeout,
             restart_workers=self.restart_workers,
         )
-        self.__dict__.setdefault("_crews", []).append(made)
+        # Weakly: a stage is a description, and workers end with their loader.
+        self.__dict__.setdefault("_crews", weakref.WeakSet()).add(made)
         return made
 
     def _tried(
@@ -268,7 +288,7 @@ class PythonMapTransform(Stage):
     def trace(self, value: Tree, mask: Any, batched: bool) -> Tree:
         raise TypeError(
             "PythonMapTransform runs in workers before anything is traced: put it "
-            "before MapTransform and HostCallbackTransform, and leave traced=True off"
+            "before MapTransform and HostCallbackTransform"
         )
 
 
@@ -278,9 +298,7 @@ class _FillTransform(PythonMapTransform):
 
     task: Any = field(default=None, kw_only=True)
 
-    def bound(
-        self, plan: _engine.Plan, tree: Tree, number: int
-    ) -> tuple[list[_engine.Transform], Tree, list[str]]:
+    def bound(self, plan: _engine.Plan, tree: Tree, number: int) -> Bound:
         columns = self.task.outputs
         inputs = tuple(Column(n, d, tuple(s)) for n, d, s in plan.schema)
         made = self._staffed(
@@ -290,7 +308,7 @@ class _FillTransform(PythonMapTransform):
             f"fill {number}", _specs(inputs), _specs(columns), made.maker
         )
         after = {column.name: i for i, column in enumerate(columns)}
-        return [stage], after, [column.name for column in columns]
+        return Bound(stage, after, columns, made)
 
 
 def fill_source(

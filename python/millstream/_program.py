@@ -11,6 +11,7 @@ import numpy as np
 
 from millstream import _engine, _jit, _traced
 from millstream._agreement import agree
+from millstream._crews import Crew
 from millstream._functions import PythonMapTransform
 from millstream._orders import Sequential
 from millstream._pipeline import SampleSource, Stage, Tree
@@ -31,11 +32,15 @@ from millstream._transforms import (
 
 
 class Placed(NamedTuple):
-    """A stage, and whether it stands after batching and in the engine."""
+    """A stage, and whether it stands after batching and in the engine.
+
+    ``spec`` is what a sample looks like after it, where tracing would not tell.
+    """
 
     stage: Stage
     batched: bool
     native: bool
+    spec: Tree = None
 
 
 class Program:
@@ -63,6 +68,7 @@ class Program:
         self.placed: list[Placed] = []
         self.device: Any = None
         self.split: Split | None = None
+        self._crews: list[Crew] = []
         source, tree, names = head.native()
         before: list[_engine.Transform] = []
         after: list[_engine.Transform] = []
@@ -84,10 +90,13 @@ class Program:
                 else:
                     self.split = split_of(stage.sharding, self.batch_size)
             made: tuple[list[_engine.Transform], Tree, list[str]] | None
+            spec: Tree = None
             if native and isinstance(stage, PythonMapTransform):
                 first = Sequential().native(head.num_samples)
                 earlier = _engine.plan(source, first, 1, "pad", before, after)
-                made = stage.bound(earlier, tree, number)
+                bound = stage.bound(earlier, tree, number)
+                self._crews.append(bound.crew)
+                made, spec = ([bound.transform], bound.tree, bound.names), bound.spec
             elif native:
                 made = stage.native(tree, names, batched)
             else:
@@ -101,7 +110,7 @@ class Program:
                     f"stage {number}, HostCallbackTransform, sees delivered batches: "
                     "put it after BatchTransform"
                 )
-            self.placed.append(Placed(stage, batched, native))
+            self.placed.append(Placed(stage, batched, native, spec))
         self.tree = tree
         policy = "pad" if self.remainder == "partial" else self.remainder
         order = head.order.native(head.num_samples)
@@ -115,6 +124,11 @@ class Program:
         self.skip = skip
         self.beside: tuple[str, ...] = head.beside
         self.traced = traced or head.device() is not None
+        if self.traced and self.waits:
+            raise ValueError(
+                "traced=True gathers with XLA, where functions in workers have no "
+                "place: leave it off"
+            )
         if self.traced and head.num_samples >= _traced.MOST_SAMPLES:
             raise ValueError(
                 f"a traced gather takes fewer than 2^31 samples, not {head.num_samples}"

@@ -302,7 +302,8 @@ class MapTask(Task):
         puts = [writer(r, c) for r, c in zip(made, self.outputs, strict=True)]
         for k, seed in enumerate(numbers):
             row[0] = k
-            sample = rebuilt(self.before, [rows[k] for rows in given])
+            # With an ellipsis a scalar is an array too.
+            sample = rebuilt(self.before, [rows[k, ...] for rows in given])
             result = self.fn(sample, **drawn(self.wants, seed))
             for put, leaf in zip(puts, leaves_of(result, self.after), strict=True):
                 put(k, leaf)

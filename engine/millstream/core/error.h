@@ -48,6 +48,12 @@ class Cancelled : public Error {
   using Error::Error;
 };
 
+/// Who was asked had been told to end. Becomes `WorkerError`.
+class Closed : public Cancelled {
+ public:
+  using Cancelled::Cancelled;
+};
+
 /// A function of the user's failed at a sample: the same every time. Carries what it
 /// threw for those who can read it: bytes from another process, or an object.
 class FunctionError : public Error {

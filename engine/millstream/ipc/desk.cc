@@ -74,7 +74,7 @@ void Desk::nudge() noexcept {
 void Desk::add(std::vector<std::shared_ptr<Part>> parts) {
   {
     const std::lock_guard lock(mutex_);
-    if (over_) throw Cancelled("the workers were closed");
+    if (over_) throw Closed("the workers were closed");
     queue_.insert(queue_.end(), parts.begin(), parts.end());
   }
   nudge();
@@ -346,7 +346,7 @@ void Desk::fail_all(const std::exception_ptr& error) {
 }
 
 void Desk::end_all() noexcept {
-  const auto over = std::make_exception_ptr(Cancelled("the workers were closed"));
+  const auto over = std::make_exception_ptr(Closed("the workers were closed"));
   {
     const std::lock_guard lock(mutex_);
     over_ = true;  // from here on nothing is added

@@ -92,7 +92,7 @@ std::shared_ptr<Desk> ProcessCrew::desk() {
     throw ArgumentError("the worker processes of this pipeline belong to its parent");
   }
   const std::lock_guard lock(mutex_);
-  if (closed_) throw Cancelled("the workers were closed");
+  if (closed_) throw Closed("the workers were closed");
   if (desk_ == nullptr) desk_ = std::make_shared<Desk>(launch_, options_, memory_);
   return desk_;
 }

@@ -62,7 +62,7 @@ std::shared_ptr<const Ticket> Workshop::begin(std::vector<std::int64_t> indices,
         std::shared_ptr<Batch> batch;
         std::exception_ptr error;
         try {
-          if (closed_) throw Cancelled("the workshop was closed");
+          if (closed_) throw Closed("the workshop was closed");
           batch = slots_->take();
           if (!indices.empty()) {
             maker_->make({indices,

@@ -105,7 +105,7 @@ void ThreadCrew::close() noexcept {
   shared.closed = true;
   for (const auto& part : shared.queue) {
     part->job->fail(part->work.rows(), part->begin,
-                    std::make_exception_ptr(Cancelled("the workers were closed")));
+                    std::make_exception_ptr(Closed("the workers were closed")));
   }
   shared.queue.clear();
   shared.wake.notify_all();
@@ -137,7 +137,7 @@ void ThreadCrew::make(const Work& work) {
   }
   {
     const std::lock_guard lock(shared.mutex);
-    if (shared.closed) throw Cancelled("the workers were closed");
+    if (shared.closed) throw Closed("the workers were closed");
     hire();  // before anything is queued that would outlive a failure
     shared.queue.insert(shared.queue.end(), parts.begin(), parts.end());
     shared.wake.notify_all();

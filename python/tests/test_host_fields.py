@@ -1,0 +1,164 @@
+"""Values that are not arrays: lists that travel beside a batch to the Python loop."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+import worker_functions as fns
+from millstream import (
+    BatchTransform,
+    DataLoader,
+    DiskSampleSource,
+    MapTransform,
+    PythonMapTransform,
+)
+
+N, BATCH = 10, 4
+KINDS = ["thread", "process"]
+
+
+def path_of(i: int) -> Path | None:
+    return None if i < 0 else Path(f"/data/{i}.png")
+
+
+def check(loader: DataLoader, state: Any, steps: int, trimmed: bool = False) -> None:
+    """Every list has the values of its batch's samples; None in padding."""
+    words = np.asarray(state.words)
+    iterator = loader.iterate(state, steps=steps)
+    for batch, mask in iterator:
+        samples = loader.which_samples(words).tolist()
+        if trimmed:
+            samples = [i for i in samples if i >= 0]
+        assert isinstance(batch["path"], list)
+        assert batch["path"] == [path_of(i) for i in samples]
+        assert batch["words"] == [
+            None if i < 0 else fns.with_beside(i)["words"] for i in samples
+        ]
+        assert batch["object"] == [
+            None if i < 0 else fns.with_beside(i)["object"] for i in samples
+        ]
+        assert isinstance(batch["x"], jax.Array)
+        assert np.asarray(batch["x"])[:, 0].tolist() == [max(i, 0) for i in samples]
+        assert mask.shape == (len(samples),)
+        words = np.asarray(iterator.state.words)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("workers", [1, 3])
+def test_they_come_with_their_samples(kind: str, workers: int) -> None:
+    source = DiskSampleSource(N, fns.with_beside, workers=workers, worker_kind=kind)
+    assert source.beside == ("path", "words", "object")
+    loader = DataLoader([source, BatchTransform(BATCH)])
+    assert sorted(loader.element_spec()) == ["x", "y"]
+    check(loader, loader.init_state(0), 7)  # with padding, across epochs
+    check(loader, loader.init_state(0), 7)
+    state = loader.init_state(1)
+    batch, state, _ = loader.next_batch(state)
+    check(loader, state, 3)
+    assert sorted(batch) == ["object", "path", "words", "x", "y"]
+
+    partial = BatchTransform(BATCH, remainder="partial")
+    loader = DataLoader([source, partial])
+    check(loader, loader.init_state(0), 3, trimmed=True)
+
+    loader = DataLoader([source, BatchTransform(BATCH)], prefetch=0)
+    check(loader, loader.init_state(0), 4)
+
+
+def test_inside_of_jit_there_are_arrays_only() -> None:
+    source = DiskSampleSource(N, fns.with_beside, None, "sequential")
+    loader = DataLoader([source, BatchTransform(BATCH)])
+    batch, _, _ = jax.jit(loader.next_batch)(loader.init_state(0))
+    assert sorted(batch) == ["x", "y"]
+
+    def body(carry: Any, batch: Any, mask: Any) -> Any:
+        assert sorted(batch) == ["x", "y"]
+        return carry + batch["x"].sum(), None
+
+    _, total, _ = loader.scan_epoch(loader.init_state(0), 0, body)
+    assert int(total) == 2 * sum(range(N))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_traced_stage_sees_arrays_and_the_lists_go_round_it(kind: str) -> None:
+    def moved(batch: Any, mask: Any) -> Any:
+        assert sorted(batch) == ["x", "y"]
+        return {"x": batch["x"] + 100}
+
+    source = DiskSampleSource(N, fns.with_beside, None, "sequential", worker_kind=kind)
+    loader = DataLoader([source, BatchTransform(BATCH), MapTransform(moved)])
+    batches = [batch for batch, _ in loader.iterate(loader.init_state(0))]
+    assert [sorted(batch) for batch in batches] == [
+        ["object", "path", "words", "x"]
+    ] * 3
+    assert batches[2]["path"] == [path_of(8), path_of(9), None, None]
+    assert np.asarray(batches[2]["x"])[:, 0].tolist() == [108, 109, 100, 100]
+
+
+def test_a_map_of_pythons_changes_the_arrays_only() -> None:
+    def negated(sample: Any) -> Any:
+        assert sorted(sample) == ["x", "y"]
+        return {"x": -sample["x"]}
+
+    source = DiskSampleSource(N, fns.with_beside, None, "sequential")
+    stages = [PythonMapTransform(negated), BatchTransform(BATCH)]
+    loader = DataLoader([source, *stages])
+    batch, _ = next(loader.iterate(loader.init_state(0)))
+    assert batch["path"] == [path_of(i) for i in range(4)]
+    assert np.asarray(batch["x"])[:, 0].tolist() == [0, -1, -2, -3]
+
+
+def test_without_a_batch_they_are_values() -> None:
+    source = DiskSampleSource(N, fns.with_beside, None, "sequential")
+    loader = DataLoader([source])
+    found = [sample["path"] for sample, _ in loader.iterate(loader.init_state(0))]
+    assert found == [path_of(i) for i in range(N)]
+
+
+def test_with_a_spec_they_are_named() -> None:
+    shape = jax.ShapeDtypeStruct
+    spec = {"x": shape((2,), np.int32), "y": shape((), np.uint8)}
+    host = ("path", "words", "object")
+    source = DiskSampleSource(N, fns.with_beside, spec, host_fields=host)
+    loader = DataLoader([source, BatchTransform(BATCH)])
+    check(loader, loader.init_state(0), 3)
+    source = DiskSampleSource(N, fns.with_beside, spec)
+    loader = DataLoader([source, BatchTransform(BATCH)])
+    with pytest.raises(ValueError, match=r"expected keys \['x', 'y'\], found"):
+        next(loader.iterate(loader.init_state(0)))
+
+
+def test_parts_of_a_split_keep_them() -> None:
+    source = DiskSampleSource(N, fns.with_beside)
+    for part in source.split(6, 4):
+        loader = DataLoader([part, BatchTransform(BATCH)])
+        check(loader, loader.init_state(0), 2)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_sample_without_them_is_named(kind: str) -> None:
+    source = DiskSampleSource(
+        N, fns.loses_its_path, None, "sequential", worker_kind=kind
+    )
+    loader = DataLoader([source, BatchTransform(BATCH)])
+    with pytest.raises(ValueError, match=r"expected keys \['path'\], found") as caught:
+        next(loader.iterate(loader.init_state(0)))
+    assert "this was sample 3" in "".join(caught.value.__notes__)
+
+
+def test_values_that_cannot_travel_are_named() -> None:
+    """Threads hand over anything; a process has to pack it."""
+    source = DiskSampleSource(N, fns.with_a_lock, host_fields=("lock",))
+    loader = DataLoader([source, BatchTransform(BATCH)])
+    batch, _ = next(loader.iterate(loader.init_state(0)))
+    assert len(batch["lock"]) == BATCH
+    source = DiskSampleSource(
+        N, fns.with_a_lock, host_fields=("lock",), worker_kind="process"
+    )
+    loader = DataLoader([source, BatchTransform(BATCH)])
+    with pytest.raises(TypeError, match="cannot pickle"):
+        next(loader.iterate(loader.init_state(0)))

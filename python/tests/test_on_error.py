@@ -1,0 +1,281 @@
+"""on_error="skip": samples that fail every time are masked, the rest is raised."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+import worker_functions as fns
+from millstream import (
+    ArraySampleSource,
+    BatchTransform,
+    DataError,
+    DataLoader,
+    DiskSampleSource,
+    HostCallbackTransform,
+    MapTransform,
+    NpySource,
+    PythonMapTransform,
+    WorkerError,
+    WorkerTimeout,
+    _jit,
+)
+from test_functions import arrays_of
+from walks import (
+    indexed,
+    iterated,
+    jitted,
+    same_bytes,
+    same_walk,
+    scanned,
+    specified,
+    stepped,
+)
+
+N, BATCH, STEPS = 29, 8, 9
+BAD = (6, 13, 14, 28)
+KINDS = ["thread", "process"]
+
+
+def source_of(fn: Any = fns.often_raising, **more: Any) -> DiskSampleSource:
+    return DiskSampleSource(N, fn, **more)
+
+
+def masked(loader: DataLoader, state: Any, steps: int, bad: Any = BAD) -> Any:
+    """What is expected: the batches by hand, with bad rows zero and masked."""
+    batches, masks, words = indexed(loader, arrays_of(fns.plain, N), state, steps)
+    known = np.asarray(state.words)
+    for step in range(steps):
+        lost = np.isin(loader.which_samples(known), bad)
+        masks[step][lost] = False
+        for leaf in jax.tree.leaves(batches):
+            leaf[step][lost] = 0
+        known = words[step]
+    return batches, masks, words
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_same_rows_are_masked_at_every_door(kind: str, workers: int) -> None:
+    source = source_of(workers=workers, worker_kind=kind)
+    loader = DataLoader([source, BatchTransform(BATCH)], on_error="skip")
+    state = loader.init_state(2)
+    expected = masked(loader, state, STEPS)
+    assert loader.skipped == {}
+    same_walk(iterated(loader, state, STEPS), expected)
+    assert sorted(loader.skipped) == list(BAD)
+    assert "sample six is bad" in loader.skipped[6]
+    assert "OwnError" in loader.skipped[13]
+    same_walk(specified(loader, state, STEPS), expected)
+    same_walk(stepped(loader, state, STEPS), expected)
+    same_walk(jitted(loader, state, STEPS), expected)
+    same_walk(scanned(loader, state, STEPS), expected)
+    assert sorted(loader.skipped) == list(BAD)
+    for step in range(STEPS - 1):
+        found = iterated(loader, expected[2][step], 1)[:2]
+        rest = jax.tree.map(lambda x, k=step: x[k + 1 : k + 2], expected[:2])
+        same_bytes(found, rest)
+
+
+@pytest.mark.parametrize("remainder", ["drop", "wrap"])
+def test_other_remainders(remainder: str) -> None:
+    batch = BatchTransform(BATCH, remainder=remainder)
+    loader = DataLoader([source_of(), batch], on_error="skip", prefetch=0)
+    state = loader.init_state(2)
+    expected = masked(loader, state, STEPS)
+    same_walk(iterated(loader, state, STEPS), expected)
+    same_walk(jitted(loader, state, STEPS), expected)
+
+
+def test_samples_without_a_batch() -> None:
+    loader = DataLoader([source_of(ordering="sequential")], on_error="skip")
+    masks = [bool(mask) for _, mask in loader.iterate(loader.init_state(0))]
+    assert [i for i, good in enumerate(masks) if not good] == list(BAD)
+
+
+def test_stages_after_it_see_the_mask() -> None:
+    seen: list[int] = []
+
+    def note(batch: Any, mask: Any) -> None:
+        seen.extend(batch["y"][mask].tolist())
+
+    def moved(batch: Any, mask: Any) -> Any:
+        return {"y": batch["y"] + 1, "good": mask}
+
+    stages = [BatchTransform(BATCH), HostCallbackTransform(note), MapTransform(moved)]
+    loader = DataLoader([source_of(), *stages], on_error="skip")
+    state = loader.init_state(0)
+    steps = loader.steps_per_epoch
+    batches, masks, _ = iterated(loader, state, steps)
+    expected = masked(loader, state, steps)
+    same_bytes(masks, expected[1])
+    same_bytes(batches["good"], expected[1])
+    same_bytes(batches["y"], expected[0]["y"] + 1)
+    assert sorted(seen) == [i + 1 for i in range(N) if i not in BAD]
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_maps_that_fail(after: bool) -> None:
+    source = DiskSampleSource(N, fns.plain, ordering="sequential")
+    stage = PythonMapTransform(fns.failing_map, workers=2)
+    batch = BatchTransform(BATCH)
+    stages = [batch, stage] if after else [stage, batch]
+    loader = DataLoader([source, *stages], on_error="skip")
+    state = loader.init_state(0)
+    expected = masked(loader, state, 4, (6,))
+    same_walk(iterated(loader, state, 4), expected)
+    same_walk(scanned(loader, state, 4), expected)
+    assert list(loader.skipped) == [6]
+
+
+def test_host_fields_of_skipped_samples_are_none() -> None:
+    for kind in KINDS:
+        source = DiskSampleSource(
+            9, fns.raising_beside, None, "sequential", worker_kind=kind
+        )
+        loader = DataLoader([source, BatchTransform(9)], on_error="skip")
+        batch, mask = next(loader.iterate(loader.init_state(0)))
+        assert batch["path"] == [None if i == 6 else f"{i}.png" for i in range(9)]
+        assert np.flatnonzero(~np.asarray(mask)).tolist() == [6]
+
+
+def test_files_with_a_bad_sample(tmp_path: Path) -> None:
+    """The engine's own sources are skipped in the same way."""
+    numbers = np.arange(40).reshape(20, 2)
+    numbers[7, 1] = 2**40
+    np.save(tmp_path / "numbers.npy", numbers)
+    source = NpySource({"n": tmp_path / "numbers.npy"}, "sequential")
+    strict = DataLoader([source, BatchTransform(5)])
+    with pytest.raises(DataError, match=r"sample 7 holds a int64 .* that int32"):
+        list(strict.iterate(strict.init_state(0)))
+    loader = DataLoader([source, BatchTransform(5)], on_error="skip")
+    state = loader.init_state(0)
+    expected = iterated(loader, state, 4)
+    batches, masks, _ = expected
+    assert np.flatnonzero(~masks.ravel()).tolist() == [7]
+    numbers[7] = 0
+    assert np.array_equal(batches["n"].reshape(20, 2), numbers)
+    same_walk(specified(loader, state, 4), expected)
+    same_walk(jitted(loader, state, 4), expected)
+    same_walk(scanned(loader, state, 4), expected)
+    assert list(loader.skipped) == [7]
+    assert "cannot hold" in loader.skipped[7]
+
+
+# The budget.
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_more_than_the_budget_is_an_error(kind: str) -> None:
+    source = source_of(ordering="sequential", worker_kind=kind)
+    loader = DataLoader(
+        [source, BatchTransform(BATCH)], on_error="skip", error_budget=2, prefetch=0
+    )
+    iterator = loader.iterate(loader.init_state(0))
+    _, mask = next(iterator)
+    assert np.flatnonzero(~np.asarray(mask)).tolist() == [6]
+    with pytest.raises(
+        DataError, match=r"left out \(2\); the last is sample 14"
+    ) as one:
+        next(iterator)
+    assert "OwnError" in str(one.value)
+    with pytest.raises(DataError, match="more samples failed"):
+        loader.scan_epoch(loader.init_state(0), 0, lambda c, b, m: (c, None))
+
+
+def test_a_budget_counts_samples_and_not_epochs() -> None:
+    loader = DataLoader(
+        [source_of(), BatchTransform(BATCH)], on_error="skip", error_budget=len(BAD)
+    )
+    state = loader.init_state(0)
+    same_walk(iterated(loader, state, 20), masked(loader, state, 20))
+    nothing = DataLoader(
+        [source_of(ordering="sequential"), BatchTransform(BATCH)],
+        on_error="skip",
+        error_budget=0,
+    )
+    with pytest.raises(DataError, match=r"left out \(0\); the last is sample 6"):
+        next(nothing.iterate(nothing.init_state(0)))
+
+
+# What is not skipped.
+
+
+def test_arguments_are_checked() -> None:
+    source = source_of()
+    partial = BatchTransform(BATCH, remainder="partial")
+    with pytest.raises(ValueError, match="needs the engine's mask, which remainder="):
+        DataLoader([source, partial], on_error="skip")
+    memory = arrays_of(fns.plain, N)
+    with pytest.raises(ValueError, match="needs the engine's mask, which traced=True"):
+        DataLoader(
+            [ArraySampleSource(memory), BatchTransform(BATCH)],
+            on_error="skip",
+            traced=True,
+        )
+    with pytest.raises(ValueError, match=r'on_error is .* "skip", not .ignore.'):
+        DataLoader([source, BatchTransform(BATCH)], on_error="ignore")
+    with pytest.raises(ValueError, match='error_budget is for on_error="skip"'):
+        DataLoader([source, BatchTransform(BATCH)], error_budget=3)
+    with pytest.raises(ValueError, match="error_budget must be a whole number"):
+        DataLoader([source, BatchTransform(BATCH)], on_error="skip", error_budget=-1)
+
+
+def test_deaths_are_tried_again_and_then_raised(tmp_path: Path) -> None:
+    fn = fns.Dying("kill", tmp_path / "died")
+    spec = arrays_spec()
+    source = DiskSampleSource(N, fn, spec, "sequential", worker_kind="process")
+    loader = DataLoader([source, BatchTransform(BATCH)], on_error="skip")
+    state = loader.init_state(0)
+    same_walk(iterated(loader, state, 4), masked(loader, state, 4, ()))
+    assert (tmp_path / "died").exists()
+    assert loader.skipped == {}
+
+    source = DiskSampleSource(
+        N, fns.Dying("exit"), spec, "sequential", worker_kind="process"
+    )
+    loader = DataLoader([source, BatchTransform(BATCH)], on_error="skip")
+    with pytest.raises(WorkerError, match="status 3 while it made sample 6"):
+        next(loader.iterate(loader.init_state(0)))
+    with pytest.raises(_jit.FAILURES, match="status 3 while it made sample 6"):
+        jax.block_until_ready(jax.jit(loader.next_batch)(loader.init_state(0)))
+    assert loader.skipped == {}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_stalls_are_tried_again_and_then_raised(kind: str, tmp_path: Path) -> None:
+    def loader_with(fn: Any, timeout: float) -> DataLoader:
+        source = DiskSampleSource(
+            N, fn, arrays_spec(), "sequential", worker_kind=kind, timeout=timeout
+        )
+        return DataLoader([source, BatchTransform(BATCH)], on_error="skip", prefetch=0)
+
+    loader = loader_with(fns.Stalling(6, 5, tmp_path / "stalled"), 0.5)
+    batch, mask = next(loader.iterate(loader.init_state(0)))
+    assert bool(mask.all())
+    assert np.asarray(batch["y"]).tolist() == list(range(1, 9))
+    assert (tmp_path / "stalled").exists()
+
+    loader = loader_with(fns.Stalling(6, 5), 0.3)
+    with pytest.raises(WorkerTimeout, match="sample 6 has taken more than 300 ms"):
+        next(loader.iterate(loader.init_state(0)))
+    assert loader.skipped == {}
+
+
+def test_a_worker_that_cannot_begin_is_not_skipped() -> None:
+    source = DiskSampleSource(
+        N, fns.DeadOnArrival("raise"), arrays_spec(), worker_kind="process"
+    )
+    loader = DataLoader([source, BatchTransform(BATCH)], on_error="skip")
+    with pytest.raises(ImportError, match="this worker lacks"):
+        next(loader.iterate(loader.init_state(0)))
+    assert loader.skipped == {}
+
+
+def arrays_spec() -> Any:
+    return jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), arrays_of(fns.plain, 2)
+    )

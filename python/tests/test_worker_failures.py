@@ -1,0 +1,301 @@
+"""Workers that raise, die or stall: the error names the sample, the loader lives."""
+
+from __future__ import annotations
+
+import re
+import threading
+import traceback
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+import worker_functions as fns
+from millstream import (
+    ArraySampleSource,
+    BatchTransform,
+    DataLoader,
+    DiskSampleSource,
+    PythonMapTransform,
+    WorkerError,
+    WorkerTimeout,
+    _jit,
+)
+from test_functions import arrays_of
+from walks import indexed, iterated, same_walk
+
+N, BATCH = 12, 4
+KINDS = ["thread", "process"]
+
+
+def loader_of(fn: Any, kind: str, **more: Any) -> DataLoader:
+    source = DiskSampleSource(N, fn, SPEC, "sequential", worker_kind=kind, **more)
+    return DataLoader([source, BatchTransform(BATCH)])
+
+
+SPEC = {
+    "x": jax.ShapeDtypeStruct((3,), np.int32),
+    "y": jax.ShapeDtypeStruct((), np.int32),
+    "z": jax.ShapeDtypeStruct((2, 2), np.float32),
+}
+
+
+def at_step(loader: DataLoader, step: int) -> Any:
+    words = np.asarray(loader.init_state(0).words).copy()
+    words[4] = step
+    return words
+
+
+def told(error: BaseException) -> str:
+    """All that a user would read of it."""
+    return "".join(traceback.format_exception(error))
+
+
+def still_usable(loader: DataLoader) -> None:
+    """The other batches can be had, in and out of jit."""
+    for step in (2, 0):
+        words = at_step(loader, step)
+        expected = [fns.plain(i)["y"] for i in range(step * BATCH, (step + 1) * BATCH)]
+        batch, _ = next(loader.iterate(words))
+        assert np.asarray(batch["y"]).tolist() == expected
+        batch, _, _ = jax.jit(loader.next_batch)(words)
+        assert np.asarray(batch["y"]).tolist() == expected
+
+
+# Exceptions.
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_exception_keeps_its_type_and_tells_the_sample(kind: str) -> None:
+    loader = loader_of(fns.raising, kind, workers=2)
+    words = at_step(loader, 1)
+
+    def by_iterate() -> None:
+        iterator = loader.iterate(loader.init_state(0))
+        next(iterator)
+        next(iterator)
+
+    def by_next_batch() -> None:
+        loader.next_batch(words)
+
+    def by_scan() -> None:
+        loader.scan_epoch(loader.init_state(0), 0, lambda c, b, m: (c + 1, None))
+
+    for door in (by_iterate, by_next_batch, by_scan, by_iterate):
+        with pytest.raises(fns.OwnError, match="sample six is bad") as caught:
+            door()
+        assert caught.value.value == 60
+        text = told(caught.value)
+        assert "this was sample 6" in text
+        assert "in raising" in text  # the function's own frame
+        if kind == "process":
+            assert re.search(r"in worker process \d+:", text)
+    still_usable(loader)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_inside_of_the_users_own_jit(kind: str) -> None:
+    loader = loader_of(fns.raising, kind)
+    step = jax.jit(loader.next_batch)
+    assert loader.last_error is None
+    with pytest.raises(_jit.FAILURES, match="sample six is bad") as caught:
+        jax.block_until_ready(step(at_step(loader, 1)))
+    assert "OwnError" in str(caught.value)
+    error = loader.last_error
+    assert isinstance(error, fns.OwnError)
+    assert error.value == 60
+    assert "this was sample 6" in told(error)
+
+    def run(state: Any) -> Any:
+        return loader.scan_epoch(state, 0, lambda c, b, m: (c + b["y"].sum(), None))
+
+    with pytest.raises(_jit.FAILURES, match="sample six is bad"):
+        jax.block_until_ready(jax.jit(run)(loader.init_state(0)))
+    still_usable(loader)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_exceptions_that_cannot_travel(kind: str) -> None:
+    loader = loader_of(fns.raising_unpicklable, kind)
+    expected = fns.Unpicklable if kind == "thread" else WorkerError
+    with pytest.raises(expected, match="cannot") as caught:
+        loader.next_batch(at_step(loader, 1))
+    text = told(caught.value)
+    assert "Unpicklable" in text
+    assert "in raising_unpicklable" in text
+    assert "this was sample 6" in text
+    still_usable(loader)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_exits_and_interrupts_of_a_function(kind: str) -> None:
+    loader = loader_of(fns.exiting, kind)
+    with pytest.raises(SystemExit, match="the function left") as left:
+        loader.next_batch(at_step(loader, 1))
+    assert "this was sample 6" in told(left.value)
+    still_usable(loader)
+    loader = loader_of(fns.interrupting, kind)
+    with pytest.raises(KeyboardInterrupt, match="of the function's own") as stopped:
+        loader.next_batch(at_step(loader, 1))
+    assert "this was sample 6" in told(stopped.value)
+    still_usable(loader)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_exceptions_of_a_map(kind: str) -> None:
+    data = {"y": np.arange(1, N + 1, dtype=np.int32)}
+    stage = PythonMapTransform(fns.failing_map, worker_kind=kind)
+    source = ArraySampleSource(data, "sequential")
+    loader = DataLoader([source, stage, BatchTransform(BATCH)])
+    for _ in range(2):
+        with pytest.raises(fns.OwnError, match="the map fails") as caught:
+            loader.next_batch(at_step(loader, 1))
+        assert "this was sample 6" in told(caught.value)
+    batch, _, _ = loader.next_batch(at_step(loader, 2))
+    assert np.asarray(batch["y"]).tolist() == [9, 10, 11, 12]
+
+
+# Deaths.
+
+ENDS = {
+    "kill": r"was killed by signal 9 \(Killed\)",
+    "segv": r"was killed by signal 11 \(Segmentation fault\)",
+    "exit": "exited with status 3",
+}
+
+
+@pytest.mark.parametrize("how", ENDS)
+def test_a_worker_that_dies_is_named_and_the_loader_lives(how: str) -> None:
+    loader = loader_of(fns.Dying(how), "process", workers=2)
+    message = rf"worker process \d+ {ENDS[how]} while it made sample 6"
+    with pytest.raises(WorkerError, match=message):
+        loader.next_batch(at_step(loader, 1))
+    with pytest.raises(WorkerError, match=message):
+        loader.scan_epoch(loader.init_state(0), 0, lambda c, b, m: (c, None))
+    with pytest.raises(_jit.FAILURES, match=message):
+        jax.block_until_ready(jax.jit(loader.next_batch)(at_step(loader, 1)))
+    assert isinstance(loader.last_error, WorkerError)
+    still_usable(loader)
+
+
+@pytest.mark.parametrize("how", ENDS)
+def test_workers_are_replaced_where_they_may_be(how: str, tmp_path: Path) -> None:
+    fn = fns.Dying(how, tmp_path / "died")
+    loader = loader_of(fn, "process", workers=2, restart_workers=1)
+    state = loader.init_state(0)
+    expected = indexed(loader, arrays_of(fns.plain, N), state, 6)
+    same_walk(iterated(loader, state, 6), expected)
+    assert (tmp_path / "died").exists()
+
+
+def test_workers_are_replaced_so_many_times_and_no_more() -> None:
+    loader = loader_of(fns.Dying("kill"), "process", restart_workers=2)
+    with pytest.raises(WorkerError, match=r"signal 9 .* while it made sample 6"):
+        loader.next_batch(at_step(loader, 1))
+    still_usable(loader)
+
+
+def test_a_worker_killed_from_outside_while_it_is_idle() -> None:
+    import psutil
+
+    loader = loader_of(fns.plain, "process", workers=2)
+    state = loader.init_state(0)
+    expected = iterated(loader, state, 3)
+    source: Any = loader._program.head
+    before = source.pids
+    assert len(before) == 2
+    for pid in before:
+        psutil.Process(pid).kill()
+    for _ in range(1000):
+        if not source.pids:
+            break
+        threading.Event().wait(0.01)
+    same_walk(iterated(loader, state, 3), expected)
+    assert not set(before) & set(source.pids)
+
+
+def test_a_worker_that_cannot_begin_is_an_error() -> None:
+    loader = loader_of(fns.DeadOnArrival("exit"), "process", workers=2)
+    message = r"worker process \d+ exited with status 9 before it could begin"
+    for _ in range(2):
+        with pytest.raises(WorkerError, match=message):
+            loader.next_batch(loader.init_state(0))
+    more = loader_of(fns.DeadOnArrival("exit"), "process", restart_workers=5)
+    with pytest.raises(WorkerError, match=message):
+        more.next_batch(more.init_state(0))
+
+
+def test_what_a_worker_cannot_import_is_an_error() -> None:
+    loader = loader_of(fns.DeadOnArrival("raise"), "process", workers=2)
+    for step in (0, 1, 2, 0):
+        with pytest.raises(ImportError, match="this worker lacks") as caught:
+            loader.next_batch(at_step(loader, step))
+        assert "in _arrive" in told(caught.value)
+
+
+# Stalls.
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_stall_is_named_with_the_place_that_it_is_in(
+    kind: str, tmp_path: Path
+) -> None:
+    fn = fns.Stalling(6, 20, tmp_path / "stalled")
+    loader = loader_of(fn, kind, workers=2, timeout=0.5)
+    where = "worker process" if kind == "process" else "thread"
+    message = rf"sample 6 has taken more than 500 ms in {where} \d+"
+    with pytest.raises(WorkerTimeout, match=message) as caught:
+        loader.next_batch(at_step(loader, 1))
+    assert "dreams_of_sheep" in str(caught.value)
+    assert isinstance(caught.value, TimeoutError)
+    still_usable(loader)
+    # It stalled once; now the batch can be had.
+    batch, _, _ = loader.next_batch(at_step(loader, 1))
+    assert np.asarray(batch["y"]).tolist() == [5, 6, 7, 8]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_stall_inside_of_jit(kind: str, tmp_path: Path) -> None:
+    fn = fns.Stalling(6, 20, tmp_path / "stalled")
+    loader = loader_of(fn, kind, timeout=0.5)
+    with pytest.raises(_jit.FAILURES, match="sample 6 has taken more than 500 ms"):
+        jax.block_until_ready(jax.jit(loader.next_batch)(at_step(loader, 1)))
+    assert isinstance(loader.last_error, WorkerTimeout)
+    still_usable(loader)
+
+
+def test_a_process_that_stalls_is_replaced_where_it_may_be(tmp_path: Path) -> None:
+    fn = fns.Stalling(6, 600, tmp_path / "stalled")
+    loader = loader_of(fn, "process", timeout=0.5, restart_workers=1)
+    state = loader.init_state(0)
+    expected = indexed(loader, arrays_of(fns.plain, N), state, 3)
+    same_walk(iterated(loader, state, 3), expected)
+    assert (tmp_path / "stalled").exists()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_time_is_that_of_a_sample_not_of_a_batch(kind: str) -> None:
+    """Three times the time-out in all, none of it in one sample."""
+    source = DiskSampleSource(
+        10, fns.unhurried, None, "sequential", worker_kind=kind, timeout=1.0
+    )
+    loader = DataLoader([source, BatchTransform(10)])
+    batch, _ = next(loader.iterate(loader.init_state(0)))
+    assert np.asarray(batch["y"]).tolist() == list(range(1, 11))
+
+
+# Closing.
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_source_that_is_closed_says_so(kind: str) -> None:
+    loader = loader_of(fns.plain, kind)
+    loader.next_batch(loader.init_state(0))
+    source: Any = loader._program.head
+    source.close()
+    assert source.pids == []
+    source.close()
+    fresh = DataLoader([source, BatchTransform(BATCH)])
+    with pytest.raises(RuntimeError, match="the workers were closed"):
+        fresh.next_batch(fresh.init_state(0))

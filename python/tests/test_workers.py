@@ -1,0 +1,370 @@
+"""The life of workers: what they import, when they end, and what is left of them."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import psutil
+import pytest
+import worker_functions as fns
+from conftest import Python
+from millstream import BatchTransform, DataLoader, DiskSampleSource
+
+PATIENCE = 60.0
+
+
+def until(what: Callable[[], bool], message: str = "it did not happen") -> None:
+    """Waits for something, for a bounded time."""
+    deadline = time.monotonic() + PATIENCE
+    while not what():
+        assert time.monotonic() < deadline, message
+        time.sleep(0.01)
+
+
+def alive(pids: list[int]) -> list[int]:
+    """Those that run; a process that nobody waited for yet does not."""
+    found = []
+    for pid in pids:
+        try:
+            if psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+                found.append(pid)
+        except psutil.NoSuchProcess:
+            pass
+    return found
+
+
+# What a worker is.
+
+
+def test_a_worker_imports_no_jax_and_runs_none_of_the_program() -> None:
+    source = DiskSampleSource(
+        4, fns.about_the_worker, None, "sequential", worker_kind="process"
+    )
+    loader = DataLoader([source, BatchTransform(4)])
+    batch, _ = next(loader.iterate(loader.init_state(0)))
+    assert np.asarray(batch["jax"]).tolist() == [False] * 4
+    assert batch["platforms"] == ["cpu"] * 4
+    assert batch["argv"] == [sys.argv] * 4
+    assert [Path(name).name for name in batch["main"]] == ["_worker.py"] * 4
+    assert np.asarray(batch["pid"]).tolist() == source.pids * 4
+
+
+UNGUARDED = """
+import os, sys
+import numpy as np
+from millstream import BatchTransform, DataLoader, DiskSampleSource
+
+print("the program runs")
+scale = 3
+
+def sample(i):
+    return {"x": np.float32(i * scale), "main": __name__ == "__main__"}
+
+sources = [
+    DiskSampleSource(6, sample, None, "sequential", workers=2, worker_kind="process"),
+    DiskSampleSource(6, lambda i: {"x": i - 1}, None, "sequential",
+                     worker_kind="process"),
+]
+for source in sources:
+    loader = DataLoader([source, BatchTransform(6)])
+    batch, _ = next(loader.iterate(loader.init_state(0)))
+    print([int(x) for x in batch["x"]])
+"""
+
+
+def test_a_script_without_a_guard_runs_once(python: Python) -> None:
+    script = python.folder / "program.py"
+    script.write_text(UNGUARDED)
+    process = subprocess.run(
+        [sys.executable, "-W", "error", str(script)],
+        env=python.environment(),
+        cwd=python.folder,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert process.returncode == 0, process.stderr
+    assert process.stdout.splitlines() == [
+        "the program runs",
+        "[0, 3, 6, 9, 12, 15]",
+        "[-1, 0, 1, 2, 3, 4]",
+    ]
+
+
+def test_lambdas_and_closures_go_by_value() -> None:
+    scale = 5
+    source = DiskSampleSource(
+        4, lambda i: i * scale, None, "sequential", worker_kind="process"
+    )
+    loader = DataLoader([source, BatchTransform(4)])
+    batch, _ = next(loader.iterate(loader.init_state(0)))
+    assert np.asarray(batch).tolist() == [0, 5, 10, 15]
+
+
+def test_without_cloudpickle_the_extra_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "cloudpickle", None)
+    message = r"a module, or install millstream\[workers\] \(cloudpickle\)"
+    with pytest.raises(TypeError, match=message):
+        DiskSampleSource(4, lambda i: i, worker_kind="process")
+    monkeypatch.setattr(fns.plain, "__module__", "__main__")
+    with pytest.raises(TypeError, match="is of __main__.*" + message):
+        DiskSampleSource(4, fns.plain, worker_kind="process")
+    monkeypatch.undo()
+    source = DiskSampleSource(4, fns.plain, worker_kind="process")
+    assert source.pids == []
+
+
+def test_what_cannot_be_sent_is_named() -> None:
+    import threading
+
+    lock = threading.Lock()
+    with pytest.raises(TypeError, match=r"worker processes cannot be sent .*lock"):
+        DiskSampleSource(4, lambda i: lock and i, worker_kind="process")
+
+
+# When workers end.
+
+
+def test_letting_go_of_a_loader_ends_its_workers() -> None:
+    source = DiskSampleSource(40, fns.plain, workers=2, worker_kind="process")
+    assert source.pids == []  # they begin when something is asked of them
+    loader = DataLoader([source, BatchTransform(4)])
+    next(loader.iterate(loader.init_state(0)))
+    pids = source.pids
+    assert len(pids) == 2
+    assert alive(pids) == pids
+    threads = psutil.Process().num_threads()
+    del loader, source
+    gc.collect()
+    assert alive(pids) == []
+    assert psutil.Process().num_threads() < threads
+
+
+def test_letting_go_while_a_function_runs(tmp_path: Path) -> None:
+    """What nobody wants is ended, however long it would take."""
+    source = DiskSampleSource(
+        40, fns.Gated(tmp_path / "never"), None, "sequential", worker_kind="process"
+    )
+    loader = DataLoader([source, BatchTransform(4)])
+    next(loader.iterate(loader.init_state(0)))  # and the next is being made
+    pids = source.pids
+    del loader
+    gc.collect()
+    del source
+    assert alive(pids) == []
+
+
+def test_ctrl_c_reaches_a_loop_that_waits_for_a_function() -> None:
+    for kind in ("thread", "process"):
+        source = DiskSampleSource(
+            8, fns.Stalling(1, 3), fns_spec(), "sequential", worker_kind=kind
+        )
+        loader = DataLoader([source, BatchTransform(4)])
+        calls: list[int] = []
+
+        def handler(number: int, frame: Any, calls: list[int] = calls) -> None:
+            calls.append(number)
+            raise KeyboardInterrupt
+
+        before = signal.signal(signal.SIGALRM, handler)
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.3)
+            with pytest.raises(KeyboardInterrupt):
+                next(loader.iterate(loader.init_state(0)))
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+        assert calls
+        assert loader.delivered == 0
+
+
+def fns_spec() -> Any:
+    return jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct(np.shape(x), np.asarray(x).dtype), fns.plain(0)
+    )
+
+
+LIVING = """
+    import os, sys, threading, time
+    import worker_functions as fns
+    from millstream import BatchTransform, DataLoader, DiskSampleSource
+
+    source = DiskSampleSource(400, fns.Gated(fns.Path("never")), None, "sequential",
+                              workers=3, worker_kind=KIND)
+    loader = DataLoader([source, BatchTransform(4)])
+    iterator = loader.iterate(loader.init_state(0))
+    next(iterator)   # the batch after it is in the function now
+    print(*source.pids, flush=True)
+"""
+
+ENDS = {
+    "end": ("", 0),
+    "exit": ("sys.exit(5)", 5),
+    "raise": ("raise ValueError('of the program')", 1),
+    "os._exit": ("os._exit(6)", 6),
+    "thread": ("threading.Thread(target=time.sleep, args=(0.1,)).start()", 0),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_workers_end_with_the_program(python: Python, end: str) -> None:
+    code, status = ENDS[end]
+    whole = textwrap.dedent(LIVING).replace("KIND", "'process'") + code
+    process = python.start(whole)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == status, err
+    pids = [int(pid) for pid in out.split()]
+    assert len(pids) == 3
+    until(lambda: not alive(pids), "workers outlive the program")
+    assert end == "raise" or err == ""
+
+
+def test_threads_in_a_function_do_not_keep_the_program(python: Python) -> None:
+    code = textwrap.dedent(LIVING).replace("KIND", "'thread'")
+    assert python.run(code) == "\n"
+
+
+def shared_memory() -> set[str]:
+    return set(os.listdir("/dev/shm"))
+
+
+def test_workers_end_when_the_program_is_killed(python: Python) -> None:
+    before = shared_memory()
+    code = textwrap.dedent(LIVING).replace("KIND", "'process'")
+    process = python.start(code + "time.sleep(600)")
+    assert process.stdout is not None
+    pids = [int(pid) for pid in process.stdout.readline().split()]
+    assert len(pids) == 3
+    assert alive(pids) == pids
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=PATIENCE)
+    until(lambda: not alive(pids), "workers outlive the program")
+    assert not [name for name in shared_memory() - before if "millstream" in name]
+
+
+# What is left over.
+
+EPOCHS = """
+    import gc, os, resource
+    import worker_functions as fns
+    from millstream import BatchTransform, DataLoader, DiskSampleSource
+
+    source = DiskSampleSource(4, fns.plain, workers=2, worker_kind=KIND)
+    loader = DataLoader([source, BatchTransform(2)])
+
+    def counts():
+        gc.collect()
+        with open("/proc/self/status") as file:
+            lines = dict(line.split(":", 1) for line in file)
+        return (
+            len(os.listdir("/proc/self/fd")),
+            int(lines["Threads"]),
+            int(lines["VmRSS"].split()[0]) // 1024,
+            len(open("/proc/self/maps").readlines()),
+        )
+
+    def epochs(first, count):
+        for epoch in range(first, first + count):
+            for batch, mask in loader.iterate(loader.init_state(epoch)):
+                pass
+
+    epochs(0, 1000)
+    before = counts()
+    epochs(1000, 9000)
+    after = counts()
+    print(before, after)
+    assert after[0] <= before[0], "descriptors"
+    assert after[1] <= before[1], "threads"
+    assert after[2] <= before[2] + 24, "memory"
+    assert after[3] <= before[3] + 32, "maps"
+"""
+
+
+@pytest.mark.parametrize("kind", ["thread", "process"])
+def test_ten_thousand_epochs_leave_nothing_behind(python: Python, kind: str) -> None:
+    python.run(textwrap.dedent(EPOCHS).replace("KIND", repr(kind)))
+
+
+def test_sources_by_the_dozen_leave_nothing_behind() -> None:
+    process = psutil.Process()
+
+    def make(count: int, kind: str) -> None:
+        for _ in range(count):
+            source = DiskSampleSource(8, fns.plain, worker_kind=kind)
+            loader = DataLoader([source, BatchTransform(4)])
+            next(loader.iterate(loader.init_state(0)))
+
+    make(1, "process")
+    make(20, "thread")
+    gc.collect()
+    before = process.num_fds(), process.num_threads(), len(process.children())
+    make(3, "process")
+    make(60, "thread")
+    gc.collect()
+    after = process.num_fds(), process.num_threads(), len(process.children())
+    assert all(b <= a for a, b in zip(before, after, strict=True)), (before, after)
+
+
+@pytest.mark.filterwarnings(
+    "ignore:.*batches that are kept cost memory:ResourceWarning"
+)
+@pytest.mark.parametrize("kind", ["thread", "process"])
+def test_keeping_every_batch_never_hangs(kind: str) -> None:
+    source = DiskSampleSource(1200, fns.wide, workers=2, worker_kind=kind)
+    for batch_size in (4, 300):  # through a call, and through slots
+        loader = DataLoader([source, BatchTransform(batch_size)], prefetch=2)
+        state = loader.init_state(0)
+        steps = 120 if batch_size == 4 else 12
+        kept = [np.asarray(b) for b, _ in loader.iterate(state, steps=steps)]
+        words = np.asarray(state.words)
+        for batch in kept:
+            assert (batch[:, 7] == loader.which_samples(words)).all()
+            words = following(loader, words)
+        assert len(kept) == steps
+
+
+def following(loader: DataLoader, words: np.ndarray) -> np.ndarray:
+    after = words.copy()
+    after[3:6] = loader._program.plan.next_state(words)
+    return after
+
+
+def ticks(pid: int) -> int:
+    """Of the processor, that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return int(fields[11]) + int(fields[12])
+
+
+def test_idle_workers_use_no_processor() -> None:
+    source = DiskSampleSource(
+        40, fns.plain, workers=2, worker_kind="process", timeout=5.0
+    )
+    loader = DataLoader([source, BatchTransform(4)])
+    list(loader.iterate(loader.init_state(0)))
+    pids = source.pids
+
+    def used() -> list[int]:
+        return [ticks(pid) for pid in pids]
+
+    def settled() -> bool:  # what was asked for ahead is made
+        before = used()
+        time.sleep(0.1)
+        return used() == before
+
+    until(settled)
+    before = used()
+    time.sleep(1.0)
+    assert all(b - a <= 1 for a, b in zip(before, used(), strict=True))
