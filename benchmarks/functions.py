@@ -63,10 +63,8 @@ def serve_rows(connection: Connection, function: Callable[[int], np.ndarray]) ->
         connection.send_bytes(rows_of(function, numbers).ravel())
 
 
-def serve_fills(
-    connection: Connection, name: str, shape: tuple[int, int, int]
-) -> None:
-    """Fills its share of so many batches when asked to, and answers with the seconds."""
+def serve_fills(connection: Connection, name: str, shape: tuple[int, int, int]) -> None:
+    """Fills its share of so many batches when asked to; answers with the seconds."""
     memory = SharedMemory(name)
     slots = np.ndarray(shape, np.uint8, memory.buf)
     share = shape[1] // WORKERS

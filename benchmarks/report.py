@@ -24,8 +24,9 @@ def quantity(workload: str, timing: Timing, seconds: float) -> str:
     """A time in the unit of the workload."""
     unit = WORKLOADS[workload].unit
     if unit == "samples/s":
-        return f"{timing.samples / seconds / 1e3:,.1f} k"
-    return f"{seconds * 1e6:,.2f}" if unit == "us a batch" else f"{seconds:.3f}"
+        rate = timing.samples / seconds / 1e3
+        return f"{rate:,.1f} k" if rate >= 100 else f"{rate:.3f} k"
+    return f"{seconds:.3f}" if unit == "seconds" else f"{seconds * 1e6:,.2f}"
 
 
 def columns(results: Results, workload: str, contender: str, variant: str) -> list[str]:

@@ -68,10 +68,13 @@ def writer(rows: np.ndarray, column: Column) -> Callable[[int, Any], None]:
             if value.dtype is dtype and value.shape == shape:
                 rows[k] = value
                 return
-        elif scalar and (kind is int or isinstance(value, np.integer)):
-            if low <= value <= high:
-                rows[k] = value
-                return
+        elif (
+            scalar
+            and (kind is int or isinstance(value, np.integer))
+            and low <= value <= high
+        ):
+            rows[k] = value
+            return
         _put_slowly(rows, k, value, column)
 
     return put

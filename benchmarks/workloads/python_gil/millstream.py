@@ -19,9 +19,7 @@ def build(function: Function, length: int, *, worker_kind: str = "process") -> S
         source = ms.DiskSampleSource(
             length, function, workers=WORKERS, worker_kind=worker_kind
         )
-        loader = ms.DataLoader(
-            pipeline=[source, ms.BatchTransform(batch_size=BATCH)]
-        )
+        loader = ms.DataLoader(pipeline=[source, ms.BatchTransform(batch_size=BATCH)])
         try:
             for batch, _ in loader.iterate(loader.init_state(0), steps=ENDLESS):
                 yield batch

@@ -52,6 +52,7 @@ def measure(contender: ModuleType) -> list[Measurement]:
     stream = contender.build(row, len(ROWS))
     with closing(stream.batches()) as batches:
         check(stream, batches, len(ROWS))
+    with closing(stream.batches()) as batches:
         for batch in islice(batches, 8):
             del batch
         time.sleep(SETTLED)
