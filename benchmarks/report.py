@@ -30,7 +30,8 @@ def quantity(workload: str, timing: Timing, seconds: float) -> str:
     """A time in the unit of the workload."""
     unit = WORKLOADS[workload].unit
     if unit == "samples/s":
-        return f"{timing.samples / seconds / 1e3:,.1f} k"
+        rate = timing.samples / seconds / 1e3
+        return f"{rate:,.1f} k" if rate >= 100 else f"{rate:.3f} k"
     return f"{seconds * 1e6:,.2f}" if unit.startswith("us") else f"{seconds:.3f}"
 
 

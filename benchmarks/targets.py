@@ -112,6 +112,21 @@ def import_added(results: Results) -> float | None:
     return (ours.best - alone.best) * 1e3 if ours and alone else None
 
 
+def hand_over(results: Results) -> float | None:
+    """What a batch of blocks takes beyond the function, in percent of a memcpy."""
+    names = (OURS, "function_alone", "memcpy")
+    ours, alone, copy = (results.timing("python_large", name) for name in names)
+    if not (ours and alone and copy):
+        return None
+    return (ours.best - alone.best) / copy.best * 100
+
+
+def idle_cpu(results: Results) -> float | None:
+    """The CPU milliseconds a second that our idle workers use."""
+    workers = results.timing("python_idle", OURS, "workers")
+    return workers.best * 1e3 if workers else None
+
+
 TARGETS = (
     Target("host_loop", "over the best peer", over("host_loop", ""), 5),
     Target(
@@ -185,4 +200,15 @@ TARGETS = (
     Target("resume", "over step 0", over("resume", "millstream_start"), 1 / 1.2),
     Target("start_import", "added to import jax", import_added, 20, False, "ms"),
     Target("start_batch", "over by hand", over("start_batch", "by_hand"), 1 / 1.05),
+    Target(
+        "python_gil",
+        "over two bare processes",
+        over("python_gil", "bare_processes"),
+        0.97,
+    ),
+    Target("python_gil", "over the best peer", over("python_gil", ""), 1),
+    Target("python_trivial", "over torch", over("python_trivial", "torch_workers"), 5),
+    Target("python_trivial", "over hydrax", over("python_trivial", "hydrax"), 5),
+    Target("python_large", "hand-over of a memcpy", hand_over, 5, False, "%"),
+    Target("python_idle", "used by our workers", idle_cpu, 1, False, "ms/s"),
 )

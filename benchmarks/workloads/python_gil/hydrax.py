@@ -1,5 +1,6 @@
 """Hydrax: loaders that write the rows into shared memory."""
 
+import gc
 from collections.abc import Iterator, Mapping
 from functools import partial
 
@@ -11,6 +12,8 @@ import numpy as np
 from dataset import BATCH
 from functions import ROWS, WORKERS
 from workloads.python_gil.workload import Function, Stream, itself
+
+DEPTH = 32  # JAX lets go of memory late, and with few batches hydrax waits for ever
 
 
 def load(
@@ -29,12 +32,13 @@ def build(function: Function, length: int) -> Stream:
             BATCH, range(length), loader_arrays=layout, shuffle_first=True
         )
         loader = hydrax.Dataloader(
-            partial(load, function), group, loader_count=WORKERS, depth=6
+            partial(load, function), group, loader_count=WORKERS, depth=DEPTH
         )
         with loader:
             for batch in loader:
                 held = [batch.arrays["row"]]
                 del batch  # a reference here would hold its memory
                 yield held.pop()
+                gc.collect(0)  # makes JAX let go of arrays that are gone
 
     return Stream(batches, deliver=itself, keeps=False)

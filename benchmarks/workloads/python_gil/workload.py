@@ -35,7 +35,7 @@ class Stream:
     """What a contender builds: `batches()`, a generator of batches without end.
 
     `deliver` makes JAX arrays of them. A limit may stop short of JAX. A contender that
-    waits for ever for batches that are kept (`keeps=False`) is looked at batch by batch.
+    waits for ever for batches that are kept (`keeps=False`) is looked at one by one.
     """
 
     batches: Callable[[], Iterator[Any]]
@@ -85,6 +85,7 @@ def seconds_of_windows(
     while len(times) < 3 or (len(times) <= count and sum(times) < ENOUGH):
         start = perf_counter()
         for _ in range(window):
+            delivered = None  # or hydrax might wait for it
             delivered = deliver(next(batches))
         jax.block_until_ready(delivered)
         del delivered
@@ -104,5 +105,6 @@ def measure(
     stream = contender.build(function, length)
     with closing(stream.batches()) as batches:
         check(stream, batches, length)
+    with closing(stream.batches()) as batches:  # another: looking may hold batches
         times = seconds_of_windows(stream.deliver, batches, window, count)
     return [Measurement(window * BATCH, times)]

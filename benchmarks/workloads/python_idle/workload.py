@@ -10,10 +10,11 @@ from itertools import islice
 from pathlib import Path
 from types import ModuleType
 
-from functions import ROWS, row
+from functions import row
 from harness import Measurement
 from workloads.python_gil.workload import check
 
+LENGTH = 1024
 SETTLED = 1.0
 IDLE = 3.0
 NONE = 1e-9  # a rate has to have something to divide by
@@ -49,9 +50,10 @@ def cpu_seconds(process: int) -> float:
 
 def measure(contender: ModuleType) -> list[Measurement]:
     """CPU seconds a second of the workers and of this process."""
-    stream = contender.build(row, len(ROWS))
+    stream = contender.build(row, LENGTH)
     with closing(stream.batches()) as batches:
-        check(stream, batches, len(ROWS))
+        check(stream, batches, LENGTH)
+    with closing(stream.batches()) as batches:
         for batch in islice(batches, 8):
             del batch
         time.sleep(SETTLED)
