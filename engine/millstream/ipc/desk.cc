@@ -34,11 +34,16 @@ std::int64_t sample(const Part& part, std::int64_t row) {
 
 template <typename E>
 void fail(const Part& part, std::int64_t row, E error) {
-  part.job->fail(part.rows(), part.begin + within(part, row),
-                 std::make_exception_ptr(std::move(error)));
+  part.job->fail_with(part.rows(), part.begin + within(part, row), std::move(error));
 }
 
 }  // namespace
+
+/// Each with an error of its own: those who wait are different threads.
+template <typename Make>
+void Desk::fail_all(const Make& error) {
+  for (const auto& part : queued()) fail(*part, 0, error());
+}
 
 Desk::Desk(const Launch& launch, ProcessCrew::Options options,
            std::shared_ptr<SharedMemory> memory)
@@ -98,8 +103,11 @@ void Desk::run(const std::stop_token& stop) {
       hand_out();
       for (Seat& seat : seats_) look_after(seat);
       more = wait(stop);
-    } catch (...) {
-      fail_all(std::current_exception());
+    } catch (const IoError& error) {
+      fail_all([&] { return IoError(error.code(), error.path(), error.what()); });
+      more = !stop.stop_requested();
+    } catch (const std::exception& error) {
+      fail_all([&] { return Error(error.what()); });
       more = !stop.stop_requested();
     }
   }
@@ -231,8 +239,8 @@ void Desk::answer(Seat& seat, Kind kind, const std::string& body) {
   if (!seat.ready && kind == Kind::kFailed) {
     const Failure failure = decoded_failure(body);
     vacate(seat);  // or its end would be an error of its own
-    fail_all(std::make_exception_ptr(
-        FunctionError(failure.message, -1, failure.bytes, nullptr)));
+    fail_all(
+        [&] { return FunctionError(failure.message, -1, failure.bytes, nullptr); });
     return;
   }
   if (seat.given.empty() || (kind != Kind::kDone && kind != Kind::kFailed)) {
@@ -286,7 +294,7 @@ void Desk::bury(Seat& seat, const std::string& epitaph) {
     fail(*part, row,
          WorkerDied(text(who, " while it made sample ", sample(*part, row))));
   } else {  // and another would not begin either
-    fail_all(std::make_exception_ptr(WorkerDied(text(who, " before it could begin"))));
+    fail_all([&] { return WorkerDied(text(who, " before it could begin")); });
   }
 }
 
@@ -336,17 +344,13 @@ void Desk::look_for_stall(Seat& seat) {
                           words.empty() ? "" : ", which is at\n", words)));
 }
 
-void Desk::fail_all(const std::exception_ptr& error) {
-  std::deque<std::shared_ptr<Part>> parts;
-  {
-    const std::lock_guard lock(mutex_);
-    parts.swap(queue_);
-  }
-  for (const auto& part : parts) part->job->fail(part->rows(), part->begin, error);
+std::deque<std::shared_ptr<Part>> Desk::queued() noexcept {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(queue_, {});
 }
 
 void Desk::end_all() noexcept {
-  const auto over = std::make_exception_ptr(Closed("the workers were closed"));
+  const auto over = [] { return Closed("the workers were closed"); };
   {
     const std::lock_guard lock(mutex_);
     over_ = true;  // from here on nothing is added
@@ -363,8 +367,7 @@ void Desk::end_all() noexcept {
     pollfd waited{seat.child->ended(), POLLIN, 0};
     poll(&waited, 1, static_cast<int>(std::max<std::int64_t>(left.count(), 0)));
     seat.child.reset();
-    for (const auto& part : seat.given)
-      part->job->fail(part->rows(), part->begin, over);
+    for (const auto& part : seat.given) fail(*part, 0, over());
     seat.given.clear();
   }
   const std::lock_guard lock(mutex_);

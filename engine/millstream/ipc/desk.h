@@ -78,7 +78,9 @@ class Desk {
   void look_for_stall(Seat& seat);
   void put_back(std::shared_ptr<Part> part);
   void end_all() noexcept;
-  void fail_all(const std::exception_ptr& error);
+  template <typename Make>
+  void fail_all(const Make& error);
+  std::deque<std::shared_ptr<Part>> queued() noexcept;
   bool watched() const;
 
   const Launch launch_;

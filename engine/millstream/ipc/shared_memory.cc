@@ -87,6 +87,8 @@ Block SharedMemory::block(std::int64_t bytes) {
   }
   const std::int64_t page = sysconf(_SC_PAGESIZE);
   const std::int64_t size = (std::max<std::int64_t>(bytes, 1) + page - 1) / page * page;
+  // The system would try, and end processes to do so.
+  if (size / page > sysconf(_SC_PHYS_PAGES)) fail(ENOMEM, "cannot have", size);
   std::int64_t offset;
   {
     const std::unique_lock lock(mutex_);

@@ -76,10 +76,11 @@ std::shared_ptr<const Ticket> Workshop::begin(std::vector<std::int64_t> indices,
           std::fill_n(batch->mask(), indices.size(), true);
         } catch (...) {
           error = std::current_exception();
+          batch.reset();
         }
         const std::lock_guard lock(ticket->mutex_);
         ticket->done_ = true;
-        if (!error) ticket->batch_ = std::move(batch);
+        ticket->batch_ = std::move(batch);
         ticket->error_ = std::move(error);
         ticket->changed_.notify_all();
       });

@@ -8,6 +8,7 @@
 #include <exception>
 #include <limits>
 #include <mutex>
+#include <utility>
 
 namespace millstream {
 
@@ -35,6 +36,13 @@ class Job {
     finish(rows);
   }
 
+  /// The same with an error that nobody else has a part of.
+  template <typename E>
+  void fail_with(std::int64_t rows, std::int64_t row, E error) {
+    std::exception_ptr thrown = std::make_exception_ptr(std::move(error));
+    fail(rows, row, std::move(thrown));
+  }
+
   /// Parts that have not begun need not.
   void cancel() noexcept { cancelled_.store(true); }
   bool cancelled() const noexcept { return cancelled_.load(); }
@@ -44,9 +52,14 @@ class Job {
     std::unique_lock lock(mutex_);
     return done_.wait_for(lock, patience, [this] { return left_ <= 0; });
   }
+  /// Throws what went wrong, once: it belongs to the one who waited from then on.
   void rethrow() {
-    const std::lock_guard lock(mutex_);
-    if (error_) std::rethrow_exception(error_);
+    std::exception_ptr error;
+    {
+      const std::lock_guard lock(mutex_);
+      error = std::exchange(error_, nullptr);
+    }
+    if (error) std::rethrow_exception(std::move(error));
   }
 
  private:

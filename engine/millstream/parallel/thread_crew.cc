@@ -104,8 +104,8 @@ void ThreadCrew::close() noexcept {
   std::unique_lock lock(shared.mutex);
   shared.closed = true;
   for (const auto& part : shared.queue) {
-    part->job->fail(part->work.rows(), part->begin,
-                    std::make_exception_ptr(Closed("the workers were closed")));
+    part->job->fail_with(part->work.rows(), part->begin,
+                         Closed("the workers were closed"));
   }
   shared.queue.clear();
   shared.wake.notify_all();
@@ -180,9 +180,10 @@ void ThreadCrew::hire() {
 void ThreadCrew::replace_lost() {
   try {
     hire();
-  } catch (const std::system_error&) {  // nobody is left to make what is queued
+  } catch (const std::system_error& error) {  // nobody is left to make what is queued
     for (const auto& part : std::exchange(shared_->queue, {})) {
-      part->job->fail(part->work.rows(), part->begin, std::current_exception());
+      part->job->fail_with(part->work.rows(), part->begin,
+                           std::system_error(error.code(), "no thread can be had"));
     }
   }
 }
@@ -218,8 +219,7 @@ void ThreadCrew::watch(const std::shared_ptr<Job>& job) {
         text("sample ", part->work.indices[static_cast<std::size_t>(row)],
              " has taken more than ", timeout_.count(), " ms in thread ", thread, "\n",
              shared.function.whereabouts(thread));
-    job->fail(part->work.rows(), part->begin + row,
-              std::make_exception_ptr(WorkerStalled(message)));
+    job->fail_with(part->work.rows(), part->begin + row, WorkerStalled(message));
   }
 }
 
@@ -256,11 +256,10 @@ void ThreadCrew::work(const std::shared_ptr<Shared>& shared,
     if (seat->lost) return;  // somebody answered for it already
     lock.unlock();
     if (error) {
-      part->job->fail(part->work.rows(), part->begin + row, error);
+      part->job->fail(part->work.rows(), part->begin + row, std::move(error));
     } else {
       part->job->finish(part->work.rows());
     }
-    error = nullptr;
     lock.lock();
   }
   --shared->running;

@@ -12,6 +12,7 @@
 #include <chrono>
 #include <filesystem>
 #include <future>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -49,10 +50,6 @@ bool has_children() { return waitpid(-1, nullptr, WNOHANG) != -1 || errno != ECH
 
 bool holds(const std::string& words, const std::string& part) {
   return words.find(part) != std::string::npos;
-}
-
-void wait_for_workers(const ProcessCrew& crew, std::size_t count) {
-  while (crew.pids().size() < count) std::this_thread::sleep_for(milliseconds(1));
 }
 
 TEST(ProcessCrewFailures, TheFirstRowThatFailedCounts) {
@@ -201,15 +198,19 @@ TEST(ProcessCrewFailures, ManyRowsMayTakeLongerThanOneMay) {
 TEST(ProcessCrewFailures, ClosingTellsThoseWhoWait) {
   const std::ptrdiff_t before = open_descriptors();
   {
-    const auto crew = crew_of({.mode = "stall", .sample = 5}, {.workers = 2});
+    const TemporaryFolder folder;
+    const auto stalled = folder.path() / "stalled";
+    const auto crew =
+        crew_of({.mode = "stall", .sample = 5, .path = stalled}, {.workers = 1});
     const CrewRows rows(*crew, samples(0, 40), {24}, false);
     std::vector<std::future<std::string>> waiting;
     for (int i = 0; i < 4; ++i) {
       waiting.push_back(std::async(std::launch::async,
                                    [&] { return failing<Cancelled>(*crew, rows); }));
     }
-    wait_for_workers(*crew, 2);
-    std::this_thread::sleep_for(milliseconds(50));  // some at work, some about to be
+    while (!std::filesystem::exists(stalled)) {
+      std::this_thread::sleep_for(milliseconds(1));
+    }
     crew->close();
     for (auto& words : waiting) {
       ASSERT_EQ(words.wait_for(kNever), std::future_status::ready);
@@ -230,7 +231,7 @@ TEST(ProcessCrewFailures, WhatIsCancelledEndsThoughItsWorkerDoesNot) {
   auto stuck = std::async(std::launch::async, [&] {
     return failing<Cancelled>(*crew, rows, {nullptr, nullptr, &cancelled});
   });
-  wait_for_workers(*crew, 1);
+  while (crew->pids().empty()) std::this_thread::sleep_for(milliseconds(1));
   const CrewRows queued(*crew, samples(0, 5), {24}, true);
   auto behind = std::async(std::launch::async, [&] { crew->make(queued.work()); });
   std::this_thread::sleep_for(milliseconds(50));
@@ -285,7 +286,9 @@ TEST(ProcessCrewFailures, AParentThatIsKilledTakesItsWorkersAlong) {
   }
   std::string said;
   char buffer[100];
-  for (ssize_t got; (got = read(read_end.number(), buffer, sizeof(buffer))) > 0;) {
+  while (std::ranges::count(said, '\n') < 2) {  // its workers keep the pipe open
+    const ssize_t got = read(read_end.number(), buffer, sizeof(buffer));
+    ASSERT_GT(got, 0);
     said.append(buffer, static_cast<std::size_t>(got));
   }
   std::vector<Descriptor> workers;

@@ -168,7 +168,8 @@ TEST(Workshop, ClosingEndsEveryTicketAndBatchesOutliveIt) {
     for (std::int64_t i = 1; i < 20; ++i) tickets.push_back(shop.begin({i}, {}));
     begun.wait();
     later = std::jthread([&] {
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      // The first is at work until the second has been told.
+      while (!tickets[1]->done()) std::this_thread::yield();
       release.count_down();
     });
   }
