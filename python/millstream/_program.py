@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from millstream import _engine, _jit, _traced
-from millstream._crews import Crew
+from millstream._crews import Crew, outlives
 from millstream._functions import PythonMapTransform
 from millstream._orders import Sequential
 from millstream._pipeline import SampleSource, Stage, Tree
@@ -130,6 +130,8 @@ class Program:
             -1 if prefetch is None else prefetch,
             -1 if error_budget is None else error_budget,
         )
+        if self.waits:
+            outlives(self)
         self.later = [p for p in self.placed if not p.native]
         self.element_spec()
         if batch is not None and batch.element_spec_override is not None:

@@ -41,10 +41,15 @@ Desk::Desk(const Launch& launch, ProcessCrew::Options options,
       thread_([this](const std::stop_token& stop) { run(stop); }) {}
 
 Desk::~Desk() {
+  end();
+  close(wake_);
+}
+
+void Desk::end() noexcept {
+  if (!thread_.joinable()) return;
   thread_.request_stop();
   nudge();
   thread_.join();
-  close(wake_);
 }
 
 void Desk::nudge() noexcept {
@@ -55,6 +60,7 @@ void Desk::nudge() noexcept {
 void Desk::add(std::vector<std::shared_ptr<Part>> parts) {
   {
     const std::lock_guard lock(mutex_);
+    if (over_) throw Closed("the workers were closed");
     queue_.insert(queue_.end(), parts.begin(), parts.end());
   }
   nudge();
@@ -327,6 +333,10 @@ void Desk::fail_all(const std::exception_ptr& error) {
 
 void Desk::end_all() noexcept {
   const auto over = std::make_exception_ptr(Closed("the workers were closed"));
+  {
+    const std::lock_guard lock(mutex_);
+    over_ = true;
+  }
   fail_all(over);
   for (Seat& seat : seats_) {
     if (seat.child != nullptr) seat.child->hang_up();

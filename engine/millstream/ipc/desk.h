@@ -41,6 +41,9 @@ class Desk {
   Desk(const Desk&) = delete;
   Desk& operator=(const Desk&) = delete;
 
+  /// The same, while others still hold the desk. One thread may call it.
+  void end() noexcept;
+  /// Throws `Closed` after the end.
   void add(std::vector<std::shared_ptr<Part>> parts);
   /// Something may have been cancelled.
   void nudge() noexcept;
@@ -90,6 +93,7 @@ class Desk {
   mutable std::mutex mutex_;
   std::deque<std::shared_ptr<Part>> queue_;
   std::vector<std::int64_t> pids_;
+  bool over_ = false;
   std::jthread thread_;  // last: it uses the members above
 };
 

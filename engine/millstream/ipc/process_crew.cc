@@ -62,8 +62,13 @@ void ProcessCrew::close() noexcept {
     closed_ = true;
     ended = std::move(desk_);
   }
-  // A forked process has the desk's memory but not its thread.
-  if (getpid() != process_) static_cast<void>(new std::shared_ptr<Desk>(ended));
+  if (ended == nullptr) return;
+  if (getpid() == process_) {
+    ended->end();  // those who wait for rows hold it too
+  } else {
+    // A forked process has the desk's memory but not its thread.
+    static_cast<void>(new std::shared_ptr<Desk>(ended));
+  }
 }
 
 std::shared_ptr<Desk> ProcessCrew::desk() {
