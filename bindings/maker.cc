@@ -1,11 +1,13 @@
 #include "millstream/core/maker.h"
 
+#include <cxxabi.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -101,9 +103,20 @@ FunctionError failure(nb::python_error& error, const Work& part, std::int64_t ro
       kept(error.value()));
 }
 
+/// Where the interpreter has ended meanwhile it ends any thread that comes back to it.
+/// Frames of C++ cannot be ended so: such a thread sleeps until the process is gone.
+template <typename Body>
+auto in_python(Body&& body) {
+  try {
+    return body();
+  } catch (const abi::__forced_unwind&) {
+    while (true) pause();
+  }
+}
+
 void call(const std::shared_ptr<const void>& function, const Work& part,
           std::atomic<std::int64_t>& row) {
-  const nb::gil_scoped_acquire gil;
+  const auto gil = in_python([] { return std::make_unique<nb::gil_scoped_acquire>(); });
   const nb::handle callable(
       const_cast<PyObject*>(static_cast<const PyObject*>(function.get())));
   std::vector<Block> gathered;
@@ -111,11 +124,14 @@ void call(const std::shared_ptr<const void>& function, const Work& part,
     const nb::object seeds = part.seeds.empty()
                                  ? nb::none()
                                  : vector_view(part.seeds.data(), part.seeds.size());
-    const nb::object beside =
-        callable(vector_view(part.indices.data(), part.indices.size()), seeds,
-                 views(part.input, part.rows(), gathered),
-                 views(part.output, part.rows(), gathered),
-                 vector_view(reinterpret_cast<std::int64_t*>(&row), 1));
+    const nb::tuple arguments =
+        nb::make_tuple(vector_view(part.indices.data(), part.indices.size()), seeds,
+                       views(part.input, part.rows(), gathered),
+                       views(part.output, part.rows(), gathered),
+                       vector_view(reinterpret_cast<std::int64_t*>(&row), 1));
+    const nb::object beside = nb::steal(in_python(
+        [&] { return PyObject_Call(callable.ptr(), arguments.ptr(), nullptr); }));
+    if (!beside.is_valid()) throw nb::python_error();
     if (part.making.beside != nullptr && !beside.is_none()) {
       part.making.beside->add({part.first, part.rows(), "", kept(beside)});
     }
@@ -169,6 +185,11 @@ std::unique_ptr<MakerHandle> process_crew(std::vector<std::string> command,
 std::vector<std::int64_t> pids(const MakerHandle& handle) {
   const auto* crew = dynamic_cast<const ProcessCrew*>(handle.shared.get());
   return crew == nullptr ? std::vector<std::int64_t>{} : crew->pids();
+}
+
+int running(const MakerHandle& handle) {
+  const auto* crew = dynamic_cast<const ThreadCrew*>(handle.shared.get());
+  return crew == nullptr ? 0 : crew->running();
 }
 
 struct WorkshopHandle {
@@ -257,6 +278,7 @@ void bind_maker(nb::module_& module) {
   nb::class_<MakerHandle>(module, "Maker", "Threads or processes that make samples.")
       .def_prop_ro("workers", [](const MakerHandle& m) { return m.shared->workers(); })
       .def_prop_ro("pids", pids, "The worker processes that run now.")
+      .def_prop_ro("running", running, "The threads that have not ended.")
       .def(
           "close", [](MakerHandle& m) { m.shared->close(); },
           nb::call_guard<nb::gil_scoped_release>(), "Ends them.");

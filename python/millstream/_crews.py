@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import atexit
+import ctypes
 import functools
 import io
 import os
 import pickle
 import sys
+import threading
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 from millstream import _engine
@@ -17,6 +20,7 @@ from millstream._tasks import Task, run, whereabouts
 KINDS = ("thread", "process")
 
 _crews: weakref.WeakSet[Any] = weakref.WeakSet()
+_owners: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def crew(
@@ -35,8 +39,7 @@ def crew(
     _check(workers, worker_kind, timeout, restart_workers)
     patience = 0 if timeout is None else max(int(timeout * 1000), 1)
     if worker_kind == "thread":
-        call = functools.partial(run, task)
-        made = _engine.thread_crew(call, whereabouts, workers, patience)
+        made = _engine.thread_crew(_called(task), whereabouts, workers, patience)
     else:
         made = _engine.process_crew(
             command(),
@@ -47,6 +50,22 @@ def crew(
             restart_workers,
         )
     return Crew(made)
+
+
+def _called(task: Task) -> Callable[..., list[Any] | None]:
+    """What threads call: the task, which starts once in each of them."""
+    if type(task).start is Task.start:
+        return functools.partial(run, task)
+    begun: set[int] = set()
+
+    def call(*arguments: Any) -> list[Any] | None:
+        thread = threading.get_ident()
+        if thread not in begun:
+            task.start()
+            begun.add(thread)
+        return run(task, *arguments)
+
+    return call
 
 
 class Crew:
@@ -65,10 +84,20 @@ class Crew:
         self.maker.close()
 
 
+def outlives(owner: Any) -> None:
+    """``owner`` waits for workers when it is let go of, which at exit it may not."""
+    _owners.add(owner)
+
+
 @atexit.register
 def _close_all() -> None:
-    for one in list(_crews):
+    crews = list(_crews)
+    for one in crews:
         one.close()
+    if any(one.maker.running for one in crews):
+        # Threads in a function never come back from it once the interpreter ends.
+        for owner in list(_owners):
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(owner))
 
 
 def _check(workers: Any, worker_kind: Any, timeout: Any, restart_workers: Any) -> None:

@@ -294,6 +294,10 @@ class Maker:
     def pids(self) -> list[int]:
         """The worker processes that run now."""
 
+    @property
+    def running(self) -> int:
+        """The threads that have not ended."""
+
     def close(self) -> None:
         """Ends them."""
 

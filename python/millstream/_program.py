@@ -11,7 +11,7 @@ import numpy as np
 
 from millstream import _engine, _jit, _traced
 from millstream._agreement import agree
-from millstream._crews import Crew
+from millstream._crews import Crew, outlives
 from millstream._functions import PythonMapTransform
 from millstream._orders import Sequential
 from millstream._pipeline import SampleSource, Stage, Tree
@@ -150,6 +150,8 @@ class Program:
             self.split.parts if self.split else [],
             self.split.devices if self.split else 1,
         )
+        if self.waits:
+            outlives(self)
         self.later = [p for p in self.placed if not p.native]
         if self.split is not None:
             self._check_split(self.split)

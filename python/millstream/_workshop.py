@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from millstream import _engine
-from millstream._crews import crew
+from millstream._crews import crew, outlives
 from millstream._tasks import Column, Task
 
 Field = tuple[str, Any, tuple[int, ...]]
@@ -119,6 +119,7 @@ class Workshop:
         specs = [(c.name, c.dtype, list(c.shape)) for c in self._columns]
         at_once = min(max(2, workers + 1), 32)
         self._native = _engine.workshop(self._crew.maker, specs, rows, at_once)
+        outlives(self)
 
     def begin(
         self, indices: Sequence[int] | np.ndarray, seeds: np.ndarray | None = None

@@ -258,7 +258,7 @@ def test_workers_end_when_the_program_is_killed(python: Python) -> None:
 # What is left over.
 
 EPOCHS = """
-    import gc, os, resource
+    import gc, os, pathlib
     import worker_functions as fns
     from millstream import BatchTransform, DataLoader, DiskSampleSource
 
@@ -273,17 +273,21 @@ EPOCHS = """
             len(os.listdir("/proc/self/fd")),
             int(lines["Threads"]),
             int(lines["VmRSS"].split()[0]) // 1024,
-            len(open("/proc/self/maps").readlines()),
+            len(pathlib.Path("/proc/self/maps").read_text().splitlines()),
         )
 
-    def epochs(first, count):
-        for epoch in range(first, first + count):
-            for batch, mask in loader.iterate(loader.init_state(epoch)):
+    def epochs(state, count):
+        for epoch in range(count):
+            iterator = loader.iterate(state)
+            for batch, mask in iterator:
                 pass
+            state = iterator.state
+        return state
 
-    epochs(0, 1000)
+    state = epochs(loader.init_state(0), 1000)
     before = counts()
-    epochs(1000, 9000)
+    state = epochs(state, 9000)
+    assert (state.epoch, state.step) == (10_000, 0)
     after = counts()
     print(before, after)
     assert after[0] <= before[0], "descriptors"

@@ -224,7 +224,9 @@ def test_a_startup_runs_once_in_each_worker() -> None:
         for _ in range(3):
             made = shop.begin(range(4)).wait(60)
             assert made is not None
-            assert made.arrays["label"][:4].tolist() == [1, 1, 1, 1]
+            seen = set(made.arrays["label"][:4].tolist())
+            # Threads share the module that counts.
+            assert seen <= ({1} if kind == "process" else {1, 2})
         shop.close()
 
 

@@ -365,7 +365,7 @@ class Stalling:
 
 
 def unhurried(i: int) -> dict[str, Any]:
-    time.sleep(0.3)
+    time.sleep(0.2)
     return plain(i)
 
 
@@ -386,7 +386,7 @@ def about_the_worker(i: int) -> dict[str, Any]:
         "i": i,
         "jax": "jax" in sys.modules,
         "main": sys.modules["__main__"].__file__,
-        "platforms": os.environ.get("JAX_PLATFORMS"),
+        "platforms": os.environ.get("JAX_PLATFORMS", ""),
         "argv": list(sys.argv),
         "pid": os.getpid(),
     }

@@ -40,7 +40,7 @@ class Desk {
   Desk(const Desk&) = delete;
   Desk& operator=(const Desk&) = delete;
 
-  /// Throws `Cancelled` once it has ended.
+  /// Throws `Closed` once it has ended.
   void add(std::vector<std::shared_ptr<Part>> parts);
   /// Ends the processes; those who wait are told that it is over. For one thread.
   void end() noexcept;

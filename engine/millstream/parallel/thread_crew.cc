@@ -112,6 +112,11 @@ void ThreadCrew::close() noexcept {
   shared.ended.wait_for(lock, kGrace, [&] { return shared.running == 0; });
 }
 
+int ThreadCrew::running() const {
+  const std::lock_guard lock(shared_->mutex);
+  return shared_->running;
+}
+
 void ThreadCrew::make(const Work& work) {
   Shared& shared = *shared_;
   if (shared.generation != fork_generation()) {

@@ -30,6 +30,8 @@ class ThreadCrew final : public Maker {
   void make(const Work& work) override;
   void close() noexcept override;
   int workers() const noexcept override { return workers_; }
+  /// Threads that have not ended, but for those that were given up.
+  int running() const;
 
  private:
   struct Part;
