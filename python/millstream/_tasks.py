@@ -10,12 +10,24 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 Rows = list[np.ndarray]
 """Columns of a part: arrays with the rows first."""
+
+
+class Part(NamedTuple):
+    """Rows to make: their samples, their seeds if there are any, what there is of them,
+    where they belong, and a cell that says which of them is being made.
+    """
+
+    indices: np.ndarray
+    seeds: np.ndarray | None
+    given: Rows
+    made: Rows
+    row: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -173,15 +185,8 @@ class Task:
     def start(self) -> None:
         """Called once in each worker."""
 
-    def make(
-        self,
-        indices: np.ndarray,
-        seeds: np.ndarray | None,
-        given: Rows,
-        made: Rows,
-        row: np.ndarray,
-    ) -> list[Any] | None:
-        """Makes the rows, noting in ``row[0]`` which; returns what travels beside."""
+    def make(self, part: Part) -> list[Any] | None:
+        """Makes the rows, noting in ``part.row[0]`` which; returns what is beside."""
         raise NotImplementedError
 
 
@@ -198,20 +203,13 @@ class SampleTask(Task):
             row[0] = k
             yield self.fn(index)
 
-    def make(
-        self,
-        indices: np.ndarray,
-        seeds: np.ndarray | None,
-        given: Rows,
-        made: Rows,
-        row: np.ndarray,
-    ) -> list[Any] | None:
-        samples = self._samples(indices.tolist(), row)
-        puts = [writer(r, c) for r, c in zip(made, self.outputs, strict=True)]
+    def make(self, part: Part) -> list[Any] | None:
+        samples = self._samples(part.indices.tolist(), part.row)
+        puts = [writer(r, c) for r, c in zip(part.made, self.outputs, strict=True)]
         if self.beside:
             return self._make_parted(samples, puts)
         if type(self.tree) is int:
-            self._make_leaves(samples, made[0], puts[0])
+            self._make_leaves(samples, part.made[0], puts[0])
             return None
         flat = type(self.tree) is dict
         places = list(self.tree.items()) if flat else []
@@ -290,20 +288,13 @@ class MapTask(Task):
     after: Any
     wants: str = ""
 
-    def make(
-        self,
-        indices: np.ndarray,
-        seeds: np.ndarray | None,
-        given: Rows,
-        made: Rows,
-        row: np.ndarray,
-    ) -> list[Any] | None:
-        numbers = [0] * len(indices) if seeds is None else seeds.tolist()
-        puts = [writer(r, c) for r, c in zip(made, self.outputs, strict=True)]
+    def make(self, part: Part) -> list[Any] | None:
+        numbers = [0] * len(part.indices) if part.seeds is None else part.seeds.tolist()
+        puts = [writer(r, c) for r, c in zip(part.made, self.outputs, strict=True)]
         for k, seed in enumerate(numbers):
-            row[0] = k
+            part.row[0] = k
             # With an ellipsis a scalar is an array too.
-            sample = rebuilt(self.before, [rows[k, ...] for rows in given])
+            sample = rebuilt(self.before, [rows[k, ...] for rows in part.given])
             result = self.fn(sample, **drawn(self.wants, seed))
             for put, leaf in zip(puts, leaves_of(result, self.after), strict=True):
                 put(k, leaf)
@@ -334,21 +325,14 @@ class FillTask(Task):
         if self.startup is not None:
             self.startup()
 
-    def make(
-        self,
-        indices: np.ndarray,
-        seeds: np.ndarray | None,
-        given: Rows,
-        made: Rows,
-        row: np.ndarray,
-    ) -> list[Any] | None:
+    def make(self, part: Part) -> list[Any] | None:
         names = [column.name for column in self.outputs]
         beside: list[Any] = []
-        for k, index in enumerate(indices.tolist()):
-            row[0] = k
+        for k, index in enumerate(part.indices.tolist()):
+            part.row[0] = k
             # With an ellipsis a scalar is a view too.
-            arrays = {n: rows[k, ...] for n, rows in zip(names, made, strict=True)}
-            seed = None if seeds is None else int(seeds[k])
+            arrays = {n: rows[k, ...] for n, rows in zip(names, part.made, strict=True)}
+            seed = None if part.seeds is None else int(part.seeds[k])
             if index < 0:  # padding has nothing to be filled with
                 beside.append(None)
                 continue
@@ -362,18 +346,11 @@ class ItemTask(Task):
 
     fn: Any
 
-    def make(
-        self,
-        indices: np.ndarray,
-        seeds: np.ndarray | None,
-        given: Rows,
-        made: Rows,
-        row: np.ndarray,
-    ) -> list[Any] | None:
+    def make(self, part: Part) -> list[Any] | None:
         one = self.fn if callable(self.fn) else self.fn.__getitem__
         values = []
-        for k, index in enumerate(indices.tolist()):
-            row[0] = k
+        for k, index in enumerate(part.indices.tolist()):
+            part.row[0] = k
             values.append(one(index))
         return values
 
@@ -390,7 +367,7 @@ def run(
     inputs = [c.of(raw) for c, raw in zip(task.inputs, raw_inputs, strict=True)]
     outputs = [c.of(raw) for c, raw in zip(task.outputs, raw_outputs, strict=True)]
     try:
-        return task.make(indices, seeds, inputs, outputs, row)
+        return task.make(Part(indices, seeds, inputs, outputs, row))
     except BaseException as error:
         error.add_note(f"millstream: this was sample {int(indices[int(row[0])])}")
         raise

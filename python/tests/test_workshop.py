@@ -100,6 +100,14 @@ def test_jax_aliases_every_array(shop: Workshop) -> None:
         assert alias.unsafe_buffer_pointer() == array.ctypes.data, name
 
 
+def let_go(shop: Workshop) -> bool:
+    """Whether nobody holds a batch: the thread that made the last may for a moment."""
+    deadline = time.monotonic() + 60
+    while shop.live and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return shop.live == 0
+
+
 def test_memory_is_used_again_when_arrays_are_gone(shop: Workshop) -> None:
     addresses = set()
     for _ in range(40):
@@ -109,14 +117,14 @@ def test_memory_is_used_again_when_arrays_are_gone(shop: Workshop) -> None:
         del made
     gc.collect()
     assert len(addresses) < 12
-    assert shop.live == 0
+    assert let_go(shop)
     kept = [shop.begin(range(ROWS)).wait(60) for _ in range(60)]
     assert shop.live == 60
     for made in kept:
         check(made, list(range(ROWS)))
     del kept, made
     gc.collect()
-    assert shop.live == 0
+    assert let_go(shop)
 
 
 def test_items_that_are_no_arrays() -> None:
