@@ -1,6 +1,6 @@
 """Two processes and two pipes: indices there, the bytes of a batch back.
 
-Whoever is done gets the next batch; they are delivered in order.
+Whoever has least to do gets the next batch; they are delivered in order.
 """
 
 from collections import deque
@@ -15,7 +15,7 @@ from dataset import BATCH
 from functions import ROWS, WORKERS, serve_rows, shuffled
 from workloads.python_gil.workload import Function, Stream, itself
 
-AHEAD = 2
+AHEAD = 4
 
 
 def build(function: Function, length: int) -> Stream:
@@ -47,8 +47,8 @@ def build(function: Function, length: int) -> Stream:
                         batch = np.empty((BATCH, ROWS.shape[1]), np.uint8)
                         connection.recv_bytes_into(batch.ravel())
                         answers[asked[connection].popleft()] = batch
-                        ask(connection)
                 yield answers.pop(number)
+                ask(min(asked, key=lambda each: len(asked[each])))
         finally:
             for process in processes:
                 process.kill()

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
+from statistics import median
 from time import perf_counter
 from types import ModuleType
 from typing import Any
@@ -74,15 +75,16 @@ def check(stream: Stream, batches: Iterator[Any], length: int) -> None:
     check_once(np.concatenate(seen), data)
 
 
-def seconds_of_windows(
+def seconds_of_window(
     deliver: Callable[[Any], Any], batches: Iterator[Any], window: int, count: int
-) -> list[float]:
-    """The seconds of each of so many windows in a row, the first left out.
+) -> float:
+    """The seconds of a window of batches: the median of so many in a row.
 
-    The slow run fewer of them, but no less than two.
+    Not the best of them: after a delay come batches that were made meanwhile, in no
+    time. The first two are left out, and the slow run fewer.
     """
-    times = []
-    while len(times) < 3 or (len(times) <= count and sum(times) < ENOUGH):
+    times: list[float] = []
+    while len(times) < 5 or (len(times) < count + 2 and sum(times) < ENOUGH):
         start = perf_counter()
         for _ in range(window):
             delivered = None  # or hydrax might wait for it
@@ -90,7 +92,7 @@ def seconds_of_windows(
         jax.block_until_ready(delivered)
         del delivered
         times.append(perf_counter() - start)
-    return times[1:]
+    return median(times[2:])
 
 
 def measure(
@@ -99,12 +101,12 @@ def measure(
     *,
     length: int = 1024,
     window: int = 8,
-    count: int = 6,
+    count: int = 9,
 ) -> list[Measurement]:
     """Checks an epoch of the contender, then times windows of its batches."""
     stream = contender.build(function, length)
     with closing(stream.batches()) as batches:
         check(stream, batches, length)
     with closing(stream.batches()) as batches:  # another: looking may hold batches
-        times = seconds_of_windows(stream.deliver, batches, window, count)
-    return [Measurement(window * BATCH, times)]
+        seconds = seconds_of_window(stream.deliver, batches, window, count)
+    return [Measurement(window * BATCH, [seconds])]

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
+from statistics import median
 from types import ModuleType
 from typing import Any
 
@@ -17,13 +18,13 @@ import numpy as np
 
 from functions import BLOCK
 from harness import Measurement, WrongAnswer
-from workloads.python_gil.workload import seconds_of_windows
+from workloads.python_gil.workload import seconds_of_window
 
 LENGTH = 256
 ROWS = 8
 SLOTS = 6
 WINDOW = 20
-COUNT = 12
+COUNT = 40
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ def measure(contender: ModuleType) -> list[Measurement]:
         if made.shuffled and seen == sorted(seen):
             raise WrongAnswer("samples in the order of the source")
         if made.seconds is not None:
-            times = made.seconds()
+            seconds = median(made.seconds())
         else:
-            times = seconds_of_windows(lambda item: item, batches, WINDOW, COUNT)
-    return [Measurement(ROWS, [seconds / WINDOW for seconds in times])]
+            seconds = seconds_of_window(lambda item: item, batches, WINDOW, COUNT)
+    return [Measurement(ROWS, [seconds / WINDOW])]

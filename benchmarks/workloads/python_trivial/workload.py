@@ -6,5 +6,5 @@ from functions import ROWS, row
 from workloads.python_gil import workload
 
 measure = partial(
-    workload.measure, function=row, length=len(ROWS), window=200, count=20
+    workload.measure, function=row, length=len(ROWS), window=200, count=25
 )
