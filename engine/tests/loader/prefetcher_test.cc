@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -45,9 +46,20 @@ class RememberingSource final : public Source {
     }
   }
 
+  void hint(std::span<const std::int64_t> indices) const noexcept override {
+    const std::lock_guard lock(mutex_);
+    const std::vector<std::int64_t> samples(indices.begin(), indices.end());
+    if (!times_.contains(samples)) told_.insert(samples);
+  }
+
   std::size_t batches() const {
     const std::lock_guard lock(mutex_);
     return times_.size();
+  }
+  /// How many batches it was told of before they were read.
+  std::size_t told() const {
+    const std::lock_guard lock(mutex_);
+    return told_.size();
   }
   /// How often the batch was made that was made most often.
   int most() const {
@@ -61,6 +73,7 @@ class RememberingSource final : public Source {
   Schema schema_{{"x", DType::kInt64, {}}};
   mutable std::mutex mutex_;
   mutable std::map<std::vector<std::int64_t>, int> times_;
+  mutable std::set<std::vector<std::int64_t>> told_;
 };
 
 /// Walks through `steps` batches, each by `next`, and compares them.
@@ -96,6 +109,20 @@ TEST(Prefetcher, MakesEachBatchOnceForOneWhoFillsForwards) {
       EXPECT_LE(source->batches(), static_cast<std::size_t>(kSteps + ahead));
     }
   }
+}
+
+TEST(Prefetcher, TellsTheSourceOfBatchesLongBeforeTheyAreRead) {
+  constexpr int kSteps = 20;
+  const auto source = std::make_shared<RememberingSource>();
+  const auto plan = sample_plan(source, kRows);
+  {
+    Loader loader(plan, dtypes_of(*plan), {2, 2});
+    walk(*plan, kSteps, [&](const Position& at, Batch& batch) {
+      loader.fill(at, batch.columns(), batch.mask());
+    });
+  }
+  // All but those that were read at once, at the beginning.
+  EXPECT_GE(source->told(), static_cast<std::size_t>(kSteps - 8));
 }
 
 TEST(Prefetcher, MakesEachBatchOnceForOneWhoWaitsUntilItIsReady) {
