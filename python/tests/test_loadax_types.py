@@ -55,8 +55,10 @@ def test_a_checker_infers_the_batch(tmp_path: Path) -> None:
     (tmp_path / "snippet.py").write_text(SNIPPET)
     package = Path(millstream.__file__).parent.parent
     config = tmp_path / "mypy.ini"
+    # Where it is installed mypy finds it, and refuses to be told.
+    path = "" if package.name == "site-packages" else f"mypy_path = {package}\n"
     config.write_text(
-        f"[mypy]\nstrict = true\nmypy_path = {package}\nfollow_imports = silent\n"
+        f"[mypy]\nstrict = true\n{path}follow_imports = silent\n"
         f"cache_dir = {tmp_path / 'cache'}\n"
         "[mypy-jax.*,numpy.*]\nfollow_imports = skip\n"  # they take most of the time
     )
@@ -64,6 +66,7 @@ def test_a_checker_infers_the_batch(tmp_path: Path) -> None:
     done = subprocess.run(
         command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
     )
+    assert done.returncode == 1, done.stdout + done.stderr
     said: dict[int, str] = {}
     for line in done.stdout.splitlines():
         if found := re.match(r"snippet\.py:(\d+): (\w+): (.*)", line):
