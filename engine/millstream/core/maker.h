@@ -54,7 +54,12 @@ struct Making {
   Beside* beside = nullptr;
   Failures* failures = nullptr;
   const std::atomic<bool>* cancelled = nullptr;  // nobody wants them any more
+  std::unique_lock<std::mutex>* turn = nullptr;  // held until they are queued
 
+  /// A maker has them in its queue: those of later batches may follow.
+  void queued() const {
+    if (turn != nullptr && turn->owns_lock()) turn->unlock();
+  }
   bool wanted() const noexcept { return cancelled == nullptr || !cancelled->load(); }
 };
 

@@ -180,6 +180,7 @@ void ProcessCrew::make(const Work& work) {
     parts.push_back(std::move(part));
   }
   crew->add(std::move(parts));
+  work.making.queued();
   while (!job->wait(kGlance)) {
     if (work.making.wanted() || job->cancelled()) continue;
     job->cancel();

@@ -37,6 +37,8 @@ class Plan {
 
   /// Who makes the samples, so that making a batch is waiting; null for the plan.
   Maker* maker() const noexcept { return maker_; }
+  /// Whether the rows of a batch are given to a maker as they come.
+  bool queues() const noexcept { return source_->queues(); }
 
   /// What a state must fit to be resumed: the source's shape and the order, and no
   /// paths, times, pointers or thread counts.

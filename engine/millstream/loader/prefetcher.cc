@@ -126,7 +126,7 @@ bool Prefetcher::is_quick() const noexcept {
 
 ThreadPool& Prefetcher::pool() { return waiting_ ? *waiting_ : shared_pool(); }
 
-void Prefetcher::make(Entry& entry) noexcept {
+void Prefetcher::make(Entry& entry, Lock* turn) noexcept {
   try {
     if (entry.later) plan_->hint(*entry.later);
     auto batch = slots_->take();
@@ -135,7 +135,7 @@ void Prefetcher::make(Entry& entry) noexcept {
     for (std::size_t i = 0; i < parts.size(); ++i) {
       plan_->part(entry.position, parts[i].first, parts[i].count, batch->columns(i),
                   batch->mask(i), thread_memory(),
-                  {&batch->beside(), failures_, &stopping_});
+                  {&batch->beside(), failures_, &stopping_, turn});
     }
     note(std::chrono::steady_clock::now() - start);
     entry.batch = std::move(batch);
@@ -163,13 +163,16 @@ bool Prefetcher::start_with(const std::shared_ptr<Entry>& entry) {
 }
 
 void Prefetcher::run() {
+  // Or a batch could wait behind a later one whose function never ends.
+  Lock turn = plan_->queues() ? Lock(turns_) : Lock();
   Lock lock(mutex_);
   if (!queue_.empty()) {
     const std::shared_ptr<Entry> entry = std::move(queue_.front());
     queue_.pop_front();
     entry->stage = Stage::kMaking;
     lock.unlock();
-    make(*entry);
+    make(*entry, &turn);
+    if (turn.owns_lock()) turn.unlock();
     lock.lock();
     entry->stage = Stage::kDone;
     if (!queue_.empty()) {  // behind what other loaders wait for

@@ -75,7 +75,7 @@ class Prefetcher {
   using Lock = std::unique_lock<std::mutex>;
 
   ThreadPool& pool();
-  void make(Entry& entry) noexcept;
+  void make(Entry& entry, Lock* turn = nullptr) noexcept;
   void run();
   bool
   start() noexcept;  // another thread that takes from the queue; false if none does
@@ -92,6 +92,7 @@ class Prefetcher {
   const std::uint64_t generation_;
   std::atomic<std::int64_t> typical_ns_;
 
+  std::mutex turns_;  // batches reach their maker in order; taken before `mutex_`
   std::mutex mutex_;
   std::condition_variable done_;
   std::unordered_map<Position, std::shared_ptr<Entry>, PositionHash> entries_;

@@ -147,6 +147,7 @@ void ThreadCrew::make(const Work& work) {
     shared.queue.insert(shared.queue.end(), parts.begin(), parts.end());
     shared.wake.notify_all();
   }
+  work.making.queued();
   while (!job->wait(kGlance)) {
     if (!work.making.wanted()) job->cancel();
     if (timeout_.count() > 0) watch(job);

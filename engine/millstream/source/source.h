@@ -44,6 +44,9 @@ class Source {
 
   /// Who makes the samples, so that reading is waiting; null where reading is work.
   virtual Maker* maker() const noexcept { return nullptr; }
+
+  /// Whether `read_for` gives the rows to its maker at once, with `making`.
+  virtual bool queues() const noexcept { return false; }
 };
 
 }  // namespace millstream
