@@ -67,7 +67,7 @@ INSTANTIATE_TEST_SUITE_P(
                     plain("Int32", {counted({"x", DType::kInt32, {}}, 11)}),
                     plain("Float32", {counted({"x", DType::kFloat32, {2, 2}}, 11)}),
                     plain("Float64", {counted({"x", DType::kFloat64, {5}}, 11)}),
-                    plain("Large", {counted({"x", DType::kFloat32, {400, 400}}, 11)})),
+                    plain("Large", {counted({"x", DType::kFloat32, {400, 400}}, 5)})),
     case_name);
 
 TEST(Unpacked, LeavesPlainFilesAlone) {
