@@ -5,9 +5,11 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "millstream/ffi/live.h"
 #include "millstream/loader/loader.h"
+#include "module.h"
 
 namespace millstream::python {
 
@@ -17,7 +19,11 @@ struct ListedLoader {
       : shared(std::move(loader)), listing(shared) {}
 
   ~ListedLoader() {
-    // What is being made may be a Python function, which has to come to an end.
+    if (shared->plan().maker() != nullptr) {
+      listing.reset();
+      part_with(std::move(shared));
+      return;
+    }
     const nanobind::gil_scoped_release released;
     listing.reset();
     shared.reset();

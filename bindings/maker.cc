@@ -193,18 +193,15 @@ int running(const MakerHandle& handle) {
 }
 
 struct WorkshopHandle {
-  std::unique_ptr<Workshop> running;
-  ~WorkshopHandle() {
-    const nb::gil_scoped_release released;
-    running.reset();
-  }
+  std::shared_ptr<Workshop> running;
+  ~WorkshopHandle() { part_with(std::move(running)); }
 };
 
 std::unique_ptr<WorkshopHandle> workshop(const MakerHandle& maker,
                                          const std::vector<FieldSpec>& fields,
                                          std::int64_t rows, int at_once) {
   return std::unique_ptr<WorkshopHandle>(new WorkshopHandle{
-      std::make_unique<Workshop>(maker.shared, schema(fields), rows, at_once)});
+      std::make_shared<Workshop>(maker.shared, schema(fields), rows, at_once)});
 }
 
 using TicketHandle = Handle<Ticket>;

@@ -66,14 +66,18 @@ void PrintTo(const SourceCase& source_case, std::ostream* out) {
 }
 
 TrueField counted(const Field& field, std::int64_t rows) {
+  constexpr std::int64_t kPeriod = 5000;  // after which the values begin anew
+  const auto bytes = static_cast<std::size_t>(rows * byte_size(field));
   TrueField truth{field, {}};
-  for (std::int64_t i = 0; i < rows * field.shape.elements(); ++i) {
-    visit(field.dtype, [&](auto tag) {
-      using T = typename decltype(tag)::Type;
+  visit(field.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::Type;
+    for (std::int64_t i = 0; i < kPeriod && truth.bytes.size() < bytes; ++i) {
       truth.bytes +=
           raw(converted<T>(static_cast<std::int32_t>((i * 7 + i / 50) % 100)));
-    });
-  }
+    }
+  });
+  while (truth.bytes.size() < bytes) truth.bytes += truth.bytes;
+  truth.bytes.resize(bytes);
   return truth;
 }
 
