@@ -199,7 +199,12 @@ nb::list parts_beside(const Batch& batch) {
     } else {
       values = nb::bytes(part.bytes.data(), part.bytes.size());
     }
-    result.append(nb::make_tuple(part.first, part.rows, values));
+    nb::list rows;
+    for (std::int64_t k = 0; k < part.rows; ++k) {
+      rows.append(part.at.empty() ? part.first + k
+                                  : part.at[static_cast<std::size_t>(k)]);
+    }
+    result.append(nb::make_tuple(rows, values));
   }
   return result;
 }

@@ -39,7 +39,7 @@ nanobind::list batch_arrays(std::shared_ptr<const Batch> batch, const Layout& la
                             std::size_t first_part = 0,
                             std::size_t parts = std::numeric_limits<int>::max());
 
-/// (first row, rows, bytes or values) of what travels beside a batch.
+/// (rows, bytes or values) of what travels beside a batch.
 nanobind::list parts_beside(const Batch& batch);
 
 }  // namespace millstream::python

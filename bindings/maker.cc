@@ -99,8 +99,8 @@ FunctionError failure(nb::python_error& error, const Work& part, std::int64_t ro
       part.indices[static_cast<std::size_t>(std::clamp<std::int64_t>(row, 0, last))];
   const std::string type = nb::cast<std::string>(error.type().attr("__name__"));
   return FunctionError(
-      text(type, ": ", as_text(error.value()), " (sample ", sample, ")"), sample, "",
-      kept(error.value()));
+      text(type, ": ", as_text(error.value()), " (sample ", sample, ")"),
+      error.matches(PyExc_Exception) ? sample : -1, "", kept(error.value()));
 }
 
 /// Where the interpreter has ended meanwhile it ends any thread that comes back to it.

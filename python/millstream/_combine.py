@@ -42,6 +42,10 @@ class _Combined(OrderedSource):
         return self._parts()[0].device()
 
     @property
+    def beside(self) -> tuple[str, ...]:
+        return self._parts()[0].beside
+
+    @property
     def prefetch_samples(self) -> int | None:
         asked = [part.prefetch_samples for part in self._parts()]
         return max((count for count in asked if count is not None), default=None)
@@ -188,6 +192,11 @@ class Zipped(_Combined):
                 raise ValueError(
                     f"zip_sources: '{names[0]}' has {self._own[0].num_samples} "
                     f"samples, '{name}' has {source.num_samples}"
+                )
+            if source.beside:
+                raise ValueError(
+                    f"zip_sources: samples of '{name}' have values that are no arrays "
+                    f"({', '.join(source.beside)}), which a zipped source cannot carry"
                 )
         shown = [f"'{name}'" for name in names]
         if self.ordering is None:

@@ -141,6 +141,10 @@ class Mixture(Frozen, SampleSource):
         return self.sources[0].device()
 
     @property
+    def beside(self) -> tuple[str, ...]:
+        return self.sources[0].beside
+
+    @property
     def prefetch_samples(self) -> int | None:
         asked = [source.prefetch_samples for source in self.sources]
         return max((count for count in asked if count is not None), default=None)

@@ -199,6 +199,12 @@ def check_alike(who: str, what: str, sources: Sequence[Any]) -> None:
                 f"{who}: samples of {what} 0 are {structure}, "
                 f"those of {what} {i} are {its}"
             )
+        if source.beside != sources[0].beside:
+            raise ValueError(
+                f"{who}: what is no array in samples of {what} 0 is "
+                f"{list(sources[0].beside)}, in those of {what} {i} "
+                f"{list(source.beside)}"
+            )
         for a, b in zip(first.schema, other.schema, strict=True):
             if a != b:
                 raise ValueError(

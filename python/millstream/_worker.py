@@ -58,7 +58,9 @@ def _serve(worker: Any, task: Any) -> None:
             beside = run(task, indices, seeds, given, made, row)
             packed = b"" if beside is None else pickle.dumps(beside, protocol=5)
         except BaseException as error:
-            worker.failed(int(row[0]), _words(error), _packed(error))
+            # What is to end the program is no fault of the sample.
+            at = int(row[0]) if isinstance(error, Exception) else -1
+            worker.failed(at, _words(error), _packed(error))
         else:
             worker.done(packed)
 

@@ -67,13 +67,14 @@ class Ticket:
         return Made(arrays, beside_rows(parts, self._rows))
 
 
-def beside_rows(parts: Sequence[tuple[int, int, Any]], rows: int) -> list[Any]:
+def beside_rows(parts: Sequence[tuple[list[int], Any]], rows: int) -> list[Any]:
     """What travels beside a batch, a value a row; None where there is none."""
     values: list[Any] = [None] * rows
-    for first, count, part in parts:
+    for at, part in parts:
         # Bytes are of a worker process that this one started.
         listed = pickle.loads(part) if isinstance(part, bytes) else part
-        values[first : first + count] = listed
+        for row, value in zip(at, listed, strict=True):
+            values[row] = value
     return values
 
 

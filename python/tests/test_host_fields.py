@@ -15,6 +15,10 @@ from millstream import (
     DiskSampleSource,
     MapTransform,
     PythonMapTransform,
+    Subset,
+    concatenate,
+    mix,
+    zip_sources,
 )
 
 N, BATCH = 10, 4
@@ -162,3 +166,39 @@ def test_values_that_cannot_travel_are_named() -> None:
     loader = DataLoader([source, BatchTransform(BATCH)])
     with pytest.raises(TypeError, match="cannot pickle"):
         next(loader.iterate(loader.init_state(0)))
+
+
+def odd_sample(i: int) -> dict[str, Any]:
+    return {**fns.with_beside(0), "other": {i}}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_they_come_with_samples_of_combined_sources(kind: str) -> None:
+    def source(first: int, count: int) -> Any:
+        made = DiskSampleSource(N, fns.with_beside, workers=2, worker_kind=kind)
+        return made[first : first + count]
+
+    listed = Subset(source(0, N), [7, 2, 2, 9])
+    samples = [7, 2, 2, 9, 3, 4, 5]
+    both = [
+        concatenate([listed, source(3, 3)]),
+        mix([listed, source(3, 3)], weights=[2, 1]),
+    ]
+    for whole in both:
+        loader = DataLoader([whole, BatchTransform(5)])
+        state = loader.init_state(4)
+        words = np.asarray(state.words)
+        iterator = loader.iterate(state, steps=5)
+        for batch, _ in iterator:
+            chosen = [samples[i] if i >= 0 else -1 for i in loader.which_samples(words)]
+            assert batch["path"] == [path_of(i) for i in chosen]
+            assert np.asarray(batch["x"])[:, 0].tolist() == [max(i, 0) for i in chosen]
+            words = np.asarray(iterator.state.words)
+
+
+def test_combinations_that_would_lose_them_are_refused() -> None:
+    source = DiskSampleSource(N, fns.with_beside)
+    with pytest.raises(ValueError, match=r"'a' have values that are no arrays \(path"):
+        zip_sources({"a": source})
+    with pytest.raises(ValueError, match=r"source 0 is .*, in those of source 1 .*oth"):
+        concatenate([source, DiskSampleSource(N, odd_sample)])

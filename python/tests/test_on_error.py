@@ -57,6 +57,17 @@ def masked(loader: DataLoader, state: Any, steps: int, bad: Any = BAD) -> Any:
     return batches, masks, words
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_to_end_the_program_is_not_skipped(kind: str) -> None:
+    for fn, left in ((fns.exiting, SystemExit), (fns.interrupting, KeyboardInterrupt)):
+        source = source_of(fn, worker_kind=kind)
+        loader = DataLoader([source, BatchTransform(N)], on_error="skip")
+        with pytest.raises(left) as caught:
+            loader.next_batch(loader.init_state(0))
+        assert any("this was sample 6" in note for note in caught.value.__notes__)
+        assert loader.skipped == {}
+
+
 @pytest.mark.parametrize("workers", [1, 3])
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_same_rows_are_masked_at_every_door(kind: str, workers: int) -> None:

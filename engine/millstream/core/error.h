@@ -65,7 +65,7 @@ class FunctionError : public Error {
         bytes_(std::move(bytes)),
         object_(std::move(object)) {}
 
-  /// -1 where it failed before the first sample.
+  /// -1 where it is no sample's: it came before the first, or is to end the program.
   std::int64_t sample() const noexcept { return sample_; }
   const std::string& bytes() const noexcept { return bytes_; }
   const std::shared_ptr<const void>& object() const noexcept { return object_; }

@@ -24,6 +24,7 @@ class Beside {
     std::int64_t rows = 0;
     std::string bytes;                   // from another process,
     std::shared_ptr<const void> object;  // or of this one
+    std::vector<std::int64_t> at = {};   // the rows, where they do not follow `first`
   };
 
   void add(Part part) {

@@ -255,9 +255,9 @@ void Desk::answer(Seat& seat, Kind kind, const std::string& body) {
   seat.since = seat.begun = now;
   seat.useless.reset();
   if (failure) {
+    const std::int64_t of = failure->row < 0 ? -1 : sample(*part, failure->row);
     fail(*part, failure->row,
-         FunctionError(failure->message, sample(*part, failure->row), failure->bytes,
-                       nullptr));
+         FunctionError(failure->message, of, failure->bytes, nullptr));
     return;
   }
   pace_.note(part->rows(), now - begun);

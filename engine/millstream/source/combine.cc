@@ -50,6 +50,19 @@ std::span<const std::int64_t> translated(std::span<const std::int64_t> indices,
   return inner;
 }
 
+/// What came beside row k of a reading, beside row first + rows[k] instead.
+Beside::Part moved(Beside::Part part, std::span<const std::int64_t> rows,
+                   std::int64_t first) {
+  std::vector<std::int64_t> at;
+  for (std::int64_t k = 0; k < part.rows; ++k) {
+    const std::int64_t row =
+        part.at.empty() ? part.first + k : part.at[static_cast<std::size_t>(k)];
+    at.push_back(first + rows[static_cast<std::size_t>(row)]);
+  }
+  part.at = std::move(at);
+  return part;
+}
+
 }  // namespace
 
 Concatenated::Concatenated(std::vector<SharedSource> sources)
@@ -75,14 +88,20 @@ std::size_t Concatenated::source_of(std::int64_t index) const noexcept {
 
 void Concatenated::read(std::span<const std::int64_t> indices,
                         std::span<Column> columns, Memory& memory) const {
+  read_for({}, 0, indices, columns, memory);
+}
+
+void Concatenated::read_for(const Making& making, std::int64_t first,
+                            std::span<const std::int64_t> indices,
+                            std::span<Column> columns, Memory& memory) const {
   if (indices.empty()) return;
   const auto [least, most] = std::ranges::minmax(indices);
   const std::size_t only = source_of(least);
   if (most < first_[only + 1]) {
-    const std::int64_t first = first_[only];
     const auto inner = translated(
-        indices, memory, [first](std::int64_t index) { return index - first; });
-    return sources_[only]->read(inner, columns, memory);
+        indices, memory,
+        [begin = first_[only]](std::int64_t index) { return index - begin; });
+    return sources_[only]->read_for(making, first, inner, columns, memory);
   }
 
   // The rows of each source as a list: its first row, and the row after each row.
@@ -114,7 +133,13 @@ void Concatenated::read(std::span<const std::int64_t> indices,
       inner[taken++] = indices[static_cast<std::size_t>(k)] - first_[source];
     }
     if (taken == 0) continue;
-    sources_[source]->read(inner.first(taken), lent, memory);
+    Beside beside;
+    const Making its = {making.beside == nullptr ? nullptr : &beside, making.failures,
+                        making.cancelled};
+    sources_[source]->read_for(its, 0, inner.first(taken), lent, memory);
+    for (Beside::Part& part : beside.parts()) {
+      making.beside->add(moved(std::move(part), rows.first(taken), first));
+    }
     for (std::size_t i = 0; i < fields.size(); ++i) {
       const Column& to = columns[i];
       const std::int64_t elements = fields[i].shape.elements();
@@ -167,9 +192,15 @@ Sliced::Sliced(SharedSource source, std::int64_t start, std::int64_t size,
 
 void Sliced::read(std::span<const std::int64_t> indices, std::span<Column> columns,
                   Memory& memory) const {
+  read_for({}, 0, indices, columns, memory);
+}
+
+void Sliced::read_for(const Making& making, std::int64_t first,
+                      std::span<const std::int64_t> indices, std::span<Column> columns,
+                      Memory& memory) const {
   const auto inner = translated(
       indices, memory, [this](std::int64_t index) { return start_ + index * step_; });
-  source_->read(inner, columns, memory);
+  source_->read_for(making, first, inner, columns, memory);
 }
 
 void Sliced::hint(std::span<const std::int64_t> indices) const noexcept {
@@ -190,10 +221,16 @@ Subset::Subset(SharedSource source, std::vector<std::int64_t> samples)
 
 void Subset::read(std::span<const std::int64_t> indices, std::span<Column> columns,
                   Memory& memory) const {
+  read_for({}, 0, indices, columns, memory);
+}
+
+void Subset::read_for(const Making& making, std::int64_t first,
+                      std::span<const std::int64_t> indices, std::span<Column> columns,
+                      Memory& memory) const {
   const auto inner = translated(indices, memory, [this](std::int64_t index) {
     return samples_[static_cast<std::size_t>(index)];
   });
-  source_->read(inner, columns, memory);
+  source_->read_for(making, first, inner, columns, memory);
 }
 
 void Subset::hint(std::span<const std::int64_t> indices) const noexcept {
@@ -225,9 +262,17 @@ Zipped::Zipped(std::vector<SharedSource> sources) : sources_(std::move(sources))
 
 void Zipped::read(std::span<const std::int64_t> indices, std::span<Column> columns,
                   Memory& memory) const {
+  read_for({}, 0, indices, columns, memory);
+}
+
+void Zipped::read_for(const Making& making, std::int64_t first,
+                      std::span<const std::int64_t> indices, std::span<Column> columns,
+                      Memory& memory) const {
+  // What travels beside them has no names by which to tell theirs apart.
+  const Making its = {nullptr, making.failures, making.cancelled};
   for (const SharedSource& source : sources_) {
     const std::size_t fields = source->schema().size();
-    source->read(indices, columns.first(fields), memory);
+    source->read_for(its, first, indices, columns.first(fields), memory);
     columns = columns.subspan(fields);
   }
 }

@@ -22,6 +22,9 @@ class Concatenated final : public Source {
   const Schema& schema() const noexcept override { return sources_.front()->schema(); }
   void read(std::span<const std::int64_t> indices, std::span<Column> columns,
             Memory& memory) const override;
+  void read_for(const Making& making, std::int64_t first,
+                std::span<const std::int64_t> indices, std::span<Column> columns,
+                Memory& memory) const override;
   void hint(std::span<const std::int64_t> indices) const noexcept override;
   bool resident() const noexcept override { return resident_; }
   Maker* maker() const noexcept override { return maker_; }
@@ -47,9 +50,13 @@ class Sliced final : public Source {
   const Schema& schema() const noexcept override { return source_->schema(); }
   void read(std::span<const std::int64_t> indices, std::span<Column> columns,
             Memory& memory) const override;
+  void read_for(const Making& making, std::int64_t first,
+                std::span<const std::int64_t> indices, std::span<Column> columns,
+                Memory& memory) const override;
   void hint(std::span<const std::int64_t> indices) const noexcept override;
   bool resident() const noexcept override { return source_->resident(); }
   Maker* maker() const noexcept override { return source_->maker(); }
+  bool queues() const noexcept override { return source_->queues(); }
 
  private:
   SharedSource source_;
@@ -70,9 +77,13 @@ class Subset final : public Source {
   const Schema& schema() const noexcept override { return source_->schema(); }
   void read(std::span<const std::int64_t> indices, std::span<Column> columns,
             Memory& memory) const override;
+  void read_for(const Making& making, std::int64_t first,
+                std::span<const std::int64_t> indices, std::span<Column> columns,
+                Memory& memory) const override;
   void hint(std::span<const std::int64_t> indices) const noexcept override;
   bool resident() const noexcept override { return source_->resident(); }
   Maker* maker() const noexcept override { return source_->maker(); }
+  bool queues() const noexcept override { return source_->queues(); }
 
  private:
   SharedSource source_;
@@ -90,6 +101,9 @@ class Zipped final : public Source {
   const Schema& schema() const noexcept override { return schema_; }
   void read(std::span<const std::int64_t> indices, std::span<Column> columns,
             Memory& memory) const override;
+  void read_for(const Making& making, std::int64_t first,
+                std::span<const std::int64_t> indices, std::span<Column> columns,
+                Memory& memory) const override;
   void hint(std::span<const std::int64_t> indices) const noexcept override;
   bool resident() const noexcept override { return resident_; }
   Maker* maker() const noexcept override { return maker_; }

@@ -61,6 +61,12 @@ Recast::Recast(SharedSource source, std::vector<RecastField> fields)
 
 void Recast::read(std::span<const std::int64_t> indices, std::span<Column> columns,
                   Memory& memory) const {
+  read_for({}, 0, indices, columns, memory);
+}
+
+void Recast::read_for(const Making& making, std::int64_t first,
+                      std::span<const std::int64_t> indices, std::span<Column> columns,
+                      Memory& memory) const {
   const auto count = static_cast<std::int64_t>(indices.size());
   const Schema& stored = source_->schema();
   const auto inner = memory.array<Column>(static_cast<std::int64_t>(stored.size()));
@@ -78,7 +84,7 @@ void Recast::read(std::span<const std::int64_t> indices, std::span<Column> colum
     from.stride = from.row_bytes();
     from.data = memory.allocate(count * from.stride);
   }
-  source_->read(indices, inner, memory);
+  source_->read_for(making, first, indices, inner, memory);
   for (std::size_t i = 0; i < schema_.size(); ++i) {
     const Column& to = columns[i];
     const Column& from = inner[from_[i]];

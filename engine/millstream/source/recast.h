@@ -24,11 +24,15 @@ class Recast final : public Source {
   const Schema& schema() const noexcept override { return schema_; }
   void read(std::span<const std::int64_t> indices, std::span<Column> columns,
             Memory& memory) const override;
+  void read_for(const Making& making, std::int64_t first,
+                std::span<const std::int64_t> indices, std::span<Column> columns,
+                Memory& memory) const override;
   void hint(std::span<const std::int64_t> indices) const noexcept override {
     source_->hint(indices);
   }
   bool resident() const noexcept override { return source_->resident(); }
   Maker* maker() const noexcept override { return source_->maker(); }
+  bool queues() const noexcept override { return source_->queues(); }
 
  private:
   SharedSource source_;
