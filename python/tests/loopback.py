@@ -8,6 +8,7 @@ The job is a JSON file in the folder. Run by test_processes.py.
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import sys
@@ -62,7 +63,9 @@ def train(folder: Path, job: dict[str, Any], process: int) -> None:
     from jax.sharding import AxisType, NamedSharding, PartitionSpec
     from millstream import _agreement
 
-    mesh = jax.make_mesh((4,), ("data",), axis_types=(AxisType.Auto,))
+    shape = tuple(job.get("mesh", [4]))
+    axes = ("data", "model")[: len(shape)]
+    mesh = jax.make_mesh(shape, axes, axis_types=(AxisType.Auto,) * len(shape))
     if job.get("absent") is not None:
         _agreement.PATIENCE = 2.0
         if job["absent"] == process:
@@ -119,7 +122,7 @@ def main() -> None:
     folder, name, process, port = sys.argv[1:]
     job = json.loads((Path(folder) / f"{name}.job").read_text())
     count = job["processes"]
-    devices = 4 // count
+    devices = math.prod(job.get("mesh", [4])) // count
     os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={devices}"
     import jax
 
@@ -130,7 +133,7 @@ def main() -> None:
             count,
             int(process),
             initialization_timeout=60,
-            heartbeat_timeout_seconds=5,
+            heartbeat_timeout_seconds=job.get("heartbeat", 5),
             shutdown_timeout_seconds=5,
         )
     train(Path(folder), {**job, "name": name}, int(process))

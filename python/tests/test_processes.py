@@ -145,6 +145,21 @@ def test_killed_and_resumed_on_other_numbers_of_processes(group: Group) -> None:
             check(run, want)
 
 
+@pytest.mark.parametrize(
+    ("processes", "mesh"), [(1, [8]), (8, [8]), (2, [8]), (2, [4, 2])]
+)
+def test_every_layout_has_the_same_global_batches(
+    group: Group, processes: int, mesh: list[int]
+) -> None:
+    # Eight processes that start at once on few cores are late with their heartbeats.
+    ended = group.run("layout", processes, mesh=mesh, end=loopback.STEPS, heartbeat=60)
+    assert [status for status, _ in ended] == [0] * processes, ended
+    found = group.steps("layout")
+    assert sorted(found) == list(range(loopback.STEPS))
+    for at, want in enumerate(expected()[: loopback.STEPS]):
+        check(found[at], want)
+
+
 def test_each_process_reads_its_share(group: Group) -> None:
     ended = group.run("share", 4, inside=True, end=loopback.STEPS)
     assert [status for status, _ in ended] == [0] * 4, ended

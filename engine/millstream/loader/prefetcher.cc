@@ -128,9 +128,11 @@ ThreadPool& Prefetcher::pool() { return waiting_ ? *waiting_ : shared_pool(); }
 
 void Prefetcher::make(Entry& entry, Lock* turn) noexcept {
   try {
-    if (entry.later) plan_->hint(*entry.later);
     auto batch = slots_->take();
     const auto start = std::chrono::steady_clock::now();
+    // Where the system holds the file in memory, telling it costs more than reading.
+    // Where it does not, telling takes long enough to show that, once it is read early.
+    if (entry.later && !is_quick()) plan_->hint(*entry.later);
     const std::span<const RowRange> parts = slots_->layout().parts();
     for (std::size_t i = 0; i < parts.size(); ++i) {
       plan_->part(entry.position, parts[i].first, parts[i].count, batch->columns(i),
