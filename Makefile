@@ -45,7 +45,7 @@ tsan:
 # The Python tests, the examples and the code in README.md.
 python: build
 	tools/system_packages.sh dataset-fashion-mnist
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 lint: build layers
 	tools/system_packages.sh clang-format

@@ -75,6 +75,10 @@ class Calls:
     def __init__(self, function: Any, *arguments: Any) -> None:
         self.call = function, arguments
 
+    def __repr__(self) -> str:
+        function, arguments = self.call
+        return f"{function.__name__}{arguments}"
+
     def __reduce__(self) -> Any:
         return self.call
 
@@ -83,6 +87,9 @@ RUN: list[str] = []
 
 
 class Stateful:
+    def __repr__(self) -> str:
+        return "Stateful()"
+
     def __setstate__(self, state: object) -> None:
         RUN.append("setstate")
 
