@@ -1,6 +1,8 @@
 """Millstream: a data loader for JAX whose engine is C++."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from millstream._lazy import lazy
 
 if TYPE_CHECKING:
     from millstream._combine import (
@@ -8,18 +10,30 @@ if TYPE_CHECKING:
         concatenate,
         zip_sources,
     )
-    from millstream._datasets import (
+    from millstream._datasets.celeba import (
         CelebADataset,
+    )
+    from millstream._datasets.cifar import (
         CIFAR10Dataset,
-        CIFAR10DiskSource,
         CIFAR100Dataset,
-        DailyMinTemperaturesDataset,
+    )
+    from millstream._datasets.disk import (
+        CIFAR10DiskSource,
+        MNISTDiskSource,
+    )
+    from millstream._datasets.emnist import (
         EMNISTDataset,
+    )
+    from millstream._datasets.mnist import (
         FashionMNISTDataset,
         KMNISTDataset,
         MNISTDataset,
-        MNISTDiskSource,
+    )
+    from millstream._datasets.series import (
+        DailyMinTemperaturesDataset,
         SunspotsDataset,
+    )
+    from millstream._datasets.windows import (
         make_sequence_disk_source,
         prepare_seq_to_seq_windows,
         prepare_time_series_windows,
@@ -157,18 +171,26 @@ _HOMES = {
         "concatenate",
         "zip_sources",
     ),
-    "_datasets": (
+    "_datasets.celeba": ("CelebADataset",),
+    "_datasets.cifar": (
         "CIFAR100Dataset",
         "CIFAR10Dataset",
+    ),
+    "_datasets.disk": (
         "CIFAR10DiskSource",
-        "CelebADataset",
-        "DailyMinTemperaturesDataset",
-        "EMNISTDataset",
+        "MNISTDiskSource",
+    ),
+    "_datasets.emnist": ("EMNISTDataset",),
+    "_datasets.mnist": (
         "FashionMNISTDataset",
         "KMNISTDataset",
         "MNISTDataset",
-        "MNISTDiskSource",
+    ),
+    "_datasets.series": (
+        "DailyMinTemperaturesDataset",
         "SunspotsDataset",
+    ),
+    "_datasets.windows": (
         "make_sequence_disk_source",
         "prepare_seq_to_seq_windows",
         "prepare_time_series_windows",
@@ -227,20 +249,5 @@ _HOMES = {
     ),
 }
 
-
-if not TYPE_CHECKING:  # a checker would believe that every name exists
-
-    def __getattr__(name: str) -> Any:
-        """Names are imported when first asked for: a worker never needs jax."""
-        from importlib import import_module
-
-        for home, names in _HOMES.items():
-            if name in names:
-                module = import_module(f"{__name__}.{home}")
-                value = globals()[name] = getattr(module, name)
-                return value
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy(__name__, _HOMES)

@@ -23,15 +23,18 @@ from millstream._samples import (
 )
 
 
-class _Combined(OrderedSource):
+class Combined(SampleSource):
     """A source that others are read for."""
 
-    def _parts(self) -> list[SampleSource]:
+    def _parts(self) -> Sequence[SampleSource]:
         raise NotImplementedError
 
     def _combine(self, arrays: list[list[Any]]) -> list[Any]:
-        """The same in `jnp`, for samples that an accelerator holds."""
-        raise NotImplementedError
+        """The same in `jnp`, for samples that an accelerator holds.
+
+        One part after the other, unless a source does otherwise.
+        """
+        return [jnp.concatenate(columns) for columns in zip(*arrays, strict=True)]
 
     def arrays(self) -> list[Any] | None:
         parts = [part.arrays() for part in self._parts()]
@@ -52,7 +55,7 @@ class _Combined(OrderedSource):
 
 
 @dataclass(eq=False, repr=False)
-class Subset(_Combined):
+class Subset(Combined, OrderedSource):
     """Some samples of a source, in the order in which they are listed.
 
     ``source[10:20]`` is short for it. Slices and ranges take no memory, other indices
@@ -130,7 +133,7 @@ def concatenate(sources: Sequence[Any], *, ordering: Any = None) -> Concatenated
 
 
 @dataclass(eq=False, repr=False)
-class Concatenated(_Combined):
+class Concatenated(Combined, OrderedSource):
     """What `concatenate` makes."""
 
     sources: tuple[Any, ...]
@@ -153,9 +156,6 @@ class Concatenated(_Combined):
     def _parts(self) -> list[SampleSource]:
         return self._own
 
-    def _combine(self, arrays: list[list[Any]]) -> list[Any]:
-        return [jnp.concatenate(columns) for columns in zip(*arrays, strict=True)]
-
 
 def zip_sources(sources: Tree, *, ordering: Any = None) -> Zipped:
     """One source whose samples are trees of the samples of several.
@@ -172,7 +172,7 @@ def zip_sources(sources: Tree, *, ordering: Any = None) -> Zipped:
 
 
 @dataclass(eq=False, repr=False)
-class Zipped(_Combined):
+class Zipped(Combined, OrderedSource):
     """What `zip_sources` makes."""
 
     sources: Tree

@@ -24,7 +24,8 @@ class Frozen:
         raise FrozenInstanceError(f"cannot delete field {name!r}")
 
     def __repr__(self) -> str:
-        shown = (f for f in fields(self) if f.repr)  # type: ignore[arg-type]
+        shown = [f for f in fields(self) if f.repr]  # type: ignore[arg-type]
+        shown.sort(key=lambda f: f.kw_only is True)  # as they are given in a call
         inner = ", ".join(f"{f.name}={getattr(self, f.name)!r}" for f in shown)
         return f"{type(self).__name__}({inner})"
 

@@ -29,18 +29,33 @@ from millstream._tasks import (
 )
 
 
-class FunctionSource(OrderedSource):
+@dataclass(eq=False, repr=False, kw_only=True)
+class Staffed:
+    """Who calls a function: the arguments of everything that has workers."""
+
+    workers: int = 1
+    worker_kind: str = "thread"
+    timeout: float | None = None
+    restart_workers: int = 0
+
+    def _crew_for(self, task: Task) -> Crew:
+        return crew(
+            task,
+            self.workers,
+            self.worker_kind,
+            timeout=self.timeout,
+            restart_workers=self.restart_workers,
+        )
+
+
+class FunctionSource(Staffed, OrderedSource):
     """A source whose samples a function makes in workers.
 
-    Subclasses are dataclasses with the fields of ``DiskSampleSource`` that begin with
-    ``ordering``, and call ``_start``.
+    Subclasses are dataclasses with the fields ``ordering``, ``prefetch_size`` and
+    ``host_fields`` of ``DiskSampleSource``, and call ``_start``.
     """
 
     prefetch_size: int
-    workers: int
-    worker_kind: str
-    timeout: float | None
-    restart_workers: int
     host_fields: tuple[str, ...] | None
     _crew: Crew
 
@@ -68,13 +83,7 @@ class FunctionSource(OrderedSource):
         columns, tree = columns_of(spec, name)
         made = task(fn, tree, tuple(apart or ()), outputs=columns)
         self._beside = made.beside
-        self._crew = crew(
-            made,
-            self.workers,
-            self.worker_kind,
-            timeout=self.timeout,
-            restart_workers=self.restart_workers,
-        )
+        self._crew = self._crew_for(made)
         native = _engine.made_source(length, _specs(columns), self._crew.maker)
         self._open(native, tree)
 
@@ -125,10 +134,6 @@ class DiskSampleSource(FunctionSource):
     sample_spec: Tree = None
     ordering: Any = "shuffle"
     prefetch_size: int = 64
-    workers: int = field(default=1, kw_only=True)
-    worker_kind: str = field(default="thread", kw_only=True)
-    timeout: float | None = field(default=None, kw_only=True)
-    restart_workers: int = field(default=0, kw_only=True)
     host_fields: tuple[str, ...] | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
@@ -152,10 +157,6 @@ class DatasetSource(FunctionSource):
     sample_spec: Tree = None
     ordering: Any = "shuffle"
     prefetch_size: int = 64
-    workers: int = field(default=1, kw_only=True)
-    worker_kind: str = field(default="thread", kw_only=True)
-    timeout: float | None = field(default=None, kw_only=True)
-    restart_workers: int = field(default=0, kw_only=True)
     host_fields: tuple[str, ...] | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
@@ -201,7 +202,7 @@ class Bound(NamedTuple):
 
 
 @dataclass(eq=False, repr=False)
-class PythonMapTransform(Stage):
+class PythonMapTransform(Staffed, Stage):
     """``fn(sample) -> sample`` in NumPy, in workers, for one sample at a time.
 
     An argument called ``seed`` (a whole number of 64 bits) or ``key`` (two uint32, as
@@ -220,10 +221,6 @@ class PythonMapTransform(Stage):
 
     fn: Callable[..., Tree]
     element_spec: Tree = None
-    workers: int = field(default=1, kw_only=True)
-    worker_kind: str = field(default="thread", kw_only=True)
-    timeout: float | None = field(default=None, kw_only=True)
-    restart_workers: int = field(default=0, kw_only=True)
 
     def __post_init__(self) -> None:
         if not callable(self.fn):
@@ -253,13 +250,7 @@ class PythonMapTransform(Stage):
         return Bound(stage, after, columns, made)
 
     def _staffed(self, task: Task) -> Crew:
-        made = crew(
-            task,
-            self.workers,
-            self.worker_kind,
-            timeout=self.timeout,
-            restart_workers=self.restart_workers,
-        )
+        made = self._crew_for(task)
         # Weakly: a stage is a description, and workers end with their loader.
         self.__dict__.setdefault("_crews", weakref.WeakSet()).add(made)
         return made

@@ -7,11 +7,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
-
-import jax.numpy as jnp
 
 from millstream import _engine, _traced
+from millstream._combine import Combined
 from millstream._frozen import Frozen
 from millstream._orders import Order
 from millstream._pipeline import SampleSource, Tree
@@ -87,7 +85,7 @@ class MixtureOrder(Order):
 
 
 @dataclass(eq=False, repr=False)
-class Mixture(Frozen, SampleSource):
+class Mixture(Frozen, Combined):
     """What `mix` makes. Its samples are numbered one source after the other."""
 
     sources: tuple[SampleSource, ...]
@@ -130,24 +128,8 @@ class Mixture(Frozen, SampleSource):
         _, tree, names = self.sources[0].native()
         return self._native, tree, names
 
-    def arrays(self) -> list[Any] | None:
-        parts = [source.arrays() for source in self.sources]
-        known = [part for part in parts if part is not None]
-        if len(known) < len(parts):
-            return None
-        return [jnp.concatenate(columns) for columns in zip(*known, strict=True)]
-
-    def device(self) -> Any:
-        return self.sources[0].device()
-
-    @property
-    def beside(self) -> tuple[str, ...]:
-        return self.sources[0].beside
-
-    @property
-    def prefetch_samples(self) -> int | None:
-        asked = [source.prefetch_samples for source in self.sources]
-        return max((count for count in asked if count is not None), default=None)
+    def _parts(self) -> tuple[SampleSource, ...]:
+        return self.sources
 
 
 def whole_weights(weights: Sequence[float], count: int) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""What the tests of the loader share: data, and Python processes of their own."""
+"""What tests share: data, Python processes of their own, and a server of files."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ import os
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 
+import file_server
 import millstream
 import numpy as np
 import pytest
+from file_server import FileServer
+from millstream import _download
 
 TESTS = Path(__file__).resolve().parent
 
@@ -60,3 +64,18 @@ class Python:
 @pytest.fixture
 def python(tmp_path: Path) -> Python:
     return Python(tmp_path)
+
+
+@pytest.fixture
+def server() -> Iterator[FileServer]:
+    with file_server.serving() as files:
+        yield files
+
+
+@pytest.fixture
+def no_surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Downloads without proxies and settings, that pause for a moment only."""
+    for name in list(os.environ):
+        if name.lower().endswith("_proxy") or name.startswith("MILLSTREAM_"):
+            monkeypatch.delenv(name)
+    monkeypatch.setattr(_download, "_PAUSE", 0.01)

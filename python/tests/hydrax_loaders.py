@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 
 import numpy as np
+from millstream.hydrax import DataGroup
 
 ARRAYS = {
     "value": ((3,), np.float32, np.float32),
@@ -16,6 +17,26 @@ ARRAYS = {
     "odd": ((5,), np.uint8, np.uint8),
 }
 KEPT = []
+
+
+def group(items=16, batch_size=4, *, start=0, **more):
+    """Whole numbers from ``start`` on, for arrays that `fill` writes."""
+    data = list(range(start, start + items))
+    return DataGroup(batch_size, data, loader_arrays=ARRAYS, **more)
+
+
+def gathered(loader):
+    """What each batch of a run has: its type's initial, its values and its seeds."""
+    found = []
+    with loader:
+        for batch in loader:
+            values = np.asarray(batch.arrays["value"])
+            assert (values == values[:, :1]).all()
+            assert (np.asarray(batch.arrays["odd"]) == values[:, :1] % 256).all()
+            seeds = np.asarray(batch.arrays["seed"]).tolist()
+            found.append((type(batch).__name__[0], values[:, 0].tolist(), seeds))
+            del batch
+    return found
 
 
 class Unsendable(Exception):
@@ -121,7 +142,7 @@ def exit_at_five(data, arrays, seed):
 
 
 def tell_about_the_process(data, arrays, seed):
-    from millstream.hydrax import DataGroup, Dataloader, is_worker
+    from millstream.hydrax import Dataloader, is_worker
 
     fill(data, arrays, seed)
     try:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from millstream._datasets import CelebADataset
+from millstream import CelebADataset
 from millstream._errors import DataError
 
 NAMES = [f"{number:06}.jpg" for number in range(1, 7)]

@@ -12,8 +12,7 @@ import file_server
 import numpy as np
 import pytest
 from file_server import FileServer
-from millstream import _download
-from millstream._datasets import CIFAR10Dataset, CIFAR100Dataset
+from millstream import CIFAR10Dataset, CIFAR100Dataset, _download
 from millstream._download import RemoteFile
 from millstream._errors import DataError, DownloadError
 from numpy.typing import NDArray

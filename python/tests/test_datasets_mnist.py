@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 from file_server import FileServer
 from idx_files import idx_bytes, images_and_labels, write_idx
-from millstream import _download
-from millstream._datasets import (
+from millstream import (
     EMNISTDataset,
     FashionMNISTDataset,
     KMNISTDataset,
     MNISTDataset,
+    _download,
 )
 from millstream._datasets import emnist as emnist_module
 from millstream._download import RemoteFile

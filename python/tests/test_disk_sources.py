@@ -25,9 +25,11 @@ from walks import (
     indexed,
     iterated,
     jitted,
+    maps_over_seeds,
     same_bytes,
     same_walk,
     scanned,
+    scans_over_seeds,
     specified,
     stepped,
 )
@@ -111,17 +113,8 @@ def test_every_step_resumes(tmp_path: Path) -> None:
 def test_vmap_over_states(tmp_path: Path) -> None:
     data = image_and_label()
     loader = DataLoader([NpySource(saved(tmp_path, data)), BatchTransform(16)])
-    states = jax.vmap(loader.init_state)(jnp.arange(3))
-    several = stepped(loader, states, 9, jax.jit(jax.vmap(loader.next_batch)))
-
-    def run(state: Any) -> Any:
-        return loader.scan_epoch(state, 0, lambda c, b, m: (c, (b, m)), steps=9)[2]
-
-    together = jax.jit(jax.vmap(run))(states)
-    for seed in range(3):
-        expected = specified(loader, loader.init_state(seed), 9)
-        same_walk(jax.tree.map(lambda x, s=seed: x[:, s], several), expected)
-        same_bytes(jax.tree.map(lambda x, s=seed: x[s], together), expected[:2])
+    maps_over_seeds(loader, 3, 9)
+    scans_over_seeds(loader, 3, 9)
 
 
 def test_a_function_of_the_users_own_jit(tmp_path: Path) -> None:

@@ -1,32 +1,17 @@
 """Downloads against a server that cuts off, lies, stalls and redirects."""
 
 import hashlib
-import os
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import file_server
 import pytest
 from downloads import CONTENT, NOWHERE, described
 from file_server import FileServer
-from millstream import _download
 from millstream._download import RemoteFile, fetch
 from millstream._errors import DownloadError
 
-
-@pytest.fixture(autouse=True)
-def _no_surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in list(os.environ):
-        if name.lower().endswith("_proxy") or name.startswith("MILLSTREAM_"):
-            monkeypatch.delenv(name)
-    monkeypatch.setattr(_download, "_PAUSE", 0.01)
-
-
-@pytest.fixture
-def server() -> Iterator[FileServer]:
-    with file_server.serving() as files:
-        yield files
+pytestmark = pytest.mark.usefixtures("no_surroundings")
 
 
 def test_a_file_is_fetched_once(server: FileServer, tmp_path: Path) -> None:

@@ -17,24 +17,10 @@ import file_server
 import pytest
 from downloads import CONTENT, NOWHERE, described
 from file_server import FileServer
-from millstream import _download
 from millstream._download import fetch
 from millstream._progress import ProgressBar, amount_text
 
-
-@pytest.fixture(autouse=True)
-def _no_surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in list(os.environ):
-        if name.lower().endswith("_proxy") or name.startswith("MILLSTREAM_"):
-            monkeypatch.delenv(name)
-    monkeypatch.setattr(_download, "_PAUSE", 0.01)
-
-
-@pytest.fixture
-def server() -> Iterator[FileServer]:
-    with file_server.serving() as files:
-        yield files
-
+pytestmark = pytest.mark.usefixtures("no_surroundings")
 
 _CHILD = """
 import sys

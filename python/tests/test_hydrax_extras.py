@@ -8,14 +8,10 @@ import hydrax_loaders as loaders
 import numpy as np
 import pandas
 import pytest
-from hydrax_loaders import ARRAYS, fill
+from hydrax_loaders import fill, group
 from millstream.hydrax import DataGroup, Dataloader, ValidationBatch
 from millstream.hydrax.pandas import RowData
 from millstream.hydrax.tqdm import ProgressMonitor, tbatches
-
-
-def group(items=16, batch_size=4, **more):
-    return DataGroup(batch_size, list(range(items)), loader_arrays=ARRAYS, **more)
 
 
 def bars(stream):

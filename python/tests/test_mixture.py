@@ -18,6 +18,8 @@ from walks import (
     indexed,
     iterated,
     jitted,
+    maps_over_seeds,
+    resumes_everywhere,
     same_bytes,
     same_walk,
     scanned,
@@ -198,24 +200,14 @@ def test_threads_do_not_matter(threads: int) -> None:
 
 def test_a_state_resumes_at_every_step() -> None:
     loader = loader_of(ms.mix(sources(), [5, 3, 2], num_samples=99))
-    state = loader.init_state(7)
-    steps = 3 * loader.steps_per_epoch
-    walk = specified(loader, state, steps)
-    for step in range(steps):
-        rest = jax.tree.map(lambda x, step=step: x[step:], walk)
-        same_walk(iterated(loader, state, steps - step), rest)
-        _, state, _ = loader.next_batch(state)
+    resumes_everywhere(loader, loader.init_state(7), 3 * loader.steps_per_epoch)
 
 
 def test_seeds_may_be_mapped_over() -> None:
     for traced in (False, True):
         pair = sources("shuffle", "sequential", "shuffle")[:2]
         loader = loader_of(ms.mix(pair, [5, 3]), traced=traced)
-        states = jax.vmap(loader.init_state)(np.arange(4))
-        batches, _, _ = jax.jit(jax.vmap(loader.next_batch))(states)
-        for seed in range(4):
-            batch, _, _ = loader.next_batch(loader.init_state(seed))
-            np.testing.assert_array_equal(batches["x"][seed], batch["x"])
+        maps_over_seeds(loader, 4, 1)
 
 
 def test_mixtures_mix() -> None:

@@ -31,15 +31,17 @@ ENDLESS = """
 """
 
 
+def endless(code: str, width: int = 4) -> str:
+    """``code`` after a loader of samples of ``width`` numbers."""
+    return textwrap.dedent(ENDLESS).replace("WIDTH", str(width)) + textwrap.dedent(code)
+
+
 def interrupted(python: Python, code: str, width: int = 4, signals: int = 1) -> str:
     """Runs code until it says that it started, and sends Ctrl-C; what it printed then.
 
     The epochs of the code have millions of steps: only Ctrl-C ends them.
     """
-    whole = textwrap.dedent(ENDLESS).replace("WIDTH", str(width)) + textwrap.dedent(
-        code
-    )
-    process = python.start(whole)
+    process = python.start(endless(code, width))
     assert process.stdout is not None
     line = process.stdout.readline()
     if line != "started\n":
@@ -50,31 +52,21 @@ def interrupted(python: Python, code: str, width: int = 4, signals: int = 1) -> 
     return python.finished(process)
 
 
-def test_ctrl_c_leaves_iterate(python: Python) -> None:
-    code = """
+@pytest.mark.parametrize(("width", "last"), [(4, 100), (4096, 10)])
+def test_ctrl_c_leaves_iterate(python: Python, width: int, last: int) -> None:
+    code = f"""
     try:
         for step, (batch, mask) in enumerate(loader.iterate(state)):
-            if step == 100:
-                say_started()
-    except KeyboardInterrupt:
-        print("interrupted")
-    batch, state, mask = loader.next_batch(state)
-    print(batch["x"].shape)
-    """
-    assert interrupted(python, code) == "interrupted\n(128, 4)\n"
-
-
-def test_ctrl_c_leaves_iterate_over_big_batches(python: Python) -> None:
-    code = """
-    try:
-        for step, (batch, mask) in enumerate(loader.iterate(state)):
-            if step == 10:
+            if step == {last}:
                 say_started()
     except KeyboardInterrupt:
         print("interrupted")
     print(len(list(loader.iterate(state, steps=3))))
+    batch, state, mask = loader.next_batch(state)
+    print(batch["x"].shape)
     """
-    assert interrupted(python, code, width=4096) == "interrupted\n3\n"
+    found = interrupted(python, code, width=width)
+    assert found == f"interrupted\n3\n(128, {width})\n"
 
 
 @pytest.mark.parametrize("width", [4, 4096])
@@ -109,8 +101,7 @@ def test_ctrl_c_ends_a_program_that_does_not_catch_it(python: Python) -> None:
     threading.Timer(0.3, say_started).start()
     loader.scan_epoch(state, 0.0, lambda c, b, m: (c + b["x"].sum(), None))
     """
-    whole = textwrap.dedent(ENDLESS).replace("WIDTH", "4") + textwrap.dedent(code)
-    process = python.start(whole)
+    process = python.start(endless(code))
     assert process.stdout is not None
     assert process.stdout.readline() == "started\n"
     process.send_signal(signal.SIGINT)
@@ -180,15 +171,14 @@ def test_keeping_every_batch_of_an_epoch(width: int) -> None:
 
 def test_the_interpreter_exits_in_the_middle_of_an_epoch(python: Python) -> None:
     for width in (4, 4096):
-        code = textwrap.dedent(ENDLESS).replace("WIDTH", str(width))
-        code += textwrap.dedent("""
+        code = """
             iterator = loader.iterate(state)
             kept = [next(iterator) for _ in range(5)]
             step = jax.jit(loader.next_batch)
             batch, state, mask = step(state)   # not waited for
             print("leaving")
-        """)
-        assert python.run(code) == "leaving\n"
+        """
+        assert python.run(endless(code, width)) == "leaving\n"
 
 
 FORKING = """

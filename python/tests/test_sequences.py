@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from conftest import rows_of
@@ -22,9 +21,11 @@ from walks import (
     indexed,
     iterated,
     jitted,
+    maps_over_seeds,
     same_bytes,
     same_walk,
     scanned,
+    scans_over_seeds,
     specified,
     stacked,
     stepped,
@@ -204,27 +205,12 @@ def test_big_batches_that_are_kept_are_not_written_again() -> None:
 
 def test_vmap_over_seeds_is_each_seed_by_itself() -> None:
     loader = loader_of(129, 32)
-    seeds = jnp.arange(4)
-    states = jax.vmap(loader.init_state)(seeds)
-    several = stepped(loader, states, 15, jax.jit(jax.vmap(loader.next_batch)))
-
-    def run(state: Any) -> Any:
-        return loader.scan_epoch(state, 0, lambda c, b, m: (c, (b, m)), steps=15)[2]
-
-    together = jax.jit(jax.vmap(run))(states)
-    for seed in range(4):
-        expected = specified(loader, loader.init_state(seed), 15)
-        same_walk(jax.tree.map(lambda x, s=seed: x[:, s], several), expected)
-        same_bytes(jax.tree.map(lambda x, s=seed: x[s], together), expected[:2])
+    maps_over_seeds(loader, 4, 15)
+    scans_over_seeds(loader, 4, 15)
 
 
 def test_vmap_over_seeds_of_the_traced_path() -> None:
-    loader = loader_of(129, 32, "wrap", traced=True)
-    states = jax.vmap(loader.init_state)(jnp.arange(3))
-    several = stepped(loader, states, 15, jax.jit(jax.vmap(loader.next_batch)))
-    for seed in range(3):
-        expected = specified(loader, loader.init_state(seed), 15)
-        same_walk(jax.tree.map(lambda x, s=seed: x[:, s], several), expected)
+    maps_over_seeds(loader_of(129, 32, "wrap", traced=True), 3, 15)
 
 
 @pytest.mark.parametrize("n", SIZES)

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from millstream._datasets import (
+from millstream import (
     DailyMinTemperaturesDataset,
     SunspotsDataset,
     prepare_seq_to_seq_windows,

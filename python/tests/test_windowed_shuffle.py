@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
 import numpy as np
 import pytest
 from conftest import rows_of
 from millstream import ArraySampleSource, BatchTransform, DataLoader, Shuffle
 from millstream._orders import Order
-from walks import indexed, iterated, jitted, same_walk, scanned, specified, stepped
+from walks import (
+    indexed,
+    iterated,
+    jitted,
+    maps_over_seeds,
+    resumes_everywhere,
+    same_walk,
+    scanned,
+    specified,
+    stepped,
+)
 
 SIZES = [(10, 3, 2), (200, 1, 1), (500, 7, 5), (1000, 16, 4), (1000, 300, 2)]
 """Samples, block size, window."""
@@ -109,23 +118,13 @@ def test_threads_do_not_matter(threads: int) -> None:
 
 def test_a_state_resumes_at_every_step() -> None:
     loader = loader_of(100, Shuffle(window=2, block_size=8))
-    state = loader.init_state(7)
-    steps = 2 * loader.steps_per_epoch
-    walk = specified(loader, state, steps)
-    for step in range(steps):
-        rest = jax.tree.map(lambda x, step=step: x[step:], walk)
-        same_walk(iterated(loader, state, steps - step), rest)
-        _, state, _ = loader.next_batch(state)
+    resumes_everywhere(loader, loader.init_state(7), 2 * loader.steps_per_epoch)
 
 
 def test_seeds_may_be_mapped_over() -> None:
     for traced in (False, True):
         loader = loader_of(300, Shuffle(window=3, block_size=16), traced=traced)
-        states = jax.vmap(loader.init_state)(np.arange(4))
-        batches, _, _ = jax.jit(jax.vmap(loader.next_batch))(states)
-        for seed in range(4):
-            batch, _, _ = loader.next_batch(loader.init_state(seed))
-            np.testing.assert_array_equal(batches["x"][seed], batch["x"])
+        maps_over_seeds(loader, 4, 1)
 
 
 def test_the_state_of_another_window_is_refused() -> None:

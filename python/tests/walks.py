@@ -119,3 +119,34 @@ def same_walk(found: Walk, expected: Walk) -> None:
     same_bytes(found[:2], expected[:2])
     words, wanted = found[2], expected[2]
     same_bytes(words, wanted if words.ndim == wanted.ndim else wanted[-1])
+
+
+def resumes_everywhere(loader: DataLoader, state: Any, steps: int) -> None:
+    """Fails unless the loader goes on as specified from the state at every step."""
+    walk = specified(loader, state, steps)
+    for step in range(steps):
+        rest = jax.tree.map(lambda x, step=step: x[step:], walk)
+        same_walk(iterated(loader, state, steps - step), rest)
+        _, state, _ = loader.next_batch(state)
+
+
+def maps_over_seeds(loader: DataLoader, seeds: int, steps: int) -> None:
+    """Fails unless several seeds at once, by `vmap`, are each seed by itself."""
+    states = jax.vmap(loader.init_state)(np.arange(seeds))
+    several = stepped(loader, states, steps, jax.jit(jax.vmap(loader.next_batch)))
+    for seed in range(seeds):
+        expected = specified(loader, loader.init_state(seed), steps)
+        same_walk(jax.tree.map(lambda x, seed=seed: x[:, seed], several), expected)
+
+
+def scans_over_seeds(loader: DataLoader, seeds: int, steps: int) -> None:
+    """The same of `scan_epoch`."""
+
+    def run(state: Any) -> Any:
+        _, _, (batches, masks) = loader.scan_epoch(state, 0, _keep, steps=steps)
+        return batches, masks
+
+    together = jax.jit(jax.vmap(run))(jax.vmap(loader.init_state)(np.arange(seeds)))
+    for seed in range(seeds):
+        expected = specified(loader, loader.init_state(seed), steps)
+        same_bytes(jax.tree.map(lambda x, seed=seed: x[seed], together), expected[:2])

@@ -294,49 +294,45 @@ ffi::Error on_host(ffi::Buffer<ffi::U32> states, ffi::Buffer<ffi::U32> plan,
   });
 }
 
+/// The arguments of `in_jit` and `in_jit_later`.
+auto batch_binding() {
+  return ffi::Ffi::Bind()
+      .Arg<ffi::Buffer<ffi::U32>>()
+      .RemainingRets()
+      .Attr<std::int64_t>("plan")
+      .Attr<std::int64_t>("digest");
+}
+
+/// The arguments of `shard_at_once` and `shard_later`.
+auto shard_binding() {
+  return ffi::Ffi::Bind()
+      .Arg<ffi::Buffer<ffi::U32>>()
+      .Arg<ffi::Buffer<ffi::U32>>()
+      .RemainingRets()
+      .Attr<std::int64_t>("plan")
+      .Attr<std::int64_t>("digest")
+      .Attr<std::int64_t>("rows");
+}
+
 }  // namespace
 
 XLA_FFI_Error* batch_in_jit(XLA_FFI_CallFrame* frame) {
-  static const auto handler = ffi::Ffi::Bind()
-                                  .Arg<ffi::Buffer<ffi::U32>>()
-                                  .RemainingRets()
-                                  .Attr<std::int64_t>("plan")
-                                  .Attr<std::int64_t>("digest")
-                                  .To(in_jit);
+  static const auto handler = batch_binding().To(in_jit);
   return handler->Call(frame);
 }
 
 XLA_FFI_Error* batch_in_jit_later(XLA_FFI_CallFrame* frame) {
-  static const auto handler = ffi::Ffi::Bind()
-                                  .Arg<ffi::Buffer<ffi::U32>>()
-                                  .RemainingRets()
-                                  .Attr<std::int64_t>("plan")
-                                  .Attr<std::int64_t>("digest")
-                                  .To(in_jit_later);
+  static const auto handler = batch_binding().To(in_jit_later);
   return handler->Call(frame);
 }
 
 XLA_FFI_Error* shard_in_jit(XLA_FFI_CallFrame* frame) {
-  static const auto handler = ffi::Ffi::Bind()
-                                  .Arg<ffi::Buffer<ffi::U32>>()
-                                  .Arg<ffi::Buffer<ffi::U32>>()
-                                  .RemainingRets()
-                                  .Attr<std::int64_t>("plan")
-                                  .Attr<std::int64_t>("digest")
-                                  .Attr<std::int64_t>("rows")
-                                  .To(shard_at_once);
+  static const auto handler = shard_binding().To(shard_at_once);
   return handler->Call(frame);
 }
 
 XLA_FFI_Error* shard_in_jit_later(XLA_FFI_CallFrame* frame) {
-  static const auto handler = ffi::Ffi::Bind()
-                                  .Arg<ffi::Buffer<ffi::U32>>()
-                                  .Arg<ffi::Buffer<ffi::U32>>()
-                                  .RemainingRets()
-                                  .Attr<std::int64_t>("plan")
-                                  .Attr<std::int64_t>("digest")
-                                  .Attr<std::int64_t>("rows")
-                                  .To(shard_later);
+  static const auto handler = shard_binding().To(shard_later);
   return handler->Call(frame);
 }
 

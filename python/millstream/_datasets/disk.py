@@ -8,6 +8,8 @@ from typing import Any, ClassVar
 
 from millstream import _engine
 from millstream._datasets.base import ArrayDataset
+from millstream._datasets.cifar import CIFAR10Dataset
+from millstream._datasets.mnist import MNISTDataset
 from millstream._disk import cache_path
 from millstream._orders import order_of
 from millstream._samples import OrderedSource
@@ -58,7 +60,7 @@ def opened(dataset: ArrayDataset) -> _engine.Source:
 class _NamedDiskSource(DatasetDiskSource):
     """The disk source of one data set, made of the data set's own arguments."""
 
-    _kind: ClassVar[str]
+    _kind: ClassVar[type[MNISTDataset | CIFAR10Dataset]]
 
     def __init__(
         self,
@@ -67,19 +69,16 @@ class _NamedDiskSource(DatasetDiskSource):
         ordering: Any = "shuffle",
         prefetch_size: int = 64,
     ) -> None:
-        from millstream import _datasets
-
-        dataset = getattr(_datasets, self._kind)(split, cache_dir)
-        super().__init__(dataset, ordering, prefetch_size)
+        super().__init__(self._kind(split, cache_dir), ordering, prefetch_size)
 
 
 class MNISTDiskSource(_NamedDiskSource):
     """MNIST off the disk: ``MNISTDataset.make_disk_source`` as a class."""
 
-    _kind = "MNISTDataset"
+    _kind = MNISTDataset
 
 
 class CIFAR10DiskSource(_NamedDiskSource):
     """CIFAR-10 off the disk: ``CIFAR10Dataset.make_disk_source`` as a class."""
 
-    _kind = "CIFAR10Dataset"
+    _kind = CIFAR10Dataset

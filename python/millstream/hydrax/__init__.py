@@ -6,7 +6,9 @@ worker process. See docs/hydrax.md for what differs from Hydrax and why.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from millstream._lazy import lazy
 
 if TYPE_CHECKING:
     from millstream.hydrax._batch import Batch, TrainingBatch, ValidationBatch
@@ -27,29 +29,12 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Batch": "_batch",
-    "BatchTimeoutError": "_loader",
-    "DataGroup": "_groups",
-    "Dataloader": "_loader",
-    "TrainingBatch": "_batch",
-    "ValidationBatch": "_batch",
-    "debug_batch_references": "_references",
-    "is_worker": "_work",
+    "_batch": ("Batch", "TrainingBatch", "ValidationBatch"),
+    "_groups": ("DataGroup",),
+    "_loader": ("BatchTimeoutError", "Dataloader"),
+    "_references": ("debug_batch_references",),
+    "_work": ("is_worker",),
 }
 
-
-if not TYPE_CHECKING:  # a checker would believe that every name exists
-
-    def __getattr__(name: str) -> Any:
-        """Each name is imported when first asked for."""
-        if name not in _HOMES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from importlib import import_module
-
-        home = import_module(f"{__name__}.{_HOMES[name]}")
-        value = globals()[name] = getattr(home, name)
-        return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy(__name__, _HOMES)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable
-from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from millstream.hydrax import _cache
@@ -133,12 +132,7 @@ class Dataloader(Generic[D]):
         self._run = Run(self._plan)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         run = self._started()
         self._run = None
         try:

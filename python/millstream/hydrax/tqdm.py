@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from millstream.hydrax._batch import Batch, TrainingBatch, ValidationBatch
@@ -65,12 +64,7 @@ class ProgressMonitor(Generic[D]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def begin_batch(self, batch: Batch[D]) -> None:

@@ -4,8 +4,9 @@ Items are loaded by the engine's workers, or in a plain loop, and always in thei
 What differs from Loadax, and why, is in docs/loadax.md.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from millstream._lazy import lazy
 from millstream.loadax._batching import Batcher, BatchStrategy, FixedBatchStrategy
 from millstream.loadax._builder import DataLoader, DataloaderBuilder
 from millstream.loadax._dataset import (
@@ -121,29 +122,24 @@ __all__ = [
 ]
 
 _HOMES = {
-    "HybridMeshShape": "_mesh",
-    "MeshConfig": "_mesh",
-    "MeshShape": "_mesh",
-    "build_standard_mesh": "_mesh",
-    "create_device_mesh": "_mesh",
-    "create_hybrid_device_mesh": "_mesh",
-    "infer_mesh_shape": "_mesh",
-    "make_ddp_mesh_config": "_presets",
-    "make_fsdp_mesh_config": "_presets",
+    "_mesh": (
+        "HybridMeshShape",
+        "MeshConfig",
+        "MeshShape",
+        "build_standard_mesh",
+        "create_device_mesh",
+        "create_hybrid_device_mesh",
+        "infer_mesh_shape",
+    ),
+    "_placement": (
+        "DataPartitionType",
+        "data_partition_type_to_spec",
+        "global_to_host_array",
+        "host_to_global_device_array",
+        "with_sharding_constraint",
+    ),
+    "_presets": ("make_ddp_mesh_config", "make_fsdp_mesh_config"),
 }
 
-if not TYPE_CHECKING:  # a checker would believe that every name exists
-
-    def __getattr__(name: str) -> Any:
-        """What needs JAX is imported when first asked for, not by workers."""
-        if name not in __all__:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from importlib import import_module
-
-        home = import_module(f"{__name__}.{_HOMES.get(name, '_placement')}")
-        value = globals()[name] = getattr(home, name)
-        return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy(__name__, _HOMES)

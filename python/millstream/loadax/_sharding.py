@@ -17,11 +17,14 @@ if TYPE_CHECKING:
 class ShardingStrategy(ABC):
     """Decides which items a shard has and where a batch's rows go."""
 
-    @abstractmethod
     def get_shard_indices(
         self, dataset_size: int, shard_id: int, num_shards: int
     ) -> range:
         """The items of one shard; all shards together have every item once."""
+        first, end = compute_shard_boundaries(
+            num_shards, shard_id, dataset_size, drop_remainder=False
+        )
+        return range(first, end)
 
     @abstractmethod
     def needs_sharding(self) -> bool:
@@ -44,14 +47,6 @@ class ShardingStrategy(ABC):
 
 class NoShardingStrategy(ShardingStrategy):
     """Everything in one place."""
-
-    def get_shard_indices(
-        self, dataset_size: int, shard_id: int, num_shards: int
-    ) -> range:
-        first, end = compute_shard_boundaries(
-            num_shards, shard_id, dataset_size, drop_remainder=False
-        )
-        return range(first, end)
 
     def needs_sharding(self) -> bool:
         return False
@@ -95,14 +90,6 @@ class DistributedShardingStrategy(ShardingStrategy):
         from millstream.loadax._rows import shards_of
 
         return shards_of(self._sharding, self._axes)
-
-    def get_shard_indices(
-        self, dataset_size: int, shard_id: int, num_shards: int
-    ) -> range:
-        first, end = compute_shard_boundaries(
-            num_shards, shard_id, dataset_size, drop_remainder=False
-        )
-        return range(first, end)
 
     def needs_sharding(self) -> bool:
         return True

@@ -1,0 +1,129 @@
+"""What Hydrax's Dataloader does with functions that fail, stall, die or do wrong."""
+
+from __future__ import annotations
+
+import hydrax_loaders as loaders
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hydrax_loaders import fill, gathered, group
+from millstream._errors import WorkerError
+from millstream.hydrax import BatchTimeoutError, DataGroup, Dataloader
+
+
+def test_a_startup_that_fails_is_raised():
+    loader = Dataloader(fill, group(), startup_func=loaders.fail_to_start)
+    with pytest.raises(LookupError, match="no such device"), loader:
+        next(loader)
+
+
+def test_an_item_that_fails_drops_its_batch_and_is_told_of():
+    loader = Dataloader(loaders.fail_at_five, group(), end_at=("epoch", 1))
+    with pytest.warns(RuntimeWarning, match="batch 1 .*was dropped") as warned:
+        found = gathered(loader)
+    assert [values[0] for _, values, _ in found] == [0, 8, 12]
+    (warning,) = warned
+    told = str(warning.message)
+    assert "KeyError: 'number five'" in told
+    assert "this was item 5 of its group, 5" in told
+    assert "in fail_at_five" in told  # the worker's own traceback
+
+
+def test_an_item_that_fails_can_be_raised():
+    loader = Dataloader(loaders.fail_at_five, group(), on_error="raise")
+    with pytest.raises(KeyError, match="number five") as caught, loader:
+        for _ in loader:
+            pass
+    notes = "\n".join(caught.value.__notes__)
+    assert "item 5 of its group" in notes
+    assert "batch 1 (epoch 0, number 1)" in notes
+
+
+def test_a_loader_that_always_fails_does_not_run_for_ever():
+    loader = Dataloader(loaders.fail_always, group())
+    raised = pytest.raises(RuntimeError, match="4 batches one after the other")
+    with pytest.warns(RuntimeWarning, match="Unsendable: one and two"), loader, raised:
+        next(loader)
+
+
+def test_what_is_returned_has_to_be_a_dict():
+    loader = Dataloader(loaders.return_a_list, group(), on_error="raise")
+    with pytest.raises(TypeError, match=r"a dict .* or None, not list"), loader:
+        next(loader)
+
+
+def test_arrays_beside_the_arrays_are_warned_of():
+    loader = Dataloader(loaders.return_an_array, group(), end_at=("batch", 1))
+    with loader, pytest.warns(RuntimeWarning, match="'array' has the array type"):
+        next(loader)
+
+
+def test_arrays_that_are_kept_by_the_loader_are_warned_of():
+    loader = Dataloader(loaders.keep_the_array, group(), end_at=("batch", 1))
+    with loader, pytest.warns(RuntimeWarning, match="dangling reference.*'value'"):
+        next(loader)
+
+
+def test_a_function_that_cannot_be_sent_is_refused():
+    with open(__file__, "rb") as file:
+        loader = Dataloader(lambda data, arrays, seed: file.read(), group())
+        with pytest.raises(TypeError, match="cannot be sent"), loader:
+            pass
+
+
+@pytest.mark.parametrize(
+    ("function", "how"),
+    [(loaders.die_at_five, "signal 9|SIGKILL"), (loaders.exit_at_five, "status 7")],
+)
+def test_a_worker_that_dies_is_reported_as_what_it_is(function, how):
+    loader = Dataloader(function, group())
+    with pytest.raises(WorkerError, match=how) as caught, loader:
+        for _ in loader:
+            pass
+    assert "5" in str(caught.value)
+    assert gathered(Dataloader(fill, group(), end_at=("batch", 1)))
+
+
+def test_a_stall_is_a_timeout_that_tells_where():
+    loader = Dataloader(loaders.stall, group(), timeout_sec=1)
+    with pytest.raises(BatchTimeoutError) as caught, loader:
+        for _ in loader:
+            pass
+    assert isinstance(caught.value, TimeoutError)
+    assert "stall" in str(caught.value)
+
+
+def test_a_batch_that_is_slow_as_a_whole_is_a_timeout_too():
+    loader = Dataloader(loaders.slow_from_forty, group(80, 40), timeout_sec=1)
+    with loader:
+        next(loader)
+        with pytest.raises(BatchTimeoutError, match=r"no batch .* within 1 seconds"):
+            next(loader)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "text"),
+    [
+        (lambda a: [a], TypeError, "a list and not a dict"),
+        (lambda a: {**a, "more": a["odd"]}, ValueError, "more"),
+        (lambda a: {**a, "odd": np.zeros((4, 5))}, TypeError, "not a JAX array"),
+        (lambda a: {**a, "odd": a["odd"][1:]}, ValueError, r"\(3, 5\), where \(4, 5\)"),
+        (lambda a: {**a, "odd": a["odd"] * 1.0}, ValueError, "float32, where uint8"),
+    ],
+)
+def test_wrong_placements_are_refused(change, error, text):
+    def place(arrays, layouts, additional, data):
+        return change({name: jnp.asarray(array) for name, array in arrays.items()})
+
+    loader = Dataloader(fill, group(), placement_func=place, on_error="raise")
+    with pytest.raises(error, match=text), loader:
+        next(loader)
+
+
+def test_numbers_that_jax_cannot_hold_are_refused():
+    arrays = {"value": ((), np.int64, np.int64)}
+    data = DataGroup(2, [7, 2**40 + 5], loader_arrays=arrays)
+    with pytest.warns(UserWarning, match="int64"):
+        loader = Dataloader(loaders.fill_value, data, on_error="raise")
+    with pytest.raises(OverflowError, match="1099511627781"), loader:
+        next(loader)
