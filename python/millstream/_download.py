@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from millstream._errors import DownloadError
+from millstream._lock import locked
 from millstream._progress import ProgressBar
 
 _CHUNK = 1 << 16
@@ -25,7 +26,6 @@ _UNWRITABLE = frozenset(
         *(errno.ENOTDIR, errno.EISDIR, errno.EEXIST),
     }
 )
-_NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL})
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def fetch(
         target.parent.mkdir(parents=True, exist_ok=True)
         with (
             ProgressBar(target.name, file.size, shown=progress) as bar,
-            _locked(target, bar) as part,
+            _part_of(target, bar) as part,
         ):
             if _is_good(file, target):
                 return target
@@ -302,21 +302,22 @@ def _digest(path: Path, kind: str) -> str:
 
 
 @contextlib.contextmanager
-def _locked(target: Path, bar: ProgressBar) -> Iterator[Path]:
-    import fcntl
+def _part_of(target: Path, bar: ProgressBar) -> Iterator[Path]:
+    """The file to fetch ``target`` into, the caller's alone while this lasts."""
+    import secrets
 
-    part = target.with_name(f"{target.name}.part")
-    with target.with_name(f".{target.name}.lock").open("w") as lock:
+    def say() -> None:
+        bar.say(f"{target.name}: waiting for another process or thread")
+
+    with locked(target, when_waiting=say) as is_held:
+        if is_held:
+            yield target.with_name(f"{target.name}.part")
+            return
+        part = target.with_name(f"{target.name}.{secrets.token_hex(8)}.part")
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            bar.say(f"{target.name}: waiting for another process that fetches it")
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        except OSError as error:
-            if error.errno not in _NO_LOCKS:
-                raise
-            part = target.with_name(f"{target.name}.{os.getpid()}.part")
-        yield part
+            yield part
+        finally:
+            part.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

@@ -4,7 +4,9 @@ import hashlib
 import io
 import pickle
 import tarfile
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +140,27 @@ def test_cifar10_from_an_archive(
     tar(tmp_path / archive, folder, cifar10_files(suffix))
     check10(tmp_path)
     assert (tmp_path / folder).is_dir()
+
+
+def test_splits_are_unpacked_in_threads(tmp_path: Path) -> None:
+    folder = "cifar-10-batches-bin"
+    records = np.random.default_rng(0).integers(0, 10, (300, 3073), np.uint8)
+    names = [f"{name}.bin" for name in (*TRAIN, "test_batch")]
+    tar(
+        tmp_path / "cifar-10-binary.tar.gz",
+        folder,
+        dict.fromkeys(names, records.tobytes()),
+    )
+    begin = threading.Barrier(2)
+
+    def count(split: str) -> int:
+        begin.wait(60)
+        source = CIFAR10Dataset.make_disk_source(split=split, cache_dir=tmp_path)
+        return len(source)
+
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(count, ("train", "test"))) == [1500, 300]
+    assert len(list((tmp_path / folder).iterdir())) == 6
 
 
 def test_cifar10_is_fetched_and_unpacked(
