@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import file_server
 import numpy as np
@@ -140,6 +141,20 @@ def test_cifar10_from_an_archive(
     tar(tmp_path / archive, folder, cifar10_files(suffix))
     check10(tmp_path)
     assert (tmp_path / folder).is_dir()
+
+
+def test_mirrors_are_other_hosts_of_the_same_file() -> None:
+    remotes = [*CIFAR10Dataset._folders.values(), *CIFAR100Dataset._folders.values()]
+    hosts = {
+        file.name: [urlsplit(url).hostname for url in file.urls] for file in remotes
+    }
+    assert len(hosts) == 4
+    for file in remotes:
+        assert file.sha256 is not None
+        assert all(url.endswith(f"/{file.name}") for url in file.urls)
+        assert hosts[file.name][0] == "www.cs.toronto.edu"
+        only_home = file.name == "cifar-100-binary.tar.gz"
+        assert len(set(hosts[file.name])) == (1 if only_home else 2)
 
 
 def test_splits_are_unpacked_in_threads(tmp_path: Path) -> None:
