@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import stat
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO
 
 from millstream._errors import DataError
+from millstream._lock import locked
 
 _CHUNK = 1 << 20
 
@@ -20,17 +20,56 @@ Member = tuple[tuple[str, ...], IO[bytes], int]
 def extract_folder(archive: Path, name: str, into: Path) -> Path:
     """Return ``into / name``, unpacked from the folder ``name`` of ``archive``.
 
-    The folder appears only once it is complete; when another process is first, its
-    folder is kept. Archive members that name a place outside, links and devices are
-    refused before anything is written in their place.
+    The folder appears only once it is complete. One that is there is kept, and of
+    threads and processes that want it at once one unpacks and the others wait. Archive
+    members that name a place outside, links and devices are refused before anything is
+    written in their place.
 
     Raises ``DataError`` for a damaged or dangerous archive and for one without
     ``name``.
     """
     final = into / name
-    unfinished = into / f".{name}.{os.getpid()}.part"
-    shutil.rmtree(unfinished, ignore_errors=True)
+    if not _is_filled(final):
+        into.mkdir(parents=True, exist_ok=True)
+        with locked(final):
+            if not _is_filled(final):
+                _unpack_folder(archive, name, final)
+    return final
+
+
+def extract_member(archive: Path, name: str, target: Path) -> Path:
+    """Return ``target``, a copy of ``name`` in whatever folder of ``archive`` it is.
+
+    What ``target`` held before is replaced; what another thread or process put there
+    in the meantime is kept.
+
+    Raises ``DataError`` for a damaged or dangerous archive and for one without
+    ``name``.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    before = _version(target)
+    with locked(target):
+        found = _version(target)
+        if found is None or found == before:
+            _unpack_member(archive, name, target)
+    return target
+
+
+def _is_filled(folder: Path) -> bool:
+    return folder.is_dir() and any(folder.iterdir())
+
+
+def _version(path: Path) -> tuple[int, int, int] | None:
     try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _unpack_folder(archive: Path, name: str, final: Path) -> None:
+    with _scratch(final) as scratch:
+        unfinished = scratch / name
         with _naming_damage(archive):
             for parts, stream, size in _members(archive):
                 if parts[0] == name and len(parts) > 1:
@@ -42,32 +81,34 @@ def extract_folder(archive: Path, name: str, into: Path) -> Path:
         try:
             unfinished.rename(final)
         except OSError:
-            if not final.is_dir():
+            # Without locks another may have been first.
+            if not _is_filled(final):
                 raise
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
-    return final
 
 
-def extract_member(archive: Path, name: str, target: Path) -> Path:
-    """Return ``target``, a copy of ``name`` in whatever folder of ``archive`` it is.
-
-    Raises ``DataError`` for a damaged or dangerous archive and for one without
-    ``name``.
-    """
-    unfinished = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
-        with _naming_damage(archive):
-            for parts, stream, size in _members(archive):
-                if parts[-1] == name:
-                    target.parent.mkdir(parents=True, exist_ok=True)
-                    unfinished.unlink(missing_ok=True)
-                    _write(archive, "/".join(parts), stream, size, unfinished)
-                    os.replace(unfinished, target)
-                    return target
-    finally:
-        unfinished.unlink(missing_ok=True)
+def _unpack_member(archive: Path, name: str, target: Path) -> None:
+    with _scratch(target) as scratch, _naming_damage(archive):
+        for parts, stream, size in _members(archive):
+            if parts[-1] == name:
+                unfinished = scratch / target.name
+                _write(archive, "/".join(parts), stream, size, unfinished)
+                os.replace(unfinished, target)
+                return
     raise DataError(f"{archive}: expected a member {name}, found none")
+
+
+@contextlib.contextmanager
+def _scratch(target: Path) -> Iterator[Path]:
+    """A folder of the caller's own beside ``target``, deleted in the end.
+
+    Only its owner may enter it, so what is to stay is made in it and moved out.
+    """
+    import tempfile
+
+    with tempfile.TemporaryDirectory(
+        prefix=f".{target.name}.", suffix=".part", dir=target.parent
+    ) as folder:
+        yield Path(folder)
 
 
 @contextlib.contextmanager

@@ -31,8 +31,8 @@ class NpySource(OrderedSource):
     """Samples whose fields are rows of ``.npy`` files, mapped where they are.
 
     A source of any size opens at once, and what is read is the system's to cache: the
-    process's own memory holds a few batches. A file that shrinks or vanishes while it
-    is read is an ``OSError`` that names it.
+    process's own memory holds a few batches. A file that shrinks while it is read is an
+    ``OSError`` that names it; one that is deleted stays readable.
 
     Args:
       paths: A pytree of files, such as ``{"image": "x.npy", "label": "y.npy"}``. A list

@@ -6,12 +6,13 @@ import contextlib
 import errno
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from millstream._errors import DownloadError
+from millstream._errors import DataError, DownloadError
+from millstream._lock import locked
 from millstream._progress import ProgressBar
 
 _CHUNK = 1 << 16
@@ -25,7 +26,6 @@ _UNWRITABLE = frozenset(
         *(errno.ENOTDIR, errno.EISDIR, errno.EEXIST),
     }
 )
-_NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL})
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,8 @@ class RemoteFile:
     """A file that mirrors offer, and how to know it when it has come.
 
     ``folder`` tells files of one name apart on a mirror of one's own, which holds
-    ``folder/name``.
+    ``folder/name``. ``check`` reads a file that has no checksum and raises
+    ``DataError`` unless it is what it should be.
     """
 
     name: str
@@ -42,10 +43,11 @@ class RemoteFile:
     size: int | None = None
     sha256: str | None = None
     md5: str | None = None
+    check: Callable[[Path], object] | None = None
 
     @property
     def has_sum(self) -> bool:
-        """Whether a file can be told from a damaged one."""
+        """Whether there is a checksum; only then are pieces put together."""
         return self.sha256 is not None or self.md5 is not None
 
     def problem_with(self, path: Path) -> str | None:
@@ -58,6 +60,11 @@ class RemoteFile:
                 digest = _digest(path, kind)
                 if digest != expected.lower():
                     return f"expected {kind} {expected}, found {digest}"
+        if self.check is not None:
+            try:
+                self.check(path)
+            except DataError as error:
+                return str(error).removeprefix(f"{path}: ")
         return None
 
     def addresses(self, mirrors: Sequence[str] | None = None) -> tuple[str, ...]:
@@ -85,11 +92,12 @@ def fetch(
     """Return ``target`` once it holds ``file``, fetching it where need be.
 
     A file that is there already and passes its checks is left alone; one that does not
-    is replaced. Mirrors are tried in turn. What has come of a file with a checksum is
-    kept in ``target`` + ``.part`` and the next call, in this process or another, asks
-    for the rest. The name ``target`` only ever holds a checked file. Other processes
-    wait and then find it. ``timeout`` is the longest silence in seconds; a proxy is
-    taken from the environment.
+    is replaced. Mirrors are tried in turn; one that sends something else, such as a
+    page to log in at, has failed and nothing of it is kept. What has come of a file
+    with a checksum is kept in ``target`` + ``.part`` and the next call, in this process
+    or another, asks for the rest. The name ``target`` only ever holds a checked file.
+    Other threads and processes wait and then find it. ``timeout`` is the longest
+    silence in seconds; a proxy is taken from the environment.
 
     Raises ``DownloadError`` with the steps to do it by hand when no mirror delivers.
     """
@@ -101,7 +109,7 @@ def fetch(
         target.parent.mkdir(parents=True, exist_ok=True)
         with (
             ProgressBar(target.name, file.size, shown=progress) as bar,
-            _locked(target, bar) as part,
+            _part_of(target, bar) as part,
         ):
             if _is_good(file, target):
                 return target
@@ -302,21 +310,22 @@ def _digest(path: Path, kind: str) -> str:
 
 
 @contextlib.contextmanager
-def _locked(target: Path, bar: ProgressBar) -> Iterator[Path]:
-    import fcntl
+def _part_of(target: Path, bar: ProgressBar) -> Iterator[Path]:
+    """The file to fetch ``target`` into, the caller's alone while this lasts."""
+    import secrets
 
-    part = target.with_name(f"{target.name}.part")
-    with target.with_name(f".{target.name}.lock").open("w") as lock:
+    def say() -> None:
+        bar.say(f"{target.name}: waiting for another process or thread")
+
+    with locked(target, when_waiting=say) as is_held:
+        if is_held:
+            yield target.with_name(f"{target.name}.part")
+            return
+        part = target.with_name(f"{target.name}.{secrets.token_hex(8)}.part")
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            bar.say(f"{target.name}: waiting for another process that fetches it")
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        except OSError as error:
-            if error.errno not in _NO_LOCKS:
-                raise
-            part = target.with_name(f"{target.name}.{os.getpid()}.part")
-        yield part
+            yield part
+        finally:
+            part.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

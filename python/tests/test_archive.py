@@ -1,12 +1,19 @@
 """Archives: what is in them comes out, and never anywhere else."""
 
+import contextlib
+import errno
 import io
+import os
 import stat
 import tarfile
+import threading
 import zipfile
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from millstream import _archive
 from millstream._archive import extract_folder, extract_member
 from millstream._errors import DataError
 
@@ -51,13 +58,13 @@ def test_a_folder_comes_out_whole(archive: Path, tmp_path: Path) -> None:
     assert folder == into / "data"
     assert (folder / "a.bin").read_bytes() == FILES["data/a.bin"]
     assert (folder / "deep" / "b.bin").read_bytes() == b"b"
-    assert [path.name for path in into.iterdir()] == ["data"]
+    assert sorted(path.name for path in into.iterdir()) == [".data.lock", "data"]
 
 
 def test_a_member_comes_out_alone(archive: Path, tmp_path: Path) -> None:
     target = tmp_path / "new" / "b"
     assert extract_member(archive, "b.bin", target).read_bytes() == b"b"
-    assert [path.name for path in target.parent.iterdir()] == ["b"]
+    assert sorted(path.name for path in target.parent.iterdir()) == [".b.lock", "b"]
 
 
 def test_what_is_not_there_is_named(archive: Path, tmp_path: Path) -> None:
@@ -75,11 +82,100 @@ def test_a_folder_of_another_process_is_kept(archive: Path, tmp_path: Path) -> N
     assert not list(tmp_path.glob(".data*"))
 
 
+def test_an_empty_folder_is_filled(archive: Path, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    assert (extract_folder(archive, "data", tmp_path) / "a.bin").exists()
+
+
+def test_what_a_member_replaces_is_replaced(archive: Path, tmp_path: Path) -> None:
+    target = tmp_path / "b"
+    target.write_bytes(b"damaged")
+    assert extract_member(archive, "b.bin", target).read_bytes() == b"b"
+
+
+def test_a_member_of_another_thread_is_kept(
+    archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextlib.contextmanager
+    def waited(target: Path) -> Iterator[bool]:
+        target.write_bytes(b"theirs")
+        yield True
+
+    monkeypatch.setattr(_archive, "locked", waited)
+    assert extract_member(archive, "b.bin", tmp_path / "b").read_bytes() == b"theirs"
+
+
+def without_locks(*_: object) -> None:
+    raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+
+Unpack = Callable[[Path, Path], Path]
+
+
+@pytest.mark.parametrize("has_locks", [True, False])
+@pytest.mark.parametrize(
+    "unpack",
+    [
+        lambda path, into: extract_folder(path, "data", into) / "a.bin",
+        lambda path, into: extract_member(path, "a.bin", into / "a"),
+    ],
+    ids=["folder", "member"],
+)
+def test_threads_that_unpack_one_archive(
+    archive: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    unpack: Unpack,
+    has_locks: bool,
+) -> None:
+    real, together = _archive._members, threading.Barrier(4)
+
+    def members(path: Path) -> Iterator[_archive.Member]:
+        together.wait(60)
+        return real(path)
+
+    if not has_locks:
+        monkeypatch.setattr(_archive, "_members", members)
+        monkeypatch.setattr("fcntl.flock", without_locks)
+    begin = threading.Barrier(4)
+
+    def work(_: int) -> bytes:
+        begin.wait(60)
+        return unpack(archive, tmp_path / "into").read_bytes()
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(work, range(4))) == [FILES["data/a.bin"]] * 4
+    assert not list((tmp_path / "into").glob("*.part"))
+
+
+def test_a_folder_is_unpacked_once(
+    archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, reads = _archive._members, []
+
+    def members(path: Path) -> Iterator[_archive.Member]:
+        reads.append(path)
+        return real(path)
+
+    monkeypatch.setattr(_archive, "_members", members)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: extract_folder(archive, "data", tmp_path), range(8)))
+    assert len(reads) == 1
+
+
+def test_a_folder_is_for_all_whom_the_mask_allows(
+    archive: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "plain").mkdir()
+    folder = extract_folder(archive, "data", tmp_path)
+    assert folder.stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
 def damaged(path: Path) -> None:
     with pytest.raises(DataError, match="archive"):
         extract_folder(path, "data", path.parent)
     assert not (path.parent / "data").exists()
-    assert not list(path.parent.glob(".data*"))
+    assert not list(path.parent.glob(".data*.part"))
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.6, 0.95])
@@ -119,7 +215,7 @@ def test_places_outside_are_refused(tmp_path: Path, name: str) -> None:
             extract_folder(path, "data", into)
         with pytest.raises(DataError, match="leads out of the folder"):
             extract_member(path, "z", into / "target")
-    assert list(into.iterdir()) == []
+    assert not [path for path in into.iterdir() if path.suffix != ".lock"]
     assert not list(tmp_path.rglob("*evil*"))
 
 

@@ -4,9 +4,12 @@ import hashlib
 import io
 import pickle
 import tarfile
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import file_server
 import numpy as np
@@ -137,6 +140,41 @@ def test_cifar10_from_an_archive(
     tar(tmp_path / archive, folder, cifar10_files(suffix))
     check10(tmp_path)
     assert (tmp_path / folder).is_dir()
+
+
+def test_mirrors_are_other_hosts_of_the_same_file() -> None:
+    remotes = [*CIFAR10Dataset._folders.values(), *CIFAR100Dataset._folders.values()]
+    hosts = {
+        file.name: [urlsplit(url).hostname for url in file.urls] for file in remotes
+    }
+    assert len(hosts) == 4
+    for file in remotes:
+        assert file.sha256 is not None
+        assert all(url.endswith(f"/{file.name}") for url in file.urls)
+        assert hosts[file.name][0] == "www.cs.toronto.edu"
+        only_home = file.name == "cifar-100-binary.tar.gz"
+        assert len(set(hosts[file.name])) == (1 if only_home else 2)
+
+
+def test_splits_are_unpacked_in_threads(tmp_path: Path) -> None:
+    folder = "cifar-10-batches-bin"
+    records = np.random.default_rng(0).integers(0, 10, (300, 3073), np.uint8)
+    names = [f"{name}.bin" for name in (*TRAIN, "test_batch")]
+    tar(
+        tmp_path / "cifar-10-binary.tar.gz",
+        folder,
+        dict.fromkeys(names, records.tobytes()),
+    )
+    begin = threading.Barrier(2)
+
+    def count(split: str) -> int:
+        begin.wait(60)
+        source = CIFAR10Dataset.make_disk_source(split=split, cache_dir=tmp_path)
+        return len(source)
+
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(count, ("train", "test"))) == [1500, 300]
+    assert len(list((tmp_path / folder).iterdir())) == 6
 
 
 def test_cifar10_is_fetched_and_unpacked(

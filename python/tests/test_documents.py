@@ -26,5 +26,13 @@ def test_code_runs(path, tmp_path, monkeypatch):
         exec(compile(block, f"{path.name}, block {number}", "exec"), namespace)
 
 
-def test_readme_has_code():
-    assert len(blocks(ROOT / "README.md")) >= 2
+@pytest.mark.parametrize(("name", "least"), [("README.md", 2), ("docs/disk.md", 5)])
+def test_documents_have_code(name, least):
+    assert ROOT / name in DOCUMENTS
+    assert len(blocks(ROOT / name)) >= least
+
+
+def test_readme_lists_the_documents():
+    text = (ROOT / "README.md").read_text()
+    missing = [path.name for path in DOCUMENTS[1:] if f"docs/{path.name}" not in text]
+    assert not missing

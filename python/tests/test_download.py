@@ -9,7 +9,7 @@ import pytest
 from downloads import CONTENT, NOWHERE, described
 from file_server import FileServer
 from millstream._download import RemoteFile, fetch
-from millstream._errors import DownloadError
+from millstream._errors import DataError, DownloadError
 
 pytestmark = pytest.mark.usefixtures("no_surroundings")
 
@@ -158,6 +158,25 @@ def test_a_file_without_a_sum_is_never_pieced_together(
     with pytest.raises(DownloadError, match="broke off"):
         fetch(RemoteFile("b", (cut,)), tmp_path / "b")
     assert set(server.ranges("/cut")) == {None}
+
+
+def numbers(path: Path) -> None:
+    if not path.read_bytes().isdigit():
+        raise DataError(f"{path}: expected digits, found {path.read_bytes()!r}")
+
+
+def test_a_check_takes_the_place_of_a_sum(server: FileServer, tmp_path: Path) -> None:
+    page = server.offer("/page", file_server.whole(b"<html>log in</html>"))
+    good = server.offer("/good", file_server.whole(b"123"))
+    file = RemoteFile("a", (page, good), check=numbers)
+    assert fetch(file, tmp_path / "a").read_bytes() == b"123"
+    assert fetch(file, tmp_path / "a").read_bytes() == b"123"
+    assert len(server.ranges("/good")) == 1
+    with pytest.raises(DownloadError) as caught:
+        fetch(RemoteFile("b", (page,), check=numbers), tmp_path / "b")
+    said = f"{page}: expected digits, found b'<html>log in</html>'"
+    assert said in str(caught.value)
+    assert not list(tmp_path.glob("b*"))
 
 
 def test_redirects_are_followed(server: FileServer, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import file_server
@@ -18,6 +19,7 @@ import pytest
 from downloads import CONTENT, NOWHERE, described
 from file_server import FileServer
 from millstream._download import fetch
+from millstream._errors import DownloadError
 from millstream._progress import ProgressBar, amount_text
 
 pytestmark = pytest.mark.usefixtures("no_surroundings")
@@ -60,6 +62,29 @@ def test_processes_wait_for_each_other(server: FileServer, tmp_path: Path) -> No
         assert child.returncode == 0
     assert server.ranges("/a") == [None]
     assert (tmp_path / "a").read_bytes() == CONTENT
+
+
+def test_threads_fetch_apart_where_there_are_no_locks(
+    server: FileServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    both = threading.Barrier(2)
+
+    def together(handler: file_server._Handler) -> None:
+        both.wait(60)
+        file_server.whole(CONTENT)(handler)
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    file = described(server.offer("/a", together))
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda _: fetch(file, tmp_path / "a"), range(2)))
+    assert (tmp_path / "a").read_bytes() == CONTENT
+    assert not list(tmp_path.glob("*.part"))
+    with pytest.raises(DownloadError):
+        fetch(described(server.offer("/b", file_server.whole(b"b"))), tmp_path / "b")
+    assert not list(tmp_path.glob("*.part"))
 
 
 def test_a_killed_process_is_continued(server: FileServer, tmp_path: Path) -> None:

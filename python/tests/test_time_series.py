@@ -1,7 +1,9 @@
 """Splits and windows of time series, against plain loops."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
@@ -13,7 +15,7 @@ from millstream import (
     select_split,
     sliding_window_many,
 )
-from millstream._errors import DataError
+from millstream._errors import DataError, DownloadError
 
 SERIES = np.arange(20, dtype=np.float32)
 
@@ -249,8 +251,74 @@ def test_a_published_series_is_fetched_and_counted(
     cached = tmp_path / "home" / ".cache" / "cyreal_sunspots" / path.name
     assert cached.read_bytes() == path.read_bytes()
     csv_file(cached, count=2819)
-    with pytest.raises(DataError, match="expected 2820 values, found 2819; delete"):
+    with pytest.raises(DataError, match=f"2820 values, found 2819; delete {cached}"):
         len(SunspotsDataset())
+
+
+PAGE = "<!doctype html>\n<html><body>Log in</body></html>\n"
+
+
+def short(path: Path) -> None:
+    csv_file(path, count=3649)
+
+
+def page(path: Path) -> None:
+    path.write_text(PAGE)
+
+
+@pytest.mark.parametrize(
+    ("serve", "reason"),
+    [
+        (page, "line 2: expected a number in column 2, found '<html>"),
+        (short, "expected 3650 values, found 3649"),
+    ],
+)
+@pytest.mark.parametrize("is_own", [False, True])
+def test_a_page_in_place_of_a_series_is_not_kept(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    serve: Callable[[Path], None],
+    reason: str,
+    is_own: bool,
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    mirrors = [tmp_path / "bad", tmp_path / "good"]
+    monkeypatch.setenv("MILLSTREAM_MIRROR", mirrors[0].as_uri())
+    name = "daily-min-temperatures.csv"
+    for mirror in mirrors:
+        (mirror / "daily-min-temperatures").mkdir(parents=True)
+    serve(mirrors[0] / "daily-min-temperatures" / name)
+    csv_file(mirrors[1] / "daily-min-temperatures" / name, count=3650)
+    own = tmp_path / "own"
+    folder = own if is_own else tmp_path / "home/.cache/cyreal_daily_min_temperatures"
+    dataset = DailyMinTemperaturesDataset(cache_dir=own if is_own else None)
+    with pytest.raises(DownloadError) as caught:
+        len(dataset)
+    assert f"/{name}: {reason}" in str(caught.value)
+    assert [path.name for path in folder.iterdir()] == [f".{name}.lock"]
+    addresses = " ".join(mirror.as_uri() for mirror in mirrors)
+    monkeypatch.setenv("MILLSTREAM_MIRROR", addresses)
+    assert len(dataset) == 3650 * 4 // 5 - 30
+
+
+@pytest.mark.parametrize("is_own", [False, True])
+def test_a_page_in_the_cache_is_named_and_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_own: bool
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    folder = tmp_path / ".cache" / "cyreal_sunspots"
+    folder.mkdir(parents=True)
+    cached = folder / "monthly-sunspots.csv"
+    cached.write_text(PAGE.replace("Log in", "Log in " * 10_000))
+    with pytest.raises(DataError, match=f"; delete {cached} to have it") as caught:
+        len(SunspotsDataset(cache_dir=folder if is_own else None))
+    assert len(str(caught.value)) < 600
+    assert cached.exists()
+
+
+@pytest.mark.parametrize("kind", [SunspotsDataset, DailyMinTemperaturesDataset])
+def test_published_series_have_two_hosts(kind: type[Any]) -> None:
+    assert len({urlsplit(url).hostname for url in kind._remote.urls}) == 2
 
 
 def test_bad_arguments_are_refused_at_once() -> None:

@@ -24,6 +24,8 @@ from millstream._errors import DataError
 from millstream._samples import recast
 
 _PIXELS = 3 * 32 * 32
+_HOME = "https://www.cs.toronto.edu/~kriz/"
+_PADDLE = "https://dataset.bj.bcebos.com/cifar/"
 
 
 @dataclass(frozen=True)
@@ -183,14 +185,18 @@ class CIFAR10Dataset(_CifarDataset):
     _folders: ClassVar[dict[str, RemoteFile]] = {
         "cifar-10-batches-bin": RemoteFile(
             "cifar-10-binary.tar.gz",
-            ("https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",),
+            (
+                f"{_HOME}cifar-10-binary.tar.gz",
+                "https://storage.googleapis.com/mirror.tensorflow.org/"
+                "www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
+            ),
             folder="cifar10",
             size=170052171,
             sha256="c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
         ),
         "cifar-10-batches-py": RemoteFile(
             "cifar-10-python.tar.gz",
-            ("https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",),
+            (f"{_HOME}cifar-10-python.tar.gz", f"{_PADDLE}cifar-10-python.tar.gz"),
             folder="cifar10",
             sha256="6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce",
             md5="c58f30108f718f92721af3b95e74349a",
@@ -217,14 +223,14 @@ class CIFAR100Dataset(_CifarDataset):
     _folders: ClassVar[dict[str, RemoteFile]] = {
         "cifar-100-binary": RemoteFile(
             "cifar-100-binary.tar.gz",
-            ("https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz",),
+            (f"{_HOME}cifar-100-binary.tar.gz",),
             folder="cifar100",
             size=168513733,
             sha256="58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec",
         ),
         "cifar-100-python": RemoteFile(
             "cifar-100-python.tar.gz",
-            ("https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz",),
+            (f"{_HOME}cifar-100-python.tar.gz", f"{_PADDLE}cifar-100-python.tar.gz"),
             folder="cifar100",
             size=169001437,
             sha256="85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7",

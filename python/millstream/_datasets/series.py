@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -22,7 +23,12 @@ from millstream._errors import DataError
 if TYPE_CHECKING:
     from millstream._source import ArraySampleSource
 
-_BASE = "https://raw.githubusercontent.com/jbrownlee/Datasets/master/"
+_BASES = (
+    "https://raw.githubusercontent.com/jbrownlee/Datasets/master/",
+    "https://cdn.jsdelivr.net/gh/jbrownlee/Datasets@master/",
+)
+_SHOWN = 60
+"""Characters of a wrong line that an error shows: a page may be one line."""
 
 
 def read_values(path: Path, *, column: int = 1) -> NDArray[np.float32]:
@@ -49,15 +55,37 @@ def read_values(path: Path, *, column: int = 1) -> NDArray[np.float32]:
     return np.array(values, np.float32)
 
 
+def read_published(path: Path, count: int) -> NDArray[np.float32]:
+    """Return the values of a series that is known to have ``count`` of them.
+
+    Raises ``DataError`` for any other file. No checksum of these files is published.
+    """
+    values = read_values(path)
+    if len(values) != count:
+        raise DataError(f"{path}: expected {count} values, found {len(values)}")
+    return values
+
+
+def _published(name: str, count: int, *, folder: str) -> RemoteFile:
+    return RemoteFile(
+        name,
+        tuple(base + name for base in _BASES),
+        folder=folder,
+        check=partial(read_published, count=count),
+    )
+
+
 def _number(path: Path, line: int, row: list[str], column: int) -> float:
     try:
         value = float(row[column])
     except (IndexError, ValueError):
         value = math.nan
     if not math.isfinite(value):
+        found = ",".join(row)
+        shown = found if len(found) <= _SHOWN else f"{found[:_SHOWN]}..."
         raise DataError(
             f"{path}: line {line}: expected a number in column {column + 1}, "
-            f"found {','.join(row)!r}"
+            f"found {shown!r}"
         )
     return value
 
@@ -110,15 +138,21 @@ class _SeriesDataset(ArrayDataset):
             prefetch_size=prefetch_size,
         )
 
-    def _read(self) -> Arrays:
+    def _values(self) -> NDArray[np.float32]:
         (path,) = self.files()
-        values = read_values(path)
-        is_published = self.data_path is None and self.cache_dir is None
-        if is_published and len(values) != self._count:
+        if self.data_path is not None:
+            return read_values(path)
+        try:
+            if self.cache_dir is not None:  # the user's own folder and choice of file
+                return read_values(path)
+            return read_published(path, self._count)
+        except DataError as error:
             raise DataError(
-                f"{path}: expected {self._count} values, found {len(values)}; "
-                "delete it to have it fetched again"
-            )
+                f"{error}; delete {path} to have it fetched again"
+            ) from error
+
+    def _read(self) -> Arrays:
+        values = self._values()
         step = 1 if self.overlapping else self.context_length + self.prediction_length
         contexts, targets = prepare_time_series_windows(
             values,
@@ -144,12 +178,10 @@ class DailyMinTemperaturesDataset(_SeriesDataset):
     """
 
     _cache_name: ClassVar[str] = "cyreal_daily_min_temperatures"
-    _remote: ClassVar[RemoteFile] = RemoteFile(
-        "daily-min-temperatures.csv",
-        (_BASE + "daily-min-temperatures.csv",),
-        folder="daily-min-temperatures",
-    )
     _count: ClassVar[int] = 3650
+    _remote: ClassVar[RemoteFile] = _published(
+        "daily-min-temperatures.csv", _count, folder="daily-min-temperatures"
+    )
 
 
 @dataclass(frozen=True)
@@ -167,9 +199,7 @@ class SunspotsDataset(_SeriesDataset):
     context_length: int = 24
 
     _cache_name: ClassVar[str] = "cyreal_sunspots"
-    _remote: ClassVar[RemoteFile] = RemoteFile(
-        "monthly-sunspots.csv",
-        (_BASE + "monthly-sunspots.csv",),
-        folder="sunspots",
-    )
     _count: ClassVar[int] = 2820
+    _remote: ClassVar[RemoteFile] = _published(
+        "monthly-sunspots.csv", _count, folder="sunspots"
+    )
