@@ -385,7 +385,7 @@ def about_the_worker(i: int) -> dict[str, Any]:
     return {
         "i": i,
         "jax": "jax" in sys.modules,
-        "main": sys.modules["__main__"].__file__,
+        "main": getattr(sys.modules["__main__"], "__file__", ""),
         "platforms": os.environ.get("JAX_PLATFORMS", ""),
         "argv": list(sys.argv),
         "pid": os.getpid(),
