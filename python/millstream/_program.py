@@ -10,11 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from millstream import _engine, _jit, _traced
-from millstream._agreement import agree
+from millstream._agreement import agree, layout
 from millstream._crews import Crew, outlives
 from millstream._functions import PythonMapTransform
 from millstream._orders import Sequential
 from millstream._pipeline import SampleSource, Stage, Tree
+from millstream._resume import described
 from millstream._sharding import (
     Split,
     check_leaves,
@@ -187,7 +188,9 @@ class Program:
                     )
         if self.splits_natively:
             check_leaves(split.sharding, self.unflatten(self.leaf_specs()))
-        agree(self)
+        if len(split.processes) > 1:
+            spread = layout(split.mesh, split.sharding.spec)
+            agree({**described(self), "sharding": spread}, split.processes)
 
     # What comes out.
 

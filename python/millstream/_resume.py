@@ -24,6 +24,8 @@ _NAMES = {
     "epoch_length": "the samples of an epoch",
     "batch_size": "the batch size",
     "remainder": "the remainder",
+    "drop_last": "drop_last",
+    "shards": "the number of shards",
     "sharding": "the sharding",
 }
 _LONGEST = 200

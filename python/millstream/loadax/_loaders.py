@@ -188,6 +188,7 @@ class DistributedDataLoader(Loader[B]):
             )
         self.sharding_strategy = sharding_strategy
         self._remainder = chosen("remainder", remainder, ("drop", "pad"))
+        shared = shard_id is None
         if shard_id is None:
             num_shards, shard_id = sharding_strategy.shards()
         self._num_shards, self._shard_id = shard_of(num_shards, shard_id)
@@ -196,6 +197,23 @@ class DistributedDataLoader(Loader[B]):
                 f"on_error='skip' with {self._num_shards} shards: they would no longer "
                 "agree on the number of batches"
             )
+        if shared and len(sharding_strategy.processes()) > 1:
+            self._agree()
+
+    def _agree(self) -> None:
+        """Raises ``ValueError`` unless all processes load shards of the same."""
+        from millstream._agreement import agree
+
+        strategy = self.sharding_strategy
+        mine = {
+            "samples": len(self._dataset),
+            "batch_size": self._gathering.strategy.size,
+            "drop_last": self._gathering.drop_last,
+            "remainder": self._remainder,
+            "shards": self._num_shards,
+            "sharding": strategy.layout(),
+        }
+        agree(mine, strategy.processes())
 
     @property
     def num_shards(self) -> int:

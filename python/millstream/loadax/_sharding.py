@@ -41,6 +41,14 @@ class ShardingStrategy(ABC):
         """(the number of shards, this process's shard) unless they are given."""
         return 1, 0
 
+    def processes(self) -> list[int]:
+        """The processes that load shards of one data set together."""
+        return []
+
+    def layout(self) -> str:
+        """How rows are divided, in words that all processes have in common."""
+        return type(self).__name__
+
 
 class NoShardingStrategy(ShardingStrategy):
     """Everything in one place."""
@@ -95,6 +103,14 @@ class DistributedShardingStrategy(ShardingStrategy):
         from millstream.loadax._rows import shards_of
 
         return shards_of(self._sharding, self._axes)
+
+    def processes(self) -> list[int]:
+        return sorted({device.process_index for device in self.mesh.devices.flat})
+
+    def layout(self) -> str:
+        from millstream._agreement import layout
+
+        return layout(self.mesh, self._sharding.spec)
 
     def get_shard_indices(
         self, dataset_size: int, shard_id: int, num_shards: int
