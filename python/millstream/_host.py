@@ -48,8 +48,10 @@ class HostDoor:
         self._warned = False
         self._most = program.engine.prefetch + RUN_AHEAD
         self._segments: Any = None
-        split = program.split
-        self._assembly = None if split is None else Assembly(split, self._specs)
+        self._assembly = None
+        if program.split is not None:
+            natively = program.splits_natively
+            self._assembly = Assembly(program.split, self._specs, natively)
         device = program.device
         self._device = None if device is None or _is_default(device) else device
         self._by_call = (

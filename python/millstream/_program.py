@@ -256,9 +256,10 @@ class Program:
         """Whether a Python loop takes batches from the engine before any traced stage.
 
         Else they come out of a program, in which a batch that is waited for would hold
-        a thread of XLA's.
+        a thread of XLA's, and what is no array has no place.
         """
-        return (self.waits or self.skip) and self.split is None
+        usual = (self.waits or self.skip) and self.split is None
+        return usual or bool(self.beside)
 
     def check_masked(self) -> None:
         """Raises ``ValueError`` where a skipped sample would not show."""

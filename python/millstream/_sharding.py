@@ -171,10 +171,17 @@ def over_shards(
 
 
 class Assembly:
-    """Makes global arrays of the parts that the engine gives, with no copy on a CPU."""
+    """Makes global arrays of the parts that the engine gives, with no copy on a CPU.
 
-    def __init__(self, split: Split, specs: list[jax.ShapeDtypeStruct]) -> None:
+    ``natively`` lays them out as the sharding says; else only their rows are split, for
+    traced stages that come first.
+    """
+
+    def __init__(
+        self, split: Split, specs: list[jax.ShapeDtypeStruct], natively: bool
+    ) -> None:
         self._split = split
+        self._layout = split.sharding if natively else split.rows_sharding
         self._specs = specs
         self._place = {first: i for i, (first, _) in enumerate(split.parts)}
 
@@ -185,7 +192,7 @@ class Assembly:
         for i, spec in enumerate(self._specs):
             shape = (self._split.rows, *spec.shape[1:])
             views = [data.view(spec.dtype).reshape(shape) for data in fields[i::stride]]
-            made.append(self._array(spec.shape, self._split.sharding, views))
+            made.append(self._array(spec.shape, self._layout, views))
         return made
 
     def mask(self, valid: int) -> jax.Array:
