@@ -179,7 +179,7 @@ class HostDoor:
             fields = program.engine.take(words)
         value, mask = self._placed(fields), self._mask(valid)
         if program.skip:
-            mask = self._own_mask(fields, mask)
+            mask = self._own_mask(fields, valid, mask)
         if program.later:
             if self._segments is None:
                 self._segments = _segments(program)
@@ -188,10 +188,16 @@ class HostDoor:
                 value = run(value, mask)
         return value, mask, beside
 
-    def _own_mask(self, fields: list[Any], usual: Any) -> Any:
-        """The engine's own mask, where samples were skipped; else ``usual``."""
+    def _own_mask(self, fields: list[Any], valid: int, usual: Any) -> Any:
+        """The engine's own mask, where samples were skipped; else ``usual``.
+
+        The rows of ``usual`` may be elsewhere: counting them would be a collective.
+        """
         masks = fields[len(self._specs) :: len(self._specs) + 1]
-        if sum(int(rows.sum()) for rows in masks) == int(usual.sum()):
+        split = self.program.split
+        parts = ((0, self.program.batch_size),) if split is None else split.parts
+        here = sum(min(max(valid - first, 0), rows) for first, rows in parts)
+        if sum(int(rows.sum()) for rows in masks) == here:
             return usual
         if self._assembly is not None:
             return self._assembly.put(masks)

@@ -160,6 +160,15 @@ def test_every_layout_has_the_same_global_batches(
         check(found[at], want)
 
 
+def test_functions_and_what_is_beside_their_samples(group: Group) -> None:
+    ended = group.run("functions", 2, functions=True, end=loopback.STEPS)
+    assert [status for status, _ in ended] == [0, 0], ended
+    found = group.steps("functions")
+    assert sorted(found) == list(range(loopback.STEPS))
+    for at, want in enumerate(expected()[: loopback.STEPS]):
+        check(found[at], want)
+
+
 def test_each_process_reads_its_share(group: Group) -> None:
     ended = group.run("share", 4, inside=True, end=loopback.STEPS)
     assert [status for status, _ in ended] == [0] * 4, ended
