@@ -172,6 +172,19 @@ assert "[0]" in error([1, 2]) and "without rows" in error([1, 2])
 
 mesh, names = ddp_sharding()
 assert names == ("data",) and mesh.shape == {"data": 8}
+odd = DataLoader(Batcher.stack()).shard(mesh)
+try:
+    odd.batch_size(12).build(items)
+    raise AssertionError("no error")
+except ValueError as raised:
+    assert "12 items cannot be divided over the 8 blocks" in str(raised), raised
+odd.batch_size(16).build(items[:24])
+try:  # warnings are errors here
+    odd.batch_size(16).build(items[:25])
+    raise AssertionError("no warning")
+except UserWarning as raised:
+    assert "the last batch has 9 items, which cannot be divided" in str(raised), raised
+DataLoader(Batcher.stack(), drop_last=True).batch_size(16).shard(mesh).build(items[:25])
 mesh, names = fsdp_sharding()
 assert names == ("data", "model") and mesh.shape == {"data": 1, "model": 8}
 mesh, names = fsdp_sharding(2)

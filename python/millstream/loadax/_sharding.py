@@ -45,6 +45,10 @@ class ShardingStrategy(ABC):
         """The processes that load shards of one data set together."""
         return []
 
+    def blocks(self) -> int:
+        """Into how many blocks a process's rows are divided, a device's each."""
+        return 1
+
     def layout(self) -> str:
         """How rows are divided, in words that all processes have in common."""
         return type(self).__name__
@@ -103,6 +107,15 @@ class DistributedShardingStrategy(ShardingStrategy):
         from millstream.loadax._rows import shards_of
 
         return shards_of(self._sharding, self._axes)
+
+    def blocks(self) -> int:
+        import jax
+
+        from millstream.loadax._rows import block_count, blocks_by_process
+
+        every = block_count(self._sharding, self._axes)
+        held = blocks_by_process(self._sharding, every)
+        return len(held.get(jax.process_index(), [0]))
 
     def processes(self) -> list[int]:
         return sorted({device.process_index for device in self.mesh.devices.flat})
