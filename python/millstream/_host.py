@@ -397,8 +397,9 @@ class BatchIterator:
 
         A state that does not say how many batches are left goes to its epoch's end.
         """
-        words = _resume.restored(self.program, state, "step").words
-        self._start(words, _left_of(state))
+        kept = _resume.parsed(state)
+        words = _resume.restored(self.program, kept, "step").words
+        self._start(words, _left_of(kept))
         self._closed = False
 
     def close(self) -> None:

@@ -90,8 +90,7 @@ def restored(program: Program, kept: Any, by: str) -> LoaderState:
     """
     if by not in ("step", "sample"):
         raise ValueError(f"by is 'step' or 'sample', not {by!r}")
-    if isinstance(kept, bytes | bytearray | memoryview | str):
-        kept = _parsed(kept)
+    kept = parsed(kept)
     if not isinstance(kept, Mapping) or "millstream" not in kept:
         if by == "sample":
             raise ValueError(
@@ -121,7 +120,10 @@ def restored(program: Program, kept: Any, by: str) -> LoaderState:
     return state
 
 
-def _parsed(kept: Any) -> Any:
+def parsed(kept: Any) -> Any:
+    """What text or bytes hold; anything else is as it is."""
+    if not isinstance(kept, bytes | bytearray | memoryview | str):
+        return kept
     text = kept if isinstance(kept, str) else bytes(kept)
     try:
         return json.loads(text)
