@@ -318,7 +318,7 @@ def stepper(door: HostDoor) -> Callable[[Any], tuple[Tree, LoaderState, Any]]:
     program = door.program
 
     def next_batch(state: Any) -> tuple[Tree, LoaderState, Any]:
-        words = program.words(state)
+        words = program.start(state)
         if is_traced(words):
             program.check_traceable()
             value, mask, words = program.step(words, program.arrays())

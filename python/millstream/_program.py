@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from millstream import _engine, _jit, _traced
-from millstream._agreement import agree, layout
+from millstream._agreement import agree, compare, layout
 from millstream._crews import Crew, outlives
 from millstream._functions import PythonMapTransform
 from millstream._orders import Sequential
@@ -70,6 +70,7 @@ class Program:
         self.device: Any = None
         self.split: Split | None = None
         self._crews: list[Crew] = []
+        self._unmet: str | None = None
         source, tree, names = head.native()
         before: list[_engine.Transform] = []
         after: list[_engine.Transform] = []
@@ -190,7 +191,8 @@ class Program:
             check_leaves(split.sharding, self.unflatten(self.leaf_specs()))
         if len(split.processes) > 1:
             spread = layout(split.mesh, split.sharding.spec)
-            agree({**described(self), "sharding": spread}, split.processes)
+            mine = {**described(self), "sharding": spread}
+            self._unmet = agree(mine, split.processes)
 
     # What comes out.
 
@@ -332,6 +334,19 @@ class Program:
         self.plan.valid_rows(known)
         # One that some device holds could not go to all devices of a mesh.
         return known if self.split is not None else words
+
+    def start(self, state: Any) -> Any:
+        """The words of a state to go on from.
+
+        Processes that share a mesh compare, once, the first that is known.
+        """
+        words = self.words(state)
+        if self._unmet is not None and self.split is not None and not is_traced(words):
+            name, self._unmet = f"{self._unmet}/state", None
+            _, *key, epoch, low, high = words[:6].tolist()
+            mine = {"key": key, "epoch": epoch, "step": low | high << 32}
+            compare(name, mine, self.split.processes, "used")
+        return words
 
     def raise_original(self, error: Exception) -> NoReturn:
         """Raises what the engine threw, in its own type, or else JAX's error."""

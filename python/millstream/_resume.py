@@ -27,6 +27,9 @@ _NAMES = {
     "drop_last": "drop_last",
     "shards": "the number of shards",
     "sharding": "the sharding",
+    "key": "the state's key",
+    "epoch": "the state's epoch",
+    "step": "the state's step",
 }
 _LONGEST = 200
 

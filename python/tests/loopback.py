@@ -110,7 +110,8 @@ def train(folder: Path, job: dict[str, Any], process: int) -> None:
     loader = loader_of(job, process, NamedSharding(mesh, PartitionSpec("data")))
     everywhere = NamedSharding(mesh, PartitionSpec())
     checkpoint = folder / "checkpoint.json"
-    state, params = loader.init_state(11), first_params()
+    key = job.get("keys", [11])
+    state, params = loader.init_state(key[process % len(key)]), first_params()
     if checkpoint.exists():
         kept = json.loads(checkpoint.read_text())
         state = loader.restore(kept["state"])

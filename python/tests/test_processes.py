@@ -209,6 +209,14 @@ def test_processes_whose_data_differ_are_told_so(group: Group) -> None:
         assert "process 1 has the number of samples: 89, not 90" in out
 
 
+@pytest.mark.parametrize("inside", [False, True])
+def test_processes_that_start_elsewhere_are_told_so(group: Group, inside: bool) -> None:
+    ended = group.run("elsewhere", 2, keys=[11, 12], inside=inside)
+    for status, out in ended:
+        assert status != 0
+        assert "process 1 has the state's key: [0, 12], not [0, 11]" in out
+
+
 def test_a_process_that_never_comes_is_named(group: Group) -> None:
     ended = group.run("absent", 2, absent=1)
     status, out = ended[0]
