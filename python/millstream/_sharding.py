@@ -29,6 +29,11 @@ def placement_of(given: jax.sharding.Sharding) -> NamedSharding | jax.Device:
     """
     if isinstance(given, SingleDeviceSharding):
         (device,) = given.device_set
+        if _elsewhere(given):
+            raise ValueError(
+                f"DevicePutTransform: memory_kind={given.memory_kind!r} of a single "
+                "device is not heeded; use a NamedSharding of a mesh of one"
+            )
         return device
     if not isinstance(given, NamedSharding) or not isinstance(given.mesh, Mesh):
         raise TypeError(
@@ -46,7 +51,18 @@ def placement_of(given: jax.sharding.Sharding) -> NamedSharding | jax.Device:
             f"DevicePutTransform: process {jax.process_index()} has no device in the "
             f"mesh {dict(given.mesh.shape)}"
         )
+    if _elsewhere(given) and given.memory_kind != "pinned_host":
+        raise ValueError(
+            f"DevicePutTransform: memory_kind={given.memory_kind!r} is not kept inside "
+            "of jit; use 'pinned_host' or the devices' own"
+        )
     return given
+
+
+def _elsewhere(sharding: jax.sharding.Sharding) -> bool:
+    """Whether it asks for another memory than the devices' own."""
+    device: Any = next(iter(sharding.addressable_devices))
+    return sharding.memory_kind not in (None, device.default_memory().kind)
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,10 +104,8 @@ class Split:
 
     @functools.cached_property
     def rows_sharding(self) -> NamedSharding:
-        """That of the mask."""
-        return NamedSharding(
-            self.mesh, self.rows_spec, memory_kind=self.sharding.memory_kind
-        )
+        """That of the mask, which is in the devices' own memory."""
+        return NamedSharding(self.mesh, self.rows_spec)
 
 
 def split_of(sharding: NamedSharding, batch_size: int) -> Split:
@@ -137,7 +151,10 @@ def constrained(sharding: NamedSharding, value: Tree) -> Tree:
     check_leaves(sharding, value)
     explicit = AxisType.Explicit in sharding.mesh.axis_types
     put: Any = jax.sharding.reshard if explicit else lax.with_sharding_constraint
-    return jax.tree.map(lambda x: put(x, sharding), value)
+    value = jax.tree.map(lambda x: put(x, sharding), value)
+    if _elsewhere(sharding):  # which the others do not heed
+        value = jax.tree.map(lambda x: jax.device_put(x, sharding), value)
+    return value
 
 
 def replicated(split: Split, arrays: list[Any]) -> list[jax.Array]:
