@@ -14,10 +14,14 @@ from jax.sharding import Mesh, PartitionSpec
 from millstream._resume import differences
 
 PATIENCE = 120.0
-"""Seconds that processes wait for each other to build the same loader."""
+"""Seconds that processes wait for each other to build or first use a loader."""
 
 _numbers: dict[str, Iterator[int]] = {}
 """How many loaders each group of processes has built."""
+
+
+class AbsentError(ValueError):
+    """A process has not come to compare anything."""
 
 
 def agree(mine: dict[str, Any], processes: list[int]) -> str:
@@ -35,7 +39,7 @@ def agree(mine: dict[str, Any], processes: list[int]) -> str:
 def compare(name: str, mine: dict[str, Any], processes: list[int], deed: str) -> None:
     """Raises ``ValueError``, in every process, unless all bring the same.
 
-    ``deed`` is what a process has not done that does not come.
+    It is an ``AbsentError`` where one has not come; ``deed`` is what it has not done.
     """
     client = _client()
     if client is None:
@@ -47,25 +51,28 @@ def compare(name: str, mine: dict[str, Any], processes: list[int], deed: str) ->
     client.key_value_set(f"{name}/{me}", json.dumps(mine))
     deadline = time.monotonic() + PATIENCE
     if me == leader:
-        verdict = _compared(client, name, mine, processes, deed, deadline)
-        client.key_value_set(f"{name}/verdict", verdict)
+        missing, wrong = _compared(client, name, mine, processes, deadline)
+        client.key_value_set(f"{name}/verdict", json.dumps([missing, wrong]))
     else:
         told = _get(client, f"{name}/verdict", deadline + 5)
-        verdict = _absent(f"process {leader} has", deed) if told is None else told
-    if verdict:
-        raise ValueError(verdict)
+        missing, wrong = ([leader], []) if told is None else json.loads(told)
+    if missing:
+        raise AbsentError(
+            f"processes {missing} have not {deed} this loader within {PATIENCE:g} s: "
+            "all processes of a mesh build and use the same loaders in the same order"
+        )
+    if wrong:
+        raise ValueError(
+            "the processes of a mesh load different data: "
+            f"{'. '.join(wrong)} (as process {leader} has)"
+        )
 
 
 def _compared(
-    client: Any,
-    name: str,
-    mine: dict[str, Any],
-    processes: list[int],
-    deed: str,
-    deadline: float,
-) -> str:
-    """What is wrong, or nothing."""
-    wrong, missing = [], []
+    client: Any, name: str, mine: Any, processes: list[int], deadline: float
+) -> tuple[list[int], list[str]]:
+    """The processes that have not come, and what is wrong with others."""
+    missing, wrong = [], []
     for process in processes[1:]:
         text = _get(client, f"{name}/{process}", deadline)
         if text is None:
@@ -75,21 +82,7 @@ def _compared(
         found = [f"{what}: {theirs}, not {ours}" for what, theirs, ours in found]
         if found:
             wrong.append(f"process {process} has {'; '.join(found)}")
-    if missing:
-        return _absent(f"processes {missing} have", deed)
-    if wrong:
-        return (
-            "the processes of a mesh load different data: "
-            f"{'. '.join(wrong)} (as process {processes[0]} has)"
-        )
-    return ""
-
-
-def _absent(who: str, deed: str) -> str:
-    return (
-        f"{who} not {deed} this loader within {PATIENCE:g} s: all processes of a mesh "
-        "build and use the same loaders in the same order"
-    )
+    return missing, wrong
 
 
 def layout(mesh: Mesh, spec: PartitionSpec) -> str:

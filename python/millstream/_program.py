@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from typing import Any, NamedTuple, NoReturn, cast
 
 import jax
@@ -10,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from millstream import _engine, _jit, _traced
-from millstream._agreement import agree, compare, layout
+from millstream._agreement import AbsentError, agree, compare, layout
 from millstream._crews import Crew, outlives
 from millstream._functions import PythonMapTransform
 from millstream._orders import Sequential
@@ -338,14 +339,20 @@ class Program:
     def start(self, state: Any) -> Any:
         """The words of a state to go on from.
 
-        Processes that share a mesh compare, once, the first that is known.
+        Processes that share a mesh compare, once, the first that is known. One that
+        is late has its reasons: nothing is compared then.
         """
         words = self.words(state)
         if self._unmet is not None and self.split is not None and not is_traced(words):
             name, self._unmet = f"{self._unmet}/state", None
             _, *key, epoch, low, high = words[:6].tolist()
             mine = {"key": key, "epoch": epoch, "step": low | high << 32}
-            compare(name, mine, self.split.processes, "used")
+            try:
+                compare(name, mine, self.split.processes, "used")
+            except AbsentError as absent:
+                warnings.warn(
+                    f"states are not compared: {absent}", RuntimeWarning, stacklevel=3
+                )
         return words
 
     def raise_original(self, error: Exception) -> NoReturn:

@@ -61,7 +61,9 @@ def placement_of(given: jax.sharding.Sharding) -> NamedSharding | jax.Device:
 
 def _elsewhere(sharding: jax.sharding.Sharding) -> bool:
     """Whether it asks for another memory than the devices' own."""
-    device: Any = next(iter(sharding.addressable_devices))
+    device: Any = next(iter(sharding.addressable_devices), None)
+    if device is None:
+        return False
     return sharding.memory_kind not in (None, device.default_memory().kind)
 
 

@@ -222,3 +222,13 @@ def test_a_process_that_never_comes_is_named(group: Group) -> None:
     status, out = ended[0]
     assert status != 0
     assert "processes [1] have not built this loader within 2 s" in out
+
+
+def test_a_process_that_is_late_is_warned_of(group: Group) -> None:
+    ended = group.run("late", 2, late=1, end=2)
+    wanted = expected()
+    for at, found in group.steps("late").items():
+        check(found, wanted[at])
+    for status, out in ended:
+        assert status == 0, out
+        assert "processes [1] have not used this loader within 1 s" in out
