@@ -1,8 +1,9 @@
 """Trains the JAX tutorial's network with its batches split over all devices.
 
 The network is on every device, each sees its share of a batch, and XLA adds the
-gradients up. Started in several processes, as `jax.distributed` is, each process reads
-only the rows of its own devices; the batches are those that one device would see.
+gradients up. Several processes need one line at the start of `main`, such as
+`jax.distributed.initialize("host:1234", num_processes=2, process_id=0)`; each then
+reads only the rows of its own devices. The batches are those that one device would see.
 
     XLA_FLAGS=--xla_force_host_platform_device_count=8 python examples/data_parallel.py
 """

@@ -1,9 +1,9 @@
-"""Trains with weights and batches both split over all devices (FSDP), and resumes.
+"""Trains with weights and batches both split over one process's devices, and resumes.
 
-Each device holds a part of every weight and a part of every batch; XLA gathers the
-weights where a layer needs them. Halfway the run is broken off as a crash would, with
-the weights and the loader's state in a checkpoint, and goes on from there in the middle
-of an epoch.
+Each device holds a part of every weight and a part of every batch (FSDP); XLA gathers
+the weights where a layer needs them. Halfway the run is broken off as a crash would,
+with the weights and the loader's state in a checkpoint, and goes on from there in the
+middle of an epoch. One process saves all weights: with several, use Orbax.
 
     XLA_FLAGS=--xla_force_host_platform_device_count=8 python examples/fsdp.py
 """
@@ -11,7 +11,6 @@ of an epoch.
 from __future__ import annotations
 
 import argparse
-import json
 import tempfile
 from pathlib import Path
 
@@ -45,16 +44,16 @@ def step_of(mesh, params):
 def save(folder, loader, state, params):
     """Writes a checkpoint whole or not at all."""
     leaves = [np.asarray(x) for x in jax.tree.leaves(params)]
-    np.savez(folder / "weights.npz", *leaves)
-    (folder / "state.partial").write_text(json.dumps(loader.save(state)))
-    (folder / "state.partial").replace(folder / "state.json")
+    kept = np.frombuffer(loader.save(state, format="bytes"), np.uint8)
+    np.savez(folder / "partial.npz", *leaves, state=kept)
+    (folder / "partial.npz").replace(folder / "checkpoint.npz")
 
 
 def restored(folder, loader, like, mesh):
     """The state and the weights of a checkpoint, on whatever devices there are."""
-    state = loader.restore(json.loads((folder / "state.json").read_text()))
-    with np.load(folder / "weights.npz") as kept:
-        leaves = [kept[name] for name in kept.files]
+    with np.load(folder / "checkpoint.npz") as kept:
+        state = loader.restore(kept["state"].tobytes())
+        leaves = [kept[name] for name in kept.files if name != "state"]
     return state, sharded(jax.tree.unflatten(jax.tree.structure(like), leaves), mesh)
 
 

@@ -6,92 +6,89 @@ import itertools
 import json
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
+from jax.sharding import Mesh, PartitionSpec
 
-from millstream._resume import described, differences
-
-if TYPE_CHECKING:
-    from millstream._program import Program
-    from millstream._sharding import Split
+from millstream._resume import differences
 
 PATIENCE = 120.0
-"""Seconds that processes wait for each other to build the same loader."""
+"""Seconds that processes wait for each other to build or first use a loader."""
 
 _numbers: dict[str, Iterator[int]] = {}
 """How many loaders each group of processes has built."""
 
 
-def agree(program: Program) -> None:
-    """Raises ``ValueError``, in every process, unless all build the same pipeline.
+class AbsentError(ValueError):
+    """A process has not come to compare anything."""
+
+
+def agree(mine: dict[str, Any], processes: list[int]) -> str:
+    """Raises ``ValueError``, in every process, unless all describe the same loader.
 
     Loaders are matched by the order in which a process builds those that it shares.
+    Returns the name that they have in common.
     """
-    split = program.split
-    if split is None or len(split.processes) < 2:
-        return
+    group = "-".join(map(str, processes))
+    name = f"millstream/{group}/{next(_numbers.setdefault(group, itertools.count()))}"
+    compare(name, mine, processes, "built")
+    return name
+
+
+def compare(name: str, mine: dict[str, Any], processes: list[int], deed: str) -> None:
+    """Raises ``ValueError``, in every process, unless all bring the same.
+
+    It is an ``AbsentError`` where one has not come; ``deed`` is what it has not done.
+    """
     client = _client()
     if client is None:
         raise RuntimeError(
-            f"the mesh spans processes {split.processes}, but jax.distributed is not "
+            f"the mesh spans processes {processes}, but jax.distributed is not "
             "initialised in this one"
         )
-    group = "-".join(map(str, split.processes))
-    number = next(_numbers.setdefault(group, itertools.count()))
-    prefix = f"millstream/{group}/{number}"
-    mine = {**described(program), "sharding": _layout(split)}
-    me = jax.process_index()
-    client.key_value_set(f"{prefix}/{me}", json.dumps(mine))
+    me, leader = jax.process_index(), processes[0]
+    client.key_value_set(f"{name}/{me}", json.dumps(mine))
     deadline = time.monotonic() + PATIENCE
-    leader = split.processes[0]
     if me == leader:
-        verdict = _compared(client, prefix, split.processes, mine, deadline)
-        client.key_value_set(f"{prefix}/verdict", verdict)
+        missing, wrong = _compared(client, name, mine, processes, deadline)
+        client.key_value_set(f"{name}/verdict", json.dumps([missing, wrong]))
     else:
-        told = _get(client, f"{prefix}/verdict", deadline + 5)
-        verdict = (
-            told
-            if told is not None
-            else (
-                f"process {leader} has not built this loader within {PATIENCE:g} s: "
-                "all processes of a mesh build the same loaders in the same order"
-            )
+        told = _get(client, f"{name}/verdict", deadline + 5)
+        missing, wrong = ([leader], []) if told is None else json.loads(told)
+    if missing:
+        raise AbsentError(
+            f"processes {missing} have not {deed} this loader within {PATIENCE:g} s: "
+            "all processes of a mesh build and use the same loaders in the same order"
         )
-    if verdict:
-        raise ValueError(verdict)
+    if wrong:
+        raise ValueError(
+            "the processes of a mesh load different data: "
+            f"{'. '.join(wrong)} (as process {leader} has)"
+        )
 
 
 def _compared(
-    client: Any, prefix: str, processes: list[int], mine: Any, deadline: float
-) -> str:
-    """What is wrong, or nothing."""
-    wrong, missing = [], []
+    client: Any, name: str, mine: Any, processes: list[int], deadline: float
+) -> tuple[list[int], list[str]]:
+    """The processes that have not come, and what is wrong with others."""
+    missing, wrong = [], []
     for process in processes[1:]:
-        text = _get(client, f"{prefix}/{process}", deadline)
+        text = _get(client, f"{name}/{process}", deadline)
         if text is None:
             missing.append(process)
             continue
         found = differences(json.loads(text), mine)
-        found = [f"{name}: {theirs}, not {ours}" for name, theirs, ours in found]
+        found = [f"{what}: {theirs}, not {ours}" for what, theirs, ours in found]
         if found:
             wrong.append(f"process {process} has {'; '.join(found)}")
-    if missing:
-        return (
-            f"processes {missing} have not built this loader within {PATIENCE:g} s: "
-            "all processes of a mesh build the same loaders in the same order"
-        )
-    if wrong:
-        return (
-            "the processes of a mesh load different data: "
-            f"{'. '.join(wrong)} (as process {processes[0]} has)"
-        )
-    return ""
+    return missing, wrong
 
 
-def _layout(split: Split) -> str:
-    sizes = ", ".join(f"{name}={size}" for name, size in split.mesh.shape.items())
-    return f"{split.sharding.spec} over mesh ({sizes})"
+def layout(mesh: Mesh, spec: PartitionSpec) -> str:
+    """How batches are split over a mesh, in words."""
+    sizes = ", ".join(f"{name}={size}" for name, size in mesh.shape.items())
+    return f"{spec} over mesh ({sizes})"
 
 
 def _get(client: Any, key: str, deadline: float) -> str | None:

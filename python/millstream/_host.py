@@ -48,8 +48,10 @@ class HostDoor:
         self._warned = False
         self._most = program.engine.prefetch + RUN_AHEAD
         self._segments: Any = None
-        split = program.split
-        self._assembly = None if split is None else Assembly(split, self._specs)
+        self._assembly = None
+        if program.split is not None:
+            natively = program.splits_natively
+            self._assembly = Assembly(program.split, self._specs, natively)
         device = program.device
         self._device = None if device is None or _is_default(device) else device
         self._by_call = (
@@ -177,7 +179,7 @@ class HostDoor:
             fields = program.engine.take(words)
         value, mask = self._placed(fields), self._mask(valid)
         if program.skip:
-            mask = self._own_mask(fields, mask)
+            mask = self._own_mask(fields, valid, mask)
         if program.later:
             if self._segments is None:
                 self._segments = _segments(program)
@@ -186,10 +188,16 @@ class HostDoor:
                 value = run(value, mask)
         return value, mask, beside
 
-    def _own_mask(self, fields: list[Any], usual: Any) -> Any:
-        """The engine's own mask, where samples were skipped; else ``usual``."""
+    def _own_mask(self, fields: list[Any], valid: int, usual: Any) -> Any:
+        """The engine's own mask, where samples were skipped; else ``usual``.
+
+        The rows of ``usual`` may be elsewhere: counting them would be a collective.
+        """
         masks = fields[len(self._specs) :: len(self._specs) + 1]
-        if sum(int(rows.sum()) for rows in masks) == int(usual.sum()):
+        split = self.program.split
+        parts = ((0, self.program.batch_size),) if split is None else split.parts
+        here = sum(min(max(valid - first, 0), rows) for first, rows in parts)
+        if sum(int(rows.sum()) for rows in masks) == here:
             return usual
         if self._assembly is not None:
             return self._assembly.put(masks)
@@ -310,7 +318,7 @@ def stepper(door: HostDoor) -> Callable[[Any], tuple[Tree, LoaderState, Any]]:
     program = door.program
 
     def next_batch(state: Any) -> tuple[Tree, LoaderState, Any]:
-        words = program.words(state)
+        words = program.start(state)
         if is_traced(words):
             program.check_traceable()
             value, mask, words = program.step(words, program.arrays())
@@ -389,8 +397,9 @@ class BatchIterator:
 
         A state that does not say how many batches are left goes to its epoch's end.
         """
-        words = _resume.restored(self.program, state, "step").words
-        self._start(words, _left_of(state))
+        kept = _resume.parsed(state)
+        words = _resume.restored(self.program, kept, "step").words
+        self._start(words, _left_of(kept))
         self._closed = False
 
     def close(self) -> None:

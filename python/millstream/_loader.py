@@ -174,7 +174,7 @@ class DataLoader:
         that after the last batch delivered. ``progress`` shows a bar on standard error
         with samples a second, the wait for data a step, and what limits the loop.
         """
-        words = self._program.words(state)
+        words = self._program.start(state)
         if is_traced(words):
             raise TypeError(
                 "iterate() is a Python loop; inside of jit use scan_epoch()"
@@ -209,7 +209,7 @@ class DataLoader:
         the result.
         """
         self._program.check_traceable()
-        words = self._program.words(state)
+        words = self._program.start(state)
         length = self.steps_per_epoch if steps is None else steps
         if not callable(body_fn):
             raise TypeError(f"body_fn must be a function, not {body_fn!r}")

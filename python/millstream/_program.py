@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from typing import Any, NamedTuple, NoReturn, cast
 
 import jax
@@ -10,11 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from millstream import _engine, _jit, _traced
-from millstream._agreement import agree
+from millstream._agreement import AbsentError, agree, compare, layout
 from millstream._crews import Crew, outlives
 from millstream._functions import PythonMapTransform
 from millstream._orders import Sequential
 from millstream._pipeline import SampleSource, Stage, Tree
+from millstream._resume import described
 from millstream._sharding import (
     Split,
     check_leaves,
@@ -69,6 +71,7 @@ class Program:
         self.device: Any = None
         self.split: Split | None = None
         self._crews: list[Crew] = []
+        self._unmet: str | None = None
         source, tree, names = head.native()
         before: list[_engine.Transform] = []
         after: list[_engine.Transform] = []
@@ -187,7 +190,10 @@ class Program:
                     )
         if self.splits_natively:
             check_leaves(split.sharding, self.unflatten(self.leaf_specs()))
-        agree(self)
+        if len(split.processes) > 1:
+            spread = layout(split.mesh, split.sharding.spec)
+            mine = {**described(self), "sharding": spread}
+            self._unmet = agree(mine, split.processes)
 
     # What comes out.
 
@@ -253,9 +259,10 @@ class Program:
         """Whether a Python loop takes batches from the engine before any traced stage.
 
         Else they come out of a program, in which a batch that is waited for would hold
-        a thread of XLA's.
+        a thread of XLA's, and what is no array has no place.
         """
-        return (self.waits or self.skip) and self.split is None
+        usual = (self.waits or self.skip) and self.split is None
+        return usual or bool(self.beside)
 
     def check_masked(self) -> None:
         """Raises ``ValueError`` where a skipped sample would not show."""
@@ -328,6 +335,25 @@ class Program:
         self.plan.valid_rows(known)
         # One that some device holds could not go to all devices of a mesh.
         return known if self.split is not None else words
+
+    def start(self, state: Any) -> Any:
+        """The words of a state to go on from.
+
+        Processes that share a mesh compare, once, the first that is known. One that
+        is late has its reasons: nothing is compared then.
+        """
+        words = self.words(state)
+        if self._unmet is not None and self.split is not None and not is_traced(words):
+            name, self._unmet = f"{self._unmet}/state", None
+            _, *key, epoch, low, high = words[:6].tolist()
+            mine = {"key": key, "epoch": epoch, "step": low | high << 32}
+            try:
+                compare(name, mine, self.split.processes, "used")
+            except AbsentError as absent:
+                warnings.warn(
+                    f"states are not compared: {absent}", RuntimeWarning, stacklevel=3
+                )
+        return words
 
     def raise_original(self, error: Exception) -> NoReturn:
         """Raises what the engine threw, in its own type, or else JAX's error."""

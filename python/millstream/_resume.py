@@ -24,7 +24,12 @@ _NAMES = {
     "epoch_length": "the samples of an epoch",
     "batch_size": "the batch size",
     "remainder": "the remainder",
+    "drop_last": "drop_last",
+    "shards": "the number of shards",
     "sharding": "the sharding",
+    "key": "the state's key",
+    "epoch": "the state's epoch",
+    "step": "the state's step",
 }
 _LONGEST = 200
 
@@ -88,8 +93,7 @@ def restored(program: Program, kept: Any, by: str) -> LoaderState:
     """
     if by not in ("step", "sample"):
         raise ValueError(f"by is 'step' or 'sample', not {by!r}")
-    if isinstance(kept, bytes | bytearray | memoryview | str):
-        kept = _parsed(kept)
+    kept = parsed(kept)
     if not isinstance(kept, Mapping) or "millstream" not in kept:
         if by == "sample":
             raise ValueError(
@@ -119,7 +123,10 @@ def restored(program: Program, kept: Any, by: str) -> LoaderState:
     return state
 
 
-def _parsed(kept: Any) -> Any:
+def parsed(kept: Any) -> Any:
+    """What text or bytes hold; anything else is as it is."""
+    if not isinstance(kept, bytes | bytearray | memoryview | str):
+        return kept
     text = kept if isinstance(kept, str) else bytes(kept)
     try:
         return json.loads(text)

@@ -29,6 +29,11 @@ def placement_of(given: jax.sharding.Sharding) -> NamedSharding | jax.Device:
     """
     if isinstance(given, SingleDeviceSharding):
         (device,) = given.device_set
+        if _elsewhere(given):
+            raise ValueError(
+                f"DevicePutTransform: memory_kind={given.memory_kind!r} of a single "
+                "device is not heeded; use a NamedSharding of a mesh of one"
+            )
         return device
     if not isinstance(given, NamedSharding) or not isinstance(given.mesh, Mesh):
         raise TypeError(
@@ -46,7 +51,20 @@ def placement_of(given: jax.sharding.Sharding) -> NamedSharding | jax.Device:
             f"DevicePutTransform: process {jax.process_index()} has no device in the "
             f"mesh {dict(given.mesh.shape)}"
         )
+    if _elsewhere(given) and given.memory_kind != "pinned_host":
+        raise ValueError(
+            f"DevicePutTransform: memory_kind={given.memory_kind!r} is not kept inside "
+            "of jit; use 'pinned_host' or the devices' own"
+        )
     return given
+
+
+def _elsewhere(sharding: jax.sharding.Sharding) -> bool:
+    """Whether it asks for another memory than the devices' own."""
+    device: Any = next(iter(sharding.addressable_devices), None)
+    if device is None:
+        return False
+    return sharding.memory_kind not in (None, device.default_memory().kind)
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,10 +106,8 @@ class Split:
 
     @functools.cached_property
     def rows_sharding(self) -> NamedSharding:
-        """That of the mask."""
-        return NamedSharding(
-            self.mesh, self.rows_spec, memory_kind=self.sharding.memory_kind
-        )
+        """That of the mask, which is in the devices' own memory."""
+        return NamedSharding(self.mesh, self.rows_spec)
 
 
 def split_of(sharding: NamedSharding, batch_size: int) -> Split:
@@ -137,7 +153,10 @@ def constrained(sharding: NamedSharding, value: Tree) -> Tree:
     check_leaves(sharding, value)
     explicit = AxisType.Explicit in sharding.mesh.axis_types
     put: Any = jax.sharding.reshard if explicit else lax.with_sharding_constraint
-    return jax.tree.map(lambda x: put(x, sharding), value)
+    value = jax.tree.map(lambda x: put(x, sharding), value)
+    if _elsewhere(sharding):  # which the others do not heed
+        value = jax.tree.map(lambda x: jax.device_put(x, sharding), value)
+    return value
 
 
 def replicated(split: Split, arrays: list[Any]) -> list[jax.Array]:
@@ -171,10 +190,17 @@ def over_shards(
 
 
 class Assembly:
-    """Makes global arrays of the parts that the engine gives, with no copy on a CPU."""
+    """Makes global arrays of the parts that the engine gives, with no copy on a CPU.
 
-    def __init__(self, split: Split, specs: list[jax.ShapeDtypeStruct]) -> None:
+    ``natively`` lays them out as the sharding says; else only their rows are split, for
+    traced stages that come first.
+    """
+
+    def __init__(
+        self, split: Split, specs: list[jax.ShapeDtypeStruct], natively: bool
+    ) -> None:
         self._split = split
+        self._layout = split.sharding if natively else split.rows_sharding
         self._specs = specs
         self._place = {first: i for i, (first, _) in enumerate(split.parts)}
 
@@ -185,7 +211,7 @@ class Assembly:
         for i, spec in enumerate(self._specs):
             shape = (self._split.rows, *spec.shape[1:])
             views = [data.view(spec.dtype).reshape(shape) for data in fields[i::stride]]
-            made.append(self._array(spec.shape, self._split.sharding, views))
+            made.append(self._array(spec.shape, self._layout, views))
         return made
 
     def mask(self, valid: int) -> jax.Array:

@@ -123,6 +123,29 @@ def test_other_axes_are_split_too() -> None:
         check_layout(jax.jit(loader.next_batch)(start)[0], sharding)
 
 
+@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
+@pytest.mark.parametrize("after", ["the engine", "a traced stage"])
+def test_batches_in_pinned_memory(kind: AxisType, after: str, disk: Any) -> None:
+    mesh = mesh_of({"data": 4, "model": 2}, kind)
+    sharding = NamedSharding(mesh, P("data"), memory_kind="pinned_host")
+    stages = [disk, ms.BatchTransform(BATCH)]
+    if after == "a traced stage":
+        stages.append(ms.MapTransform(lambda batch, mask: {"x": batch["x"] * 2}))
+    plain = ms.DataLoader(stages)
+    loader = ms.DataLoader([*stages, ms.DevicePutTransform(sharding)])
+    start = loader.init_state(7)
+    expected = iterated(plain, plain.init_state(7), STEPS)
+    for walk in (iterated, jitted, scanned):
+        same_walk(walk(loader, start, STEPS), expected)
+    batch, mask = next(loader.iterate(start))
+    traced, _, traced_mask = jax.jit(loader.next_batch)(start)
+    _, _, kept = loader.scan_epoch(start, 0, lambda carry, batch, mask: (carry, batch))
+    for leaf in jax.tree.leaves((batch, traced, kept)):
+        assert leaf.sharding.memory_kind == "pinned_host"
+    check_layout(traced, sharding)
+    assert mask.sharding == traced_mask.sharding == NamedSharding(mesh, P("data"))
+
+
 def test_regions_are_aligned_and_shared_by_replicas(source: Any) -> None:
     loader = loader_of(source, sharding_of("replicas across a model axis"))
     for batch, _ in loader.iterate(loader.init_state(7)):

@@ -53,8 +53,44 @@ def loader_of(job: dict[str, Any], process: int, sharding: Any) -> Any:
     import millstream as ms
 
     path = Path(job["data"][process % len(job["data"])])
-    stages = [ms.PackedSource(path), ms.BatchTransform(BATCH)]
-    return ms.DataLoader([*stages, ms.DevicePutTransform(sharding)])
+    put = ms.DevicePutTransform(sharding)
+    if job.get("functions"):
+        source = ms.DiskSampleSource(N, sample, workers=2)
+        stages = [source, ms.BatchTransform(BATCH), ms.MapTransform(halved)]
+        return ms.DataLoader([*stages, put], on_error="skip")
+    return ms.DataLoader([ms.PackedSource(path), ms.BatchTransform(BATCH), put])
+
+
+def sample(i: int) -> dict[str, Any]:
+    """The same samples by a function, with what is no array beside them."""
+    return {**{key: 2 * x[i] for key, x in samples().items()}, "name": f"sample {i}"}
+
+
+def halved(batch: Any, mask: Any) -> Any:
+    return {key: x / 2 for key, x in batch.items()}
+
+
+def check_names(loader: Any, state: Any, batch: dict[str, Any]) -> None:
+    """Rows that this process has no part in have no name here."""
+    shards = batch["y"].addressable_shards
+    mine = {row for s in shards for row in range(*s.index[0].indices(BATCH))}
+    for row, i in enumerate(loader.which_samples(state)):
+        wanted = f"sample {i}" if row in mine and i >= 0 else None
+        assert batch["name"][row] == wanted, (row, i)
+    del batch["name"]
+
+
+def go_alone(folder: Path, loader: Any, process: int) -> None:
+    """Process 0 takes a batch, which no other has to have a hand in."""
+    iterator = loader.iterate(loader.init_state(11))
+    taken = folder / "taken"
+    if process == 0:
+        next(iterator)
+        taken.touch()
+    deadline = time.monotonic() + 20
+    while not taken.exists():
+        assert time.monotonic() < deadline, "process 0 waits for the others"
+        time.sleep(0.05)
 
 
 def train(folder: Path, job: dict[str, Any], process: int) -> None:
@@ -74,12 +110,18 @@ def train(folder: Path, job: dict[str, Any], process: int) -> None:
     loader = loader_of(job, process, NamedSharding(mesh, PartitionSpec("data")))
     everywhere = NamedSharding(mesh, PartitionSpec())
     checkpoint = folder / "checkpoint.json"
-    state, params = loader.init_state(11), first_params()
+    key = job.get("keys", [11])
+    state, params = loader.init_state(key[process % len(key)]), first_params()
     if checkpoint.exists():
         kept = json.loads(checkpoint.read_text())
         state = loader.restore(kept["state"])
         params = {k: np.array(v, np.float32) for k, v in kept["params"].items()}
     params = jax.device_put(params, everywhere)
+    if job.get("late") is not None:
+        _agreement.PATIENCE = 1.0
+        time.sleep(3 * (job["late"] == process))
+    if job.get("functions"):
+        go_alone(folder, loader, process)
     step = jax.jit(update)
     for at in range(state.epoch * STEPS + state.step, job["end"]):
         if job.get("inside"):  # of a scan, where the batch comes by foreign call
@@ -88,6 +130,8 @@ def train(folder: Path, job: dict[str, Any], process: int) -> None:
         else:
             iterator = loader.iterate(state, steps=1)
             seen = next(iterator)
+            if job.get("functions"):
+                check_names(loader, state, seen[0])
             state = iterator.state
             params, loss = step(params, *seen)
         keep(folder, job["name"], process, at, seen, float(loss))

@@ -56,3 +56,27 @@ def test_fsdp_resumes_where_it_was_broken_off(
     assert "resumed at LoaderState(epoch=1, step=1)" in printed
     held, whole = printed.splitlines()[-1].split("holds ")[1].split(" of ")[:2]
     assert int(held.replace(",", "")) < int(whole.split()[0].replace(",", "")) / 6
+
+
+def test_a_checkpoint_of_fsdp_is_whole_or_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fsdp, fashion = example("fsdp"), example("fashion_mnist")
+    parallel = example("data_parallel")
+    mesh = parallel.mesh_of_all_devices()
+    loader = parallel.pipeline(parallel.generated(600), mesh)
+    first = fashion.init_params(jax.random.key(0))
+    _, state, _ = loader.next_batch(loader.init_state(0))
+    fsdp.save(tmp_path, loader, state, first)
+
+    def broken(path: Path, *arrays: Any, **more: Any) -> None:
+        path.write_bytes(b"half of it")
+        raise OSError("no space left")
+
+    monkeypatch.setattr(np, "savez", broken)
+    with pytest.raises(OSError, match="no space"):
+        fsdp.save(tmp_path, loader, loader.init_state(1), first)
+    kept, params = fsdp.restored(tmp_path, loader, first, mesh)
+    assert kept == state
+    for found, wanted in zip(*map(jax.tree.leaves, (params, first)), strict=True):
+        assert np.array_equal(found, wanted)

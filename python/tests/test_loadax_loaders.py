@@ -62,7 +62,19 @@ def prefetching(dataset: Any, size: int, **more: Any) -> Any:
     return Dataloader(dataset, size, prefetch_factor=2, **more)
 
 
-LOADERS = [naive, built, direct, listing, working, prefetching]
+def named(dataset: Any, size: int, **more: Any) -> Any:
+    return Dataloader(
+        dataset=dataset,
+        batcher=LISTS,
+        strategy=FixedBatchStrategy(size),
+        num_workers=2,
+        prefetch_factor=1,
+        sharding_strategy=NoShardingStrategy(),
+        **more,
+    )
+
+
+LOADERS = [naive, built, direct, named, listing, working, prefetching]
 each_loader = pytest.mark.parametrize("load", LOADERS)
 
 
@@ -352,6 +364,14 @@ def test_a_strategy_of_ones_own() -> None:
         len(loader)
 
 
+def test_a_dataloader_of_a_batcher_loads_its_shard() -> None:
+    given = (FixedBatchStrategy(2), 1, 2, NoShardingStrategy(), 1, 2)
+    loader = Dataloader(range(8), Batcher(sum), *given)
+    assert isinstance(loader, DistributedDataLoader)
+    assert (loader.shard_id, loader.num_shards) == (1, 2)
+    assert list(loader) == [9, 13]
+
+
 def test_a_fixed_strategy_gives_its_items_up() -> None:
     strategy: FixedBatchStrategy[int] = FixedBatchStrategy(2)
     strategy.add(1)
@@ -420,7 +440,8 @@ def direct_with(**given: Any) -> Any:
             "batch_size must be at least 1, not 0",
         ),
         (lambda: Dataloader([1], 2.0), TypeError, "batch_size must be a whole number"),
-        (lambda: Dataloader([1], LISTS), TypeError, "with a batcher use Dataloader"),
+        (lambda: Dataloader([1], LISTS), TypeError, "missing .* 'strategy'"),
+        (lambda: Dataloader([1], 2, shard_id=0), TypeError, "shard_id"),
         (lambda: Dataloader([1], 1, -1), ValueError, "num_workers must be at least 0"),
         (lambda: NaiveDataLoader([1], list, 2), TypeError, "batcher is a Batcher"),
         (lambda: NaiveDataLoader([1], LISTS, 2), TypeError, "strategy is a BatchStrat"),

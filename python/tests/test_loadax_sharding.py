@@ -172,6 +172,19 @@ assert "[0]" in error([1, 2]) and "without rows" in error([1, 2])
 
 mesh, names = ddp_sharding()
 assert names == ("data",) and mesh.shape == {"data": 8}
+odd = DataLoader(Batcher.stack()).shard(mesh)
+try:
+    odd.batch_size(12).build(items)
+    raise AssertionError("no error")
+except ValueError as raised:
+    assert "12 items cannot be divided over the 8 blocks" in str(raised), raised
+odd.batch_size(16).build(items[:24])
+try:  # warnings are errors here
+    odd.batch_size(16).build(items[:25])
+    raise AssertionError("no warning")
+except UserWarning as raised:
+    assert "the last batch has 9 items, which cannot be divided" in str(raised), raised
+DataLoader(Batcher.stack(), drop_last=True).batch_size(16).shard(mesh).build(items[:25])
 mesh, names = fsdp_sharding()
 assert names == ("data", "model") and mesh.shape == {"data": 1, "model": 8}
 mesh, names = fsdp_sharding(2)
@@ -241,6 +254,27 @@ try:
     raise SystemExit("no error")
 except ValueError as error:
     assert "do not divide rows evenly among processes" in str(error), error
+
+# Processes that would load different things are told so, all of them.
+flat, square = Mesh(devices, ("data",)), Mesh(devices.reshape(2, 2), ("data", "model"))
+across = Mesh(devices.reshape(2, 2).T, ("data", "model"))
+usual = {"n": 19, "size": 4, "drop_last": True, "mesh": flat}
+for ours, theirs, what in (
+    ({}, {"n": 12}, "process 1 has the number of samples: 12, not 19"),
+    ({}, {"size": 2}, "process 1 has the batch size: 2, not 4"),
+    ({}, {"drop_last": False}, "process 1 has drop_last: False, not True"),
+    ({}, {"mesh": square}, "over mesh (data=2, model=2), not"),
+    ({"mesh": across}, {"mesh": square}, "the number of shards: 2, not 1"),
+):
+    given = {**usual, **(theirs if rank else ours)}
+    odd = DataLoader(Batcher.stack(), drop_last=given["drop_last"])
+    odd = odd.batch_size(given["size"]).shard(given["mesh"], "data")
+    try:
+        odd.build(items[: given["n"]])
+        raise SystemExit(f"no error: {what}")
+    except ValueError as error:
+        assert what in str(error), error
+odd.shard(flat, "data", 2, rank).build(items[: 12 + rank])  # asked for: not compared
 
 # Presets and placement.
 mesh = make_ddp_mesh_config().create_device_mesh()

@@ -12,7 +12,7 @@ import millstream
 SNIPPET = """
 from millstream.loadax import (
     Batcher, CombinedDataset, DataLoader, Dataloader, Dataset, FixedBatchStrategy,
-    InMemoryDataset, MappedDataset, NaiveDataLoader, RangeDataset,
+    InMemoryDataset, MappedDataset, NaiveDataLoader, NoShardingStrategy, RangeDataset,
     SampledDatasetWithReplacement, ShardedDataset, ShuffledDataset,
 )
 
@@ -36,6 +36,9 @@ reveal_type(CombinedDataset([RangeDataset(0, 3), RangeDataset(0, 4)])[0])  # int
 reveal_type(ShardedDataset(["a"], 1, 0)[0])  # str
 reveal_type(SampledDatasetWithReplacement([1.5], 1, 0)[0])  # float
 reveal_type([b for b in Dataloader(["a", "b"], 2)])  # list[list[str]]
+two, whole = FixedBatchStrategy[int](2), NoShardingStrategy()
+sharded = Dataloader(RangeDataset(0, 3), Batcher(total), two, 1, 2, whole)
+reveal_type([b for b in sharded])  # list[float]
 naive = NaiveDataLoader(RangeDataset(0, 3), Batcher(total), FixedBatchStrategy(2))
 reveal_type([b for b in naive])  # list[float]
 

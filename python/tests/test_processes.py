@@ -160,6 +160,15 @@ def test_every_layout_has_the_same_global_batches(
         check(found[at], want)
 
 
+def test_functions_and_what_is_beside_their_samples(group: Group) -> None:
+    ended = group.run("functions", 2, functions=True, end=loopback.STEPS)
+    assert [status for status, _ in ended] == [0, 0], ended
+    found = group.steps("functions")
+    assert sorted(found) == list(range(loopback.STEPS))
+    for at, want in enumerate(expected()[: loopback.STEPS]):
+        check(found[at], want)
+
+
 def test_each_process_reads_its_share(group: Group) -> None:
     ended = group.run("share", 4, inside=True, end=loopback.STEPS)
     assert [status for status, _ in ended] == [0] * 4, ended
@@ -200,8 +209,26 @@ def test_processes_whose_data_differ_are_told_so(group: Group) -> None:
         assert "process 1 has the number of samples: 89, not 90" in out
 
 
+@pytest.mark.parametrize("inside", [False, True])
+def test_processes_that_start_elsewhere_are_told_so(group: Group, inside: bool) -> None:
+    ended = group.run("elsewhere", 2, keys=[11, 12], inside=inside)
+    for status, out in ended:
+        assert status != 0
+        assert "process 1 has the state's key: [0, 12], not [0, 11]" in out
+
+
 def test_a_process_that_never_comes_is_named(group: Group) -> None:
     ended = group.run("absent", 2, absent=1)
     status, out = ended[0]
     assert status != 0
     assert "processes [1] have not built this loader within 2 s" in out
+
+
+def test_a_process_that_is_late_is_warned_of(group: Group) -> None:
+    ended = group.run("late", 2, late=1, end=2)
+    wanted = expected()
+    for at, found in group.steps("late").items():
+        check(found, wanted[at])
+    for status, out in ended:
+        assert status == 0, out
+        assert "processes [1] have not used this loader within 1 s" in out

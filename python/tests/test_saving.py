@@ -172,6 +172,9 @@ def test_an_iterator_is_saved_and_set() -> None:
             found = list(restored)
             assert len(found) == 2 * STEPS - step
             same_bytes(found[0][0], jax.tree.map(lambda x, at=step: x[at], walk[0]))
+        for text in (json.dumps(kept), json.dumps(kept).encode()):
+            iterator.set_state(text)
+            assert len(iterator) == 2 * STEPS - step
     iterator.set_state(loader.save(after(loader, 3)))
     assert len(iterator) == STEPS - 3  # to the end of its epoch
     with pytest.raises(ValueError, match="number of samples"):

@@ -8,7 +8,12 @@ import sys
 import pytest
 from conftest import TESTS, Python
 
-FILES = ["eight_devices.py", "eight_devices_errors.py", "sharded_examples.py"]
+FILES = [
+    "eight_devices.py",
+    "eight_devices_errors.py",
+    "eight_devices_workers.py",
+    "sharded_examples.py",
+]
 
 
 @pytest.mark.parametrize("file", FILES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 from millstream.loadax._arguments import whole
@@ -84,8 +85,12 @@ class DataLoader(Generic[T, B]):
         return self
 
     def build(self, dataset: Indexed[T]) -> DistributedDataLoader[B]:
-        """A loader of ``dataset``; everything wrong is said here."""
-        return DistributedDataLoader(
+        """A loader of ``dataset``; everything wrong is said here.
+
+        Rows that the devices of a mesh cannot share equally are refused, and warned of
+        where only the last batch has them.
+        """
+        loader = DistributedDataLoader(
             dataset,
             self._batcher,
             FixedBatchStrategy(self._batch_size),
@@ -99,6 +104,24 @@ class DataLoader(Generic[T, B]):
             on_error=self._on_error,
             worker_kind=self._worker_kind,
         )
+        if (blocks := self._sharding.blocks()) > 1:
+            self._check_rows(loader.num_items(), blocks)
+        return loader
+
+    def _check_rows(self, items: int, blocks: int) -> None:
+        over = f"cannot be divided over the {blocks} blocks of rows of this process"
+        if self._batch_size % blocks:
+            raise ValueError(
+                f"a batch of {self._batch_size} items {over}: batch_size has to be a "
+                f"multiple of {blocks}"
+            )
+        if (last := items % self._batch_size) % blocks and not self._drop_last:
+            warnings.warn(
+                f"the last batch has {last} items, which {over}: "
+                "DataLoader(batcher, drop_last=True) leaves them out",
+                UserWarning,
+                stacklevel=3,
+            )
 
 
 DataloaderBuilder = DataLoader

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Generator, Sequence
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar, overload
 
 from millstream._workshop import Workshop
 from millstream.loadax._arguments import ArgumentError, chosen, shard_of, whole
@@ -18,7 +18,7 @@ from millstream.loadax._loading import (
     plain_items,
     worked_items,
 )
-from millstream.loadax._sharding import ShardingStrategy
+from millstream.loadax._sharding import NoShardingStrategy, ShardingStrategy
 from millstream.loadax._shards import equal_positions
 
 T = TypeVar("T")
@@ -188,6 +188,7 @@ class DistributedDataLoader(Loader[B]):
             )
         self.sharding_strategy = sharding_strategy
         self._remainder = chosen("remainder", remainder, ("drop", "pad"))
+        shared = shard_id is None
         if shard_id is None:
             num_shards, shard_id = sharding_strategy.shards()
         self._num_shards, self._shard_id = shard_of(num_shards, shard_id)
@@ -196,6 +197,23 @@ class DistributedDataLoader(Loader[B]):
                 f"on_error='skip' with {self._num_shards} shards: they would no longer "
                 "agree on the number of batches"
             )
+        if shared and len(sharding_strategy.processes()) > 1:
+            self._agree()
+
+    def _agree(self) -> None:
+        """Raises ``ValueError`` unless all processes load shards of the same."""
+        from millstream._agreement import agree
+
+        strategy = self.sharding_strategy
+        mine = {
+            "samples": len(self._dataset),
+            "batch_size": self._gathering.strategy.size,
+            "drop_last": self._gathering.drop_last,
+            "remainder": self._remainder,
+            "shards": self._num_shards,
+            "sharding": strategy.layout(),
+        }
+        agree(mine, strategy.processes())
 
     @property
     def num_shards(self) -> int:
@@ -215,17 +233,19 @@ class DistributedDataLoader(Loader[B]):
         return equal_positions(own, self._num_shards, size, remainder=self._remainder)
 
 
-class Dataloader(Loader[list[T]], Generic[T]):
+class Dataloader(DistributedDataLoader[B]):
     """Lists of ``batch_size`` items.
 
     With no workers and no prefetching items are loaded when they are asked for, in the
     caller's thread; prefetching alone is done by one worker. An item may be None.
+
+    With a batcher and a strategy in the place of ``batch_size`` it is the
+    `DistributedDataLoader` of these.
     """
 
-    _refuse_none = False
-
+    @overload
     def __init__(
-        self,
+        self: Dataloader[list[T]],
         dataset: Indexed[T],
         batch_size: int,
         num_workers: int = 0,
@@ -234,27 +254,61 @@ class Dataloader(Loader[list[T]], Generic[T]):
         drop_last: bool = False,
         on_error: str = "raise",
         worker_kind: str = "thread",
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self,
+        dataset: Indexed[T],
+        batcher: Batcher[T, B],
+        strategy: BatchStrategy[T],
+        num_workers: int,
+        prefetch_factor: int,
+        sharding_strategy: ShardingStrategy,
+        shard_id: int | None = None,
+        num_shards: int | None = None,
+        *,
+        drop_last: bool = False,
+        remainder: str = "drop",
+        on_error: str = "raise",
+        worker_kind: str = "thread",
+    ) -> None: ...
+
+    def __init__(self, dataset: Indexed[Any], *given: Any, **more: Any) -> None:
+        if "batcher" in more or (given and isinstance(given[0], Batcher)):
+            super().__init__(dataset, *given, **more)
+        else:
+            self._of_lists(dataset, *given, **more)
+
+    def _of_lists(
+        self,
+        dataset: Indexed[Any],
+        batch_size: int,
+        num_workers: int = 0,
+        prefetch_factor: int = 0,
+        *,
+        drop_last: bool = False,
+        on_error: str = "raise",
+        worker_kind: str = "thread",
     ) -> None:
-        if isinstance(batch_size, Batcher):
-            raise TypeError(
-                "Dataloader takes (dataset, batch_size, ...); with a batcher use "
-                "DataloaderBuilder(batcher) or DistributedDataLoader(dataset, batcher, "
-                "...)"
-            )
-        batcher: Batcher[T, list[T]] = Batcher(_listed)
-        super().__init__(
-            dataset,
-            batcher,
-            FixedBatchStrategy(batch_size),
-            drop_last=drop_last,
-            on_error=on_error,
-        )
         workers = whole("num_workers", num_workers, 0)
         prefetch = whole("prefetch_factor", prefetch_factor, 0)
-        kind = chosen("worker_kind", worker_kind, ("thread", "process"))
+        super().__init__(
+            dataset,
+            Batcher(_listed),
+            FixedBatchStrategy(batch_size),
+            max(workers, 1),
+            max(prefetch, 1),
+            NoShardingStrategy(),
+            drop_last=drop_last,
+            on_error=on_error,
+            worker_kind=worker_kind,
+        )
+        self._refuse_none = False
+        self._crew = None
         if workers or prefetch:
-            self._crew = Crew(max(workers, 1), kind, prefetch)
+            self._crew = Crew(max(workers, 1), worker_kind, prefetch)
 
 
-def _listed(items: list[T]) -> list[T]:
+def _listed(items: Any) -> Any:
     return items

@@ -44,6 +44,18 @@ class ShardingStrategy(ABC):
         """(the number of shards, this process's shard) unless they are given."""
         return 1, 0
 
+    def processes(self) -> list[int]:
+        """The processes that load shards of one data set together."""
+        return []
+
+    def blocks(self) -> int:
+        """Into how many blocks a process's rows are divided, a device's each."""
+        return 1
+
+    def layout(self) -> str:
+        """How rows are divided, in words that all processes have in common."""
+        return type(self).__name__
+
 
 class NoShardingStrategy(ShardingStrategy):
     """Everything in one place."""
@@ -90,6 +102,23 @@ class DistributedShardingStrategy(ShardingStrategy):
         from millstream.loadax._rows import shards_of
 
         return shards_of(self._sharding, self._axes)
+
+    def blocks(self) -> int:
+        import jax
+
+        from millstream.loadax._rows import block_count, blocks_by_process
+
+        every = block_count(self._sharding, self._axes)
+        held = blocks_by_process(self._sharding, every)
+        return len(held.get(jax.process_index(), [0]))
+
+    def processes(self) -> list[int]:
+        return sorted({device.process_index for device in self.mesh.devices.flat})
+
+    def layout(self) -> str:
+        from millstream._agreement import layout
+
+        return layout(self.mesh, self._sharding.spec)
 
     def needs_sharding(self) -> bool:
         return True
