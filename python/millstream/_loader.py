@@ -81,9 +81,7 @@ class DataLoader:
         )
         if on_error == "skip":
             self._program.check_masked()
-        self._scans: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = (
-            weakref.WeakKeyDictionary()
-        )
+        self._scans: dict[int, tuple[weakref.ref[Any], dict[Any, Any]]] = {}
         self._door = HostDoor(self._program)
         self.next_batch = stepper(self._door)
 
@@ -231,16 +229,19 @@ class DataLoader:
         """The jitted scan of this body, which is held weakly."""
         method = getattr(body_fn, "__func__", None)
         owner = body_fn.__self__ if method is not None else body_fn  # type: ignore[attr-defined]
-        try:
-            cached = self._scans.setdefault(owner, {})
-        except TypeError:  # it cannot be referred to weakly
-            return jax.jit(
-                functools.partial(_scan, self._program, body_fn, length, unroll)
-            )
+        # By identity: owners may compare equal, or have no hash, and do other things.
+        number, scans, program = id(owner), self._scans, self._program
+        if number not in scans:
+            try:
+                reference = weakref.ref(owner, lambda _: scans.pop(number, None))
+            except TypeError:
+                return jax.jit(
+                    functools.partial(_scan, program, body_fn, length, unroll)
+                )
+            scans[number] = reference, {}
+        reference, cached = scans[number]
         key = (method, length, unroll)
         if key not in cached:
-            reference = weakref.ref(owner)
-            program = self._program
 
             def run(words: Any, carry: Any, arrays: Any) -> Any:
                 alive: Any = reference()
