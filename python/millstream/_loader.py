@@ -8,7 +8,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal, cast, overload
+from typing import Any, Literal, overload
 
 import jax
 import numpy as np
@@ -98,7 +98,7 @@ class DataLoader:
     @property
     def last_error(self) -> BaseException | None:
         """What last went wrong inside of jit, in its own type; None if nothing did."""
-        return cast(BaseException | None, self._program.engine.last_error)
+        return self._program.last_error
 
     @property
     def skipped(self) -> dict[int, str]:
@@ -253,9 +253,8 @@ class DataLoader:
 
     def _run(self, run: Any, words: Any, carry: Any, arrays: Any) -> Any:
         """Runs to the end; raises what went wrong in its own type."""
-        engine = self._program.engine
-        engine.forget_error()
-        with _interruptible(engine) as interrupted:
+        self._program.forget_error()
+        with _interruptible(self._program.engine) as interrupted:
             try:
                 result = run(words, carry, arrays)
                 if not any(is_traced(leaf) for leaf in jax.tree.leaves(result)):

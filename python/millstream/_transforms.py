@@ -107,13 +107,17 @@ class HostCallbackTransform(Stage):
         return _checked(returned, spec, "HostCallbackTransform")
 
     def trace(self, value: Tree, mask: Any, batched: bool) -> Tree:
+        return self.through(self.run, value, mask)
+
+    def through(self, run: Callable[..., Tree], value: Tree, mask: Any) -> Tree:
+        """What becomes of ``value`` in a program that calls ``run`` as it runs."""
         from jax.experimental import io_callback
 
         spec = self.element_spec_override
         if spec is None:
             spec = value
         result = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), spec)
-        return io_callback(self.run, result, value, mask)
+        return io_callback(run, result, value, mask)
 
 
 @dataclass(eq=False, repr=False)
