@@ -16,11 +16,14 @@ from jax import lax
 
 from millstream import _engine, _jit, _resume
 from millstream._host import BatchIterator, HostDoor, stepper
+from millstream._numbers import whole
 from millstream._pipeline import Source, Tree, assembled
 from millstream._program import Program
 from millstream._state import LoaderState, is_traced
 
 Body = Callable[[Any, Tree, Any], tuple[Any, Any]]
+
+_MOST = (1 << 31) - 1  # threads, and batches made ahead
 
 
 class DataLoader:
@@ -58,13 +61,12 @@ class DataLoader:
         on_error: str = "raise",
         error_budget: int | None = None,
     ) -> None:
-        for name, value, least in (
-            ("threads", threads, 1),
-            ("prefetch", prefetch, 0),
-            ("error_budget", error_budget, 0),
-        ):
-            if value is not None:
-                _check_whole(name, value, least)
+        if threads is not None:
+            threads = whole("threads", threads, 1, _MOST)
+        if prefetch is not None:
+            prefetch = whole("prefetch", prefetch, 0, _MOST)
+        if error_budget is not None:
+            error_budget = whole("error_budget", error_budget, 0)
         if on_error not in ("raise", "skip"):
             raise ValueError(f'on_error is "raise" or "skip", not {on_error!r}')
         if error_budget is not None and on_error == "raise":
@@ -180,10 +182,8 @@ class DataLoader:
         if steps is None:
             known = np.asarray(words)
             steps = self.steps_per_epoch - (int(known[4]) | int(known[5]) << 32)
-        elif isinstance(steps, bool) or not isinstance(steps, int) or steps < 0:
-            raise ValueError(
-                f"steps must be a whole number of at least 0, not {steps!r}"
-            )
+        else:
+            steps = whole("steps", steps, 0)
         if progress:
             from millstream._watched import WatchedIterator
 
@@ -208,13 +208,9 @@ class DataLoader:
         """
         self._program.check_traceable()
         words = self._program.words(state)
-        length = self.steps_per_epoch if steps is None else steps
+        length = self.steps_per_epoch if steps is None else whole("steps", steps, 0)
         if not callable(body_fn):
             raise TypeError(f"body_fn must be a function, not {body_fn!r}")
-        if isinstance(length, bool) or not isinstance(length, int) or length < 0:
-            raise ValueError(
-                f"steps must be a whole number of at least 0, not {steps!r}"
-            )
         traced = any(is_traced(leaf) for leaf in jax.tree.leaves((words, carry)))
         arrays = self._program.arrays()
         if traced:
@@ -300,10 +296,3 @@ def _interruptible(engine: _engine.Loader) -> Iterator[Callable[[], bool]]:
         yield lambda: guard.interrupted
     finally:
         guard.exit()
-
-
-def _check_whole(name: str, value: Any, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ValueError(
-            f"{name} must be a whole number of at least {least}, not {value!r}"
-        )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import weakref
 from typing import Any
 
 import jax
@@ -212,17 +210,6 @@ def test_the_last_error_is_the_later_one() -> None:
             with pytest.raises((jax.errors.JaxRuntimeError, ValueError)):
                 jax.block_until_ready(step(state))
             assert isinstance(loader.last_error, kind)
-
-
-def test_a_loader_whose_callback_failed_is_let_go() -> None:
-    loader = loader_with(HostCallbackTransform(fail))
-    step = jax.jit(lambda state: loader.next_batch(state)[0])
-    with pytest.raises(jax.errors.JaxRuntimeError):
-        jax.block_until_ready(step(loader.init_state(0)))
-    reference = weakref.ref(loader)
-    del loader, step
-    gc.collect()
-    assert reference() is None
 
 
 def test_it_comes_after_batching_or_sees_samples() -> None:

@@ -1,4 +1,4 @@
-"""A state that is known while a program is traced: the same batches, and no harm done."""
+"""States that are known while a program is traced: the same batches, and no harm."""
 
 from __future__ import annotations
 
