@@ -187,3 +187,56 @@ def test_a_traced_seed_of_64_bits_keeps_its_high_word(seed: int) -> None:
         known = loader.init_state(seed)
         assert jax.jit(loader.init_state)(jnp.asarray(seed)) == known
         assert loader.init_state(jax.random.PRNGKey(seed)) == known
+
+
+COMPOSED: dict[str, tuple[Any, type[Exception], str]] = {
+    "no batch": (
+        lambda: ms.BatchTransform(20, drop_last=True)(source()),
+        ValueError,
+        "drop_last leaves no batch: batch_size is 20, but there are only 11 samples",
+    ),
+    "no batch of a part": (
+        lambda: ms.BatchTransform(9, drop_last=True)(source().split(8, 3)[0]),
+        ValueError,
+        "drop_last leaves no batch: batch_size is 9, but there are only 8 samples",
+    ),
+    "no such key": (
+        lambda: ms.NormalizeImageTransform("nope")(source()),
+        KeyError,
+        "NormalizeImageTransform: there is no key 'nope'",
+    ),
+    "no such axis": (
+        lambda: ms.FlattenTransform("x", 5)(ms.BatchTransform(4)(source())),
+        ValueError,
+        "axis 4 is out of range",
+    ),
+    "two batches": (
+        lambda: ms.BatchTransform(2)(ms.BatchTransform(4)(source())),
+        ValueError,
+        "stages 1 and 2 are both BatchTransform",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", COMPOSED)
+def test_a_composed_pipeline_is_checked_as_it_is_built(what: str) -> None:
+    make, error, message = COMPOSED[what]
+    with pytest.raises(error, match=message):
+        make()
+
+
+def test_a_composed_pipeline_that_is_right() -> None:
+    calls: list[int] = []
+
+    def noted(batch: Any, mask: Any) -> Any:
+        calls.append(1)
+        return {**batch, "z": batch["x"]}
+
+    weights = ms.Weighted(np.ones(N), 30)
+    samples = ms.RenameTransform({"x": "v"})(source(ordering=weights))
+    batches = ms.BatchTransform(20, drop_last=True)(samples)
+    mapped = ms.MapTransform(noted)(ms.RenameTransform({"v": "x"})(batches))
+    pipeline = ms.FlattenTransform("z")(mapped)
+    assert calls == []  # nothing is traced before it is used
+    assert pipeline.steps_per_epoch == 1
+    assert calls != []
