@@ -12,6 +12,7 @@ import numpy as np
 
 from millstream import _engine, _jit, _traced
 from millstream._agreement import agree
+from millstream._composed import batch_stage
 from millstream._crews import Crew, outlives
 from millstream._functions import PythonMapTransform
 from millstream._orders import Sequential
@@ -62,7 +63,7 @@ class Program:
         error_budget: int | None = None,
     ) -> None:
         self.head = head
-        batch = _batch_stage(stages)
+        batch = batch_stage(stages)
         self.batched = batch is not None
         self.batch_size = batch.batch_size if batch else 1
         self.remainder = batch.remainder if batch else "pad"
@@ -292,6 +293,9 @@ class Program:
         indices, mask = _traced.batch_indices(
             order.traced(n), order.length(n), self.batch_size, self.policy, words
         )
+        # A program cannot raise: of a state that does not fit all rows are padding.
+        fits = words[0] == np.uint32(self.plan.check_word)
+        mask &= fits & (words[4] < np.uint32(self.steps)) & (words[5] == 0)
         leaves = [jnp.take(x, indices, axis=0, mode="clip") for x in arrays]
         _, tree, _ = self.head.native()
         value = jax.tree.map(lambda position: leaves[position], tree)
@@ -380,16 +384,6 @@ class Program:
             raise error
         self.forget_error()
         raise original from error
-
-
-def _batch_stage(stages: tuple[Stage, ...]) -> BatchTransform | None:
-    found = [(i, s) for i, s in enumerate(stages, 1) if isinstance(s, BatchTransform)]
-    if len(found) > 1:
-        raise ValueError(
-            f"stages {found[0][0]} and {found[1][0]} are both BatchTransform "
-            f"({found[0][1].batch_size} and {found[1][1].batch_size}): batch once"
-        )
-    return found[0][1] if found else None
 
 
 def _masked(x: Any, mask: Any) -> Any:

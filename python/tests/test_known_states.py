@@ -141,3 +141,23 @@ def test_a_callback_runs_with_the_program_and_not_while_it_is_traced() -> None:
     for count in (1, 2):
         jax.block_until_ready(compiled(jnp.int32(2)))
         assert seen == [BATCH] * count
+
+
+@pytest.mark.parametrize("remainder", ["pad", "drop", "wrap"])
+@pytest.mark.parametrize("word", [0, 4, 5])
+def test_a_traced_state_of_another_pipeline_gives_padding(
+    remainder: str, word: int
+) -> None:
+    batches = ms.BatchTransform(BATCH, remainder=remainder)
+    loader = ms.DataLoader([ms.ArraySampleSource(rows_of(N)), batches], traced=True)
+    step = jax.jit(loader.next_batch)
+    words = np.array(loader.init_state(7).words)
+    batch, _, mask = step(ms.LoaderState(words))
+    assert int(mask.sum()) == BATCH
+    assert np.asarray(batch["y"]).all()
+    words[word] += 99  # another check word, or a step after the last
+    with pytest.raises(ValueError, match=r"another pipeline|step"):
+        loader.next_batch(ms.LoaderState(words))
+    batch, _, mask = step(ms.LoaderState(words))
+    assert not np.asarray(mask).any()
+    assert not any(np.asarray(leaf).any() for leaf in batch.values())
