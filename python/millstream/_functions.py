@@ -15,7 +15,7 @@ from millstream import _engine
 from millstream._crews import Crew, crew
 from millstream._jit import dtype_named
 from millstream._pipeline import Pipeline, Source, Stage, Tree
-from millstream._samples import OrderedSource, name_of
+from millstream._samples import OrderedSource, names_of
 from millstream._source import ArraySampleSource
 from millstream._tasks import (
     Column,
@@ -351,8 +351,7 @@ def columns_of(spec: Tree, who: str) -> tuple[tuple[Column, ...], Tree]:
     if not leaves:
         raise ValueError(f"{who}: a sample needs at least one array; this has none")
     columns = []
-    for path, leaf in leaves:
-        name = name_of(path)
+    for name, (_, leaf) in zip(names_of(who, spec), leaves, strict=True):
         if not isinstance(leaf, jax.ShapeDtypeStruct):
             leaf = np.asarray(leaf)
         if leaf.dtype.kind in "OUSMm":

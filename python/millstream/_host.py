@@ -146,7 +146,8 @@ class HostDoor:
         signature = tuple((spec.shape, spec.dtype) for spec in self._specs)
         serial = self.program.engine.serial
         words = np.array([serial & 0xFFFFFFFF, serial >> 32], np.uint32)
-        self._number = jax.device_put(words)
+        with jax.ensure_compile_time_eval():  # also when a program is being traced
+            self._number = jax.device_put(words)
         # Last: another thread takes a call that is there for ready.
         self._call = _jit.shared_call(signature, _Structure(structure, leaves))
         return True
@@ -154,11 +155,12 @@ class HostDoor:
     def _mask(self, valid: int) -> Any:
         mask = self._masks.get(valid)
         if mask is None:
-            if self._assembly is not None:
-                mask = self._assembly.mask(valid)
-            else:
-                rows = np.arange(self.program.batch_size) < valid
-                mask = jax.device_put(rows if self.program.batched else rows[0])
+            with jax.ensure_compile_time_eval():  # also when a program is being traced
+                if self._assembly is not None:
+                    mask = self._assembly.mask(valid)
+                else:
+                    rows = np.arange(self.program.batch_size) < valid
+                    mask = jax.device_put(rows if self.program.batched else rows[0])
             self._masks[valid] = mask
         return mask
 
@@ -242,7 +244,7 @@ class HostDoor:
             self._segments = _segments(program)
         first, rest = self._segments
         value, mask, after = first(words, program.arrays())
-        if not program.resident:
+        if not program.resident and not is_traced(after):
             after.block_until_ready()  # what cannot be read is to be raised here
         for run in rest:
             value = run(value, mask)
@@ -292,14 +294,20 @@ def _segments(program: Program) -> tuple[Any, list[Any]]:
 
     split = program.split
     layout = None if split is None else split.rows_sharding
-    programs = [_later(segment, layout) for segment in rest]
+    programs = [_later(program, segment, layout) for segment in rest]
     return jax.jit(finish if program.from_slot else run), programs
 
 
-def _later(segment: Any, layout: Any) -> Any:
+def _later(program: Program, segment: Any, layout: Any) -> Any:
     """``layout`` is what batches of the host's are put onto: None for JAX's default."""
     if isinstance(segment, HostCallbackTransform):
-        return lambda value, mask: jax.device_put(segment.run(value, mask), layout)
+
+        def call(value: Tree, mask: Any) -> Tree:
+            inside = any(map(is_traced, jax.tree.leaves(value)))  # of another program
+            run = program.called if inside else HostCallbackTransform.run
+            return jax.device_put(run(segment, value, mask), layout)
+
+        return call
 
     def run(value: Tree, mask: Any) -> Tree:
         for placed in segment:

@@ -8,7 +8,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal, cast, overload
+from typing import Any, Literal, overload
 
 import jax
 import numpy as np
@@ -16,11 +16,14 @@ from jax import lax
 
 from millstream import _engine, _jit, _resume
 from millstream._host import BatchIterator, HostDoor, stepper
+from millstream._numbers import whole
 from millstream._pipeline import Source, Tree, assembled
 from millstream._program import Program
 from millstream._state import LoaderState, is_traced
 
 Body = Callable[[Any, Tree, Any], tuple[Any, Any]]
+
+_MOST = (1 << 31) - 1  # threads, and batches made ahead
 
 
 class DataLoader:
@@ -58,13 +61,12 @@ class DataLoader:
         on_error: str = "raise",
         error_budget: int | None = None,
     ) -> None:
-        for name, value, least in (
-            ("threads", threads, 1),
-            ("prefetch", prefetch, 0),
-            ("error_budget", error_budget, 0),
-        ):
-            if value is not None:
-                _check_whole(name, value, least)
+        if threads is not None:
+            threads = whole("threads", threads, 1, _MOST)
+        if prefetch is not None:
+            prefetch = whole("prefetch", prefetch, 0, _MOST)
+        if error_budget is not None:
+            error_budget = whole("error_budget", error_budget, 0)
         if on_error not in ("raise", "skip"):
             raise ValueError(f'on_error is "raise" or "skip", not {on_error!r}')
         if error_budget is not None and on_error == "raise":
@@ -81,9 +83,7 @@ class DataLoader:
         )
         if on_error == "skip":
             self._program.check_masked()
-        self._scans: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = (
-            weakref.WeakKeyDictionary()
-        )
+        self._scans: dict[int, tuple[weakref.ref[Any], dict[Any, Any]]] = {}
         self._door = HostDoor(self._program)
         self.next_batch = stepper(self._door)
 
@@ -100,7 +100,7 @@ class DataLoader:
     @property
     def last_error(self) -> BaseException | None:
         """What last went wrong inside of jit, in its own type; None if nothing did."""
-        return cast(BaseException | None, self._program.engine.last_error)
+        return self._program.last_error
 
     @property
     def skipped(self) -> dict[int, str]:
@@ -182,10 +182,8 @@ class DataLoader:
         if steps is None:
             known = np.asarray(words)
             steps = self.steps_per_epoch - (int(known[4]) | int(known[5]) << 32)
-        elif isinstance(steps, bool) or not isinstance(steps, int) or steps < 0:
-            raise ValueError(
-                f"steps must be a whole number of at least 0, not {steps!r}"
-            )
+        else:
+            steps = whole("steps", steps, 0)
         if progress:
             from millstream._watched import WatchedIterator
 
@@ -210,13 +208,9 @@ class DataLoader:
         """
         self._program.check_traceable()
         words = self._program.start(state)
-        length = self.steps_per_epoch if steps is None else steps
+        length = self.steps_per_epoch if steps is None else whole("steps", steps, 0)
         if not callable(body_fn):
             raise TypeError(f"body_fn must be a function, not {body_fn!r}")
-        if isinstance(length, bool) or not isinstance(length, int) or length < 0:
-            raise ValueError(
-                f"steps must be a whole number of at least 0, not {steps!r}"
-            )
         traced = any(is_traced(leaf) for leaf in jax.tree.leaves((words, carry)))
         arrays = self._program.arrays()
         if traced:
@@ -231,16 +225,19 @@ class DataLoader:
         """The jitted scan of this body, which is held weakly."""
         method = getattr(body_fn, "__func__", None)
         owner = body_fn.__self__ if method is not None else body_fn  # type: ignore[attr-defined]
-        try:
-            cached = self._scans.setdefault(owner, {})
-        except TypeError:  # it cannot be referred to weakly
-            return jax.jit(
-                functools.partial(_scan, self._program, body_fn, length, unroll)
-            )
+        # By identity: owners may compare equal, or have no hash, and do other things.
+        number, scans, program = id(owner), self._scans, self._program
+        if number not in scans:
+            try:
+                reference = weakref.ref(owner, lambda _: scans.pop(number, None))
+            except TypeError:
+                return jax.jit(
+                    functools.partial(_scan, program, body_fn, length, unroll)
+                )
+            scans[number] = reference, {}
+        reference, cached = scans[number]
         key = (method, length, unroll)
         if key not in cached:
-            reference = weakref.ref(owner)
-            program = self._program
 
             def run(words: Any, carry: Any, arrays: Any) -> Any:
                 alive: Any = reference()
@@ -252,9 +249,8 @@ class DataLoader:
 
     def _run(self, run: Any, words: Any, carry: Any, arrays: Any) -> Any:
         """Runs to the end; raises what went wrong in its own type."""
-        engine = self._program.engine
-        engine.forget_error()
-        with _interruptible(engine) as interrupted:
+        self._program.forget_error()
+        with _interruptible(self._program.engine) as interrupted:
             try:
                 result = run(words, carry, arrays)
                 if not any(is_traced(leaf) for leaf in jax.tree.leaves(result)):
@@ -300,10 +296,3 @@ def _interruptible(engine: _engine.Loader) -> Iterator[Callable[[], bool]]:
         yield lambda: guard.interrupted
     finally:
         guard.exit()
-
-
-def _check_whole(name: str, value: Any, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ValueError(
-            f"{name} must be a whole number of at least {least}, not {value!r}"
-        )

@@ -11,6 +11,7 @@ from fractions import Fraction
 from millstream import _engine, _traced
 from millstream._combine import Combined
 from millstream._frozen import Frozen
+from millstream._numbers import whole
 from millstream._orders import Order
 from millstream._pipeline import SampleSource, Tree
 from millstream._samples import check_alike, checked_source
@@ -101,10 +102,8 @@ class Mixture(Frozen, Combined):
             checked_source("mix", f"component {i}", source)
         check_alike("mix", "component", self.sources)
         count = self.epoch_samples
-        if count is not None and (type(count) is not int or count < 1):
-            raise ValueError(
-                f"mix: num_samples must be a whole number of at least 1, not {count!r}"
-            )
+        if count is not None:
+            count = whole("mix: num_samples", count, 1, 1 << 62)
         components = tuple((s.order, s.num_samples) for s in self.sources)
         weights = self.weights
         if weights is None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import operator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from millstream import _engine, _traced
 from millstream._frozen import Frozen
+from millstream._numbers import number, whole
 
 
 class Order(Frozen):
@@ -54,12 +57,7 @@ class Shuffle(Order):
 
     def __post_init__(self) -> None:
         for name in ("window", "block_size"):
-            value = getattr(self, name)
-            if value is not None and (type(value) is not int or value < 1):
-                raise ValueError(
-                    f"Shuffle: {name} must be a whole number of at least 1, "
-                    f"not {value!r}"
-                )
+            _set_whole(self, name, math.inf)
         if self.window is None and self.block_size is not None:
             raise ValueError(
                 f"Shuffle: block_size={self.block_size} needs a window, in blocks"
@@ -90,6 +88,9 @@ class WithReplacement(Order):
 
     num_samples: int | None = None
 
+    def __post_init__(self) -> None:
+        _set_whole(self, "num_samples")
+
     def length(self, n: int) -> int:
         return n if self.num_samples is None else self.num_samples
 
@@ -116,6 +117,7 @@ class Weighted(Order):
         if weights.ndim != 1:
             raise ValueError(f"weights are a vector, not of shape {weights.shape}")
         object.__setattr__(self, "weights", weights)
+        _set_whole(self, "num_samples")
 
     def length(self, n: int) -> int:
         return n if self.num_samples is None else self.num_samples
@@ -188,6 +190,14 @@ class Part(Order):
         return _traced.parted(inner, n, first=self.first, gap=self.gap, seed=self.seed)
 
 
+def _set_whole(order: Order, name: str, most: float = 1 << 62) -> None:
+    """Makes an int of a field that counts something; None stays."""
+    value = getattr(order, name)
+    if value is not None:
+        count = whole(f"{type(order).__name__}: {name}", value, 1, most)
+        object.__setattr__(order, name, count)
+
+
 _NAMED: dict[str, Order] = {"shuffle": Shuffle(), "sequential": Sequential()}
 
 
@@ -210,13 +220,17 @@ def split_sizes(n: int, parts: tuple[float, ...]) -> list[int]:
     """
     if not parts:
         raise ValueError("a split needs at least one part")
-    if all(isinstance(part, int) for part in parts):
-        sizes = [int(part) for part in parts]
-    else:
+    for part in parts:
+        if isinstance(part, bool):
+            raise TypeError(f"a part is a fraction or a count of samples, not {part}")
+        number("a part", part)
+    try:
+        sizes = [operator.index(part) for part in parts]  # type: ignore[arg-type]
+    except TypeError:
         if any(not 0 < part <= 1 for part in parts) or sum(parts) > 1 + 1e-9:
             raise ValueError(
                 f"fractions lie in (0, 1] and add up to at most 1, not {parts}"
-            )
+            ) from None
         edges = np.rint(np.cumsum((0.0, *parts)) * n).astype(int)
         sizes = [int(size) for size in np.diff(edges)]
     if any(size < 1 for size in sizes) or sum(sizes) > n:

@@ -135,12 +135,19 @@ class Stage(Frozen):
     """
 
     def __call__(self, inner: Source) -> Pipeline:
-        """The pipeline ``inner`` with this stage at its end."""
+        """The pipeline ``inner`` with this stage at its end.
+
+        Raises what a loader of it would, but for what takes tracing or workers to know.
+        """
         if not isinstance(inner, Source):
             raise TypeError(
                 f"{type(self).__name__} goes onto a source, not {type(inner).__name__}"
             )
-        return Pipeline(inner.head, (*inner.stages, self))
+        from millstream._composed import check
+
+        longer = Pipeline(inner.head, (*inner.stages, self))
+        check(longer.head, longer.stages)
+        return longer
 
     def native(
         self, tree: Tree, names: list[str], batched: bool
@@ -213,6 +220,8 @@ def _joined(source: Source, stage: Any, position: int) -> Source:
         raise TypeError(
             f"entry {position} of the pipeline is not a stage: {_described(stage)}"
         )
+    if isinstance(stage, Stage):  # the loader is to check the whole
+        return Pipeline(source.head, (*source.stages, stage))
     make: Callable[[Source], Any] = stage
     longer = make(source)
     if not isinstance(longer, Source):

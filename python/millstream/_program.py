@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import warnings
+import weakref
 from typing import Any, NamedTuple, NoReturn, cast
 
 import jax
@@ -12,6 +13,7 @@ import numpy as np
 
 from millstream import _engine, _jit, _traced
 from millstream._agreement import AbsentError, agree, compare, layout
+from millstream._composed import batch_stage
 from millstream._crews import Crew, outlives
 from millstream._functions import PythonMapTransform
 from millstream._orders import Sequential
@@ -63,7 +65,7 @@ class Program:
         error_budget: int | None = None,
     ) -> None:
         self.head = head
-        batch = _batch_stage(stages)
+        batch = batch_stage(stages)
         self.batched = batch is not None
         self.batch_size = batch.batch_size if batch else 1
         self.remainder = batch.remainder if batch else "pad"
@@ -72,6 +74,7 @@ class Program:
         self.split: Split | None = None
         self._crews: list[Crew] = []
         self._unmet: str | None = None
+        self._failure: BaseException | None = None
         source, tree, names = head.native()
         before: list[_engine.Transform] = []
         after: list[_engine.Transform] = []
@@ -231,12 +234,12 @@ class Program:
     def _device_arrays(self) -> list[Any]:
         with jax.ensure_compile_time_eval():  # also when first asked for inside of jit
             arrays = self.head.arrays()
-        if arrays is None:
-            raise ValueError(
-                f"{type(self.head).__name__} cannot be held by a device: traced=True "
-                "takes arrays in memory"
-            )
-        return arrays if self.split is None else replicated(self.split, arrays)
+            if arrays is None:
+                raise ValueError(
+                    f"{type(self.head).__name__} cannot be held by a device: "
+                    "traced=True takes arrays in memory"
+                )
+            return arrays if self.split is None else replicated(self.split, arrays)
 
     def step(
         self, words: Any, arrays: list[Any], later: list[Placed] | None = None
@@ -297,13 +300,16 @@ class Program:
         indices, mask = _traced.batch_indices(
             order.traced(n), order.length(n), self.batch_size, self.policy, words
         )
+        # A program cannot raise: of a state that does not fit all rows are padding.
+        fits = words[0] == np.uint32(self.plan.check_word)
+        mask &= fits & (words[4] < np.uint32(self.steps)) & (words[5] == 0)
         leaves = [jnp.take(x, indices, axis=0, mode="clip") for x in arrays]
         _, tree, _ = self.head.native()
         value = jax.tree.map(lambda position: leaves[position], tree)
         earlier = [p for p in self.placed if p.native]
-        value = _run([p for p in earlier if not p.batched], value, mask, rows=True)
+        value = self._run([p for p in earlier if not p.batched], value, mask, rows=True)
         value = jax.tree.map(lambda x: _masked(x, mask), value)
-        value = _run([p for p in earlier if p.batched], value, mask, rows=False)
+        value = self._run([p for p in earlier if p.batched], value, mask, rows=False)
         if not self.batched:
             value, mask = jax.tree.map(lambda x: x[0], (value, mask))
         return value, mask, _traced.next_words(words, self.steps)
@@ -312,14 +318,45 @@ class Program:
         """The traced stages on what the engine gives."""
         later = self.later if later is None else later
         samples = [p for p in later if not p.batched]
-        value = _run(samples, value, mask, rows=self.batched)
+        value = self._run(samples, value, mask, rows=self.batched)
         if samples and self.batched:
             value = jax.tree.map(lambda x: _masked(x, mask), value)
-        value = _run([p for p in later if p.batched], value, mask, rows=False)
+        value = self._run([p for p in later if p.batched], value, mask, rows=False)
         called = any(isinstance(p.stage, HostCallbackTransform) for p in later)
         if self.split is not None and called:  # it came back whole
             value = constrained(self.split.rows_sharding, value)
         return value
+
+    def _run(self, placed: list[Placed], value: Tree, mask: Any, *, rows: bool) -> Tree:
+        """Traces stages one after the other; with ``rows`` each row by itself."""
+        if not placed:
+            return value
+
+        def one(value: Tree, mask: Any) -> Tree:
+            for p in placed:
+                if isinstance(p.stage, HostCallbackTransform):
+                    value = self.called(p.stage, value, mask)
+                else:
+                    value = p.stage.trace(value, mask, p.batched)
+            return value
+
+        return jax.vmap(one)(value, mask) if rows else one(value, mask)
+
+    def called(self, stage: HostCallbackTransform, value: Tree, mask: Any) -> Tree:
+        """The stage traced; what it raises while the program runs is kept."""
+        owner = weakref.ref(self)  # compiled programs hold the function
+
+        def run(value: Tree, mask: Any) -> Tree:
+            try:
+                return stage.run(value, mask)
+            except BaseException as error:
+                program = owner()
+                if program is not None:
+                    program.forget_error()
+                    program._failure = error
+                raise
+
+        return stage.through(run, value, mask)
 
     # States.
 
@@ -355,39 +392,27 @@ class Program:
                 )
         return words
 
+    # What went wrong.
+
+    @property
+    def last_error(self) -> BaseException | None:
+        """What last went wrong inside of jit, in its own type; None if nothing did."""
+        return cast(BaseException | None, self.engine.last_error) or self._failure
+
+    def forget_error(self) -> None:
+        self.engine.forget_error()
+        self._failure = None
+
     def raise_original(self, error: Exception) -> NoReturn:
-        """Raises what the engine threw, in its own type, or else JAX's error."""
-        original = self.engine.last_error
+        """Raises what went wrong, in its own type, or else JAX's error."""
+        original = self.last_error
         if original is None or not _jit.is_failure(error):
             raise error
-        self.engine.forget_error()
-        raise cast(Exception, original) from error
-
-
-def _batch_stage(stages: tuple[Stage, ...]) -> BatchTransform | None:
-    found = [(i, s) for i, s in enumerate(stages, 1) if isinstance(s, BatchTransform)]
-    if len(found) > 1:
-        raise ValueError(
-            f"stages {found[0][0]} and {found[1][0]} are both BatchTransform "
-            f"({found[0][1].batch_size} and {found[1][1].batch_size}): batch once"
-        )
-    return found[0][1] if found else None
+        self.forget_error()
+        raise original from error
 
 
 def _masked(x: Any, mask: Any) -> Any:
     """Zero where the mask is False."""
     wide = mask.reshape(mask.shape + (1,) * (x.ndim - mask.ndim))
     return jnp.where(wide, x, jnp.zeros((), x.dtype))
-
-
-def _run(placed: list[Placed], value: Tree, mask: Any, *, rows: bool) -> Tree:
-    """Traces stages one after the other; with ``rows`` each row by itself."""
-    if not placed:
-        return value
-
-    def one(value: Tree, mask: Any) -> Tree:
-        for p in placed:
-            value = p.stage.trace(value, mask, p.batched)
-        return value
-
-    return jax.vmap(one)(value, mask) if rows else one(value, mask)

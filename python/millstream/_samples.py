@@ -11,7 +11,7 @@ from typing import Any, Self
 import jax
 import numpy as np
 
-from millstream import _engine
+from millstream import _engine, _numbers
 from millstream._frozen import Frozen
 from millstream._jit import dtype_named
 from millstream._orders import Order, Part, Sequential, order_of, split_sizes
@@ -41,7 +41,7 @@ class OrderedSource(Frozen, SampleSource):
         """
         order = order_of(self.ordering)
         leaves, structure = jax.tree_util.tree_flatten_with_path(tree)
-        names = [name_of(path) for path, _ in leaves]
+        names = names_of(type(self).__name__, tree)
         fields = [position for _, position in leaves]
         if names != [name for name, _, _ in native.schema]:
             # Named and ordered as arrays in memory are, to resume from their states.
@@ -102,6 +102,7 @@ class OrderedSource(Frozen, SampleSource):
         """``count`` pairs (training, validation): each sample validates once."""
         whole = own(self)
         n, order = whole.num_samples, whole._order
+        count = _numbers.whole("folds: count", count, 0)
         if not 2 <= count <= n:
             raise ValueError(f"{count} folds cannot be made of {n} samples")
         words = _fixed_words(seed) if shuffle else None
@@ -162,6 +163,18 @@ def sample_at(source: SampleSource, index: int) -> Tree:
 def name_of(path: Any) -> str:
     """The path of a leaf, such as "image" or "views/0"."""
     return jax.tree_util.keystr(path, simple=True, separator="/") or "value"
+
+
+def names_of(who: str, tree: Tree) -> list[str]:
+    """The names of the leaves; ``ValueError`` where two of them have one name."""
+    paths: dict[str, Any] = {}
+    for path, _ in jax.tree_util.tree_flatten_with_path(tree)[0]:
+        name = name_of(path)
+        if name in paths:
+            one, other = map(jax.tree_util.keystr, (paths[name], path))
+            raise ValueError(f"{who}: {one} and {other} are both named '{name}'")
+        paths[name] = path
+    return list(paths)
 
 
 def recast(

@@ -80,7 +80,10 @@ def _leaf(name: str, value: Any) -> Any:
             raise TypeError(f"'{name}' holds JAX keys; give their jax.random.key_data")
         array = np.asarray(value) if _on_cpu(value) else value
     else:
-        array = np.asarray(value)
+        try:
+            array = np.asarray(value)
+        except ValueError as error:  # rows of several lengths
+            raise ValueError(f"'{name}' cannot be made an array: {error}") from error
     if array.dtype.name not in _DTYPES:
         raise TypeError(
             f"'{name}' is an array of {array.dtype}, which is not a type of numbers "

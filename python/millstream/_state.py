@@ -125,7 +125,8 @@ def key_words(key: Any) -> tuple[Any, Any]:
     if words.ndim == 0 and jnp.issubdtype(words.dtype, jnp.integer):
         if not is_traced(words):
             return _seed_words(int(words))
-        return jnp.zeros((), jnp.uint32), words.astype(jnp.uint32)
+        high = words >> 32 if words.dtype.itemsize == 8 else jnp.zeros((), jnp.uint32)
+        return high.astype(jnp.uint32), words.astype(jnp.uint32)
     if words.ndim != 1 or words.dtype != np.uint32 or words.shape[0] == 0:
         raise ValueError(
             "a key is an int or a vector of uint32, such as jax.random.PRNGKey(0); "

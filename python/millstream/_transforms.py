@@ -14,7 +14,9 @@ from jax.sharding import NamedSharding
 
 from millstream import _engine
 from millstream._devices import device_named
+from millstream._numbers import number, whole
 from millstream._pipeline import Stage, Tree, keyed, with_key
+from millstream._samples import names_of
 from millstream._sharding import constrained, placement_of
 
 _REMAINDERS = ("pad", "drop", "wrap", "partial")
@@ -38,12 +40,7 @@ class BatchTransform(Stage):
     remainder: str = field(default="", kw_only=True)
 
     def __post_init__(self) -> None:
-        size = self.batch_size
-        if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 1:
-            raise ValueError(
-                f"BatchTransform: batch_size must be a whole number of at least 1, "
-                f"not {size!r}"
-            )
+        size = whole("BatchTransform: batch_size", self.batch_size, 1, 1 << 31)
         chosen = self.remainder or ("drop" if self.drop_last else "pad")
         if chosen not in _REMAINDERS:
             raise ValueError(
@@ -53,8 +50,12 @@ class BatchTransform(Stage):
             raise ValueError(
                 f"BatchTransform: drop_last contradicts remainder={chosen!r}"
             )
+        if self.pad_last_batch and not self.drop_last and chosen != "pad":
+            raise ValueError(
+                f"BatchTransform: pad_last_batch contradicts remainder={chosen!r}"
+            )
         object.__setattr__(self, "remainder", chosen)
-        object.__setattr__(self, "batch_size", int(size))
+        object.__setattr__(self, "batch_size", size)
 
     def trace(self, value: Tree, mask: Any, batched: bool) -> Tree:
         return value  # rows are batches already where anything is traced
@@ -107,13 +108,17 @@ class HostCallbackTransform(Stage):
         return _checked(returned, spec, "HostCallbackTransform")
 
     def trace(self, value: Tree, mask: Any, batched: bool) -> Tree:
+        return self.through(self.run, value, mask)
+
+    def through(self, run: Callable[..., Tree], value: Tree, mask: Any) -> Tree:
+        """What becomes of ``value`` in a program that calls ``run`` as it runs."""
         from jax.experimental import io_callback
 
         spec = self.element_spec_override
         if spec is None:
             spec = value
         result = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), spec)
-        return io_callback(self.run, result, value, mask)
+        return io_callback(run, result, value, mask)
 
 
 @dataclass(eq=False, repr=False)
@@ -165,6 +170,8 @@ class NormalizeImageTransform(Stage):
     offset: float = 0.0
 
     def __post_init__(self) -> None:
+        for name in ("scale", "offset"):
+            number(f"{type(self).__name__}: {name}", getattr(self, name))
         dtype = jax.dtypes.canonicalize_dtype(self.dtype)
         if not jnp.issubdtype(dtype, jnp.floating) and (
             self.scale != 1 or self.offset != 0
@@ -228,6 +235,10 @@ class FlattenTransform(Stage):
     data_key: str
     start_index: int = 1
 
+    def __post_init__(self) -> None:
+        first = whole(f"{type(self).__name__}: start_index", self.start_index, 0)
+        object.__setattr__(self, "start_index", first)
+
     def _first_axis(self, batched: bool) -> int:
         """The first axis to join, counted in one sample."""
         first = self.start_index - (1 if batched else 0)
@@ -272,6 +283,18 @@ class RenameTransform(Stage):
 
     renames: Mapping[str, str]
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.renames, Mapping):
+            raise TypeError(
+                'RenameTransform: renames is a dict, {"old": "new"}, '
+                f"not {self.renames!r}"
+            )
+        for key, new in self.renames.items():
+            if not isinstance(new, str):
+                raise TypeError(
+                    f"RenameTransform: the new name of {key!r} is a str, not {new!r}"
+                )
+
     def _renamed(self, tree: Tree) -> dict[str, Any]:
         if not isinstance(tree, Mapping):
             raise TypeError(
@@ -294,10 +317,11 @@ class RenameTransform(Stage):
         self, tree: Tree, names: list[str], batched: bool
     ) -> tuple[list[_engine.Transform], Tree, list[str]]:
         renamed = self._renamed(tree)
+        names_of("RenameTransform", renamed)
         after = list(names)
         for key, new in self.renames.items():
             for position in jax.tree.leaves(tree[key]):
-                after[position] = new + names[position][len(key) :]
+                after[position] = new + names[position][len(str(key)) :]
         changed = {a: b for a, b in zip(names, after, strict=True) if a != b}
         return [_engine.rename(changed)], renamed, after
 

@@ -189,8 +189,27 @@ def test_an_exception_of_the_users_is_raised_as_it_is() -> None:
         next(loader.iterate(state))
     with pytest.raises(Sentinel, match="the user's own"):
         loader.next_batch(state)
+    assert loader.last_error is None
     with pytest.raises(jax.errors.JaxRuntimeError, match="the user's own"):
         jax.block_until_ready(jax.jit(loader.next_batch)(state))
+    assert isinstance(loader.last_error, Sentinel)
+    with pytest.raises(Sentinel, match="the user's own"):
+        loader.scan_epoch(state, 0, lambda c, b, m: (c, None))
+    assert loader.last_error is None
+
+
+def test_the_last_error_is_the_later_one() -> None:
+    loader = loader_with(HostCallbackTransform(fail))
+    other = DataLoader([ArraySampleSource(rows_of(N)), BatchTransform(BATCH)])
+    step = jax.jit(loader.next_batch)
+    for _ in range(2):
+        for state, kind in (
+            (loader.init_state(0), Sentinel),
+            (other.init_state(0), ValueError),
+        ):
+            with pytest.raises((jax.errors.JaxRuntimeError, ValueError)):
+                jax.block_until_ready(step(state))
+            assert isinstance(loader.last_error, kind)
 
 
 def test_it_comes_after_batching_or_sees_samples() -> None:

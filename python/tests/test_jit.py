@@ -317,6 +317,42 @@ def test_two_methods_of_one_object_are_two_bodies(
     assert [int(one), int(two), int(three)] == [total, 2 * total, total]
 
 
+class Scaled:
+    """One that equals all others, and has no hash unless a subclass gives it one."""
+
+    def __init__(self, scale: int) -> None:
+        self.scale, self.traces = scale, 0
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Scaled)
+
+    def body(self, carry: Any, batch: Any, mask: Any) -> Any:
+        self.traces += 1
+        return carry + self.scale * summed(batch), None
+
+    __call__ = body
+
+
+class Hashed(Scaled):
+    def __hash__(self) -> int:
+        return 1
+
+
+@pytest.mark.parametrize("kind", [Scaled, Hashed])
+@pytest.mark.parametrize("method", [False, True])
+def test_bodies_whose_owners_are_equal(
+    loader: DataLoader, walk: Any, kind: type[Scaled], method: bool
+) -> None:
+    state, total = loader.init_state(7), sums(walk, STEPS).sum()
+    owners = [kind(1), kind(3)]
+    for _ in range(2):
+        for owner in owners:
+            body = owner.body if method else owner
+            _, found, _ = loader.scan_epoch(state, jnp.int32(0), body)
+            assert int(found) == owner.scale * total
+    assert [owner.traces for owner in owners] == [1, 1]
+
+
 def run_once(loader: DataLoader, kind: str) -> list[weakref.ref[Any]]:
     """Runs a body that nobody holds afterwards; references to it and its model."""
     model = Model()
@@ -336,8 +372,10 @@ def run_once(loader: DataLoader, kind: str) -> list[weakref.ref[Any]]:
 
 @pytest.mark.parametrize("kind", ["function", "method", "partial"])
 def test_bodies_are_held_weakly(loader: DataLoader, kind: str) -> None:
+    before = len(loader._scans)
     references = run_once(loader, kind)
     gc.collect()
+    assert len(loader._scans) <= before
     assert [reference() for reference in references] == [None] * len(references)
 
 

@@ -35,7 +35,7 @@ TREES = {
     "a tuple": (np.arange(N), np.arange(N) * 0.5),
     "lists in a dict": {"views": [np.ones((N, 3)), np.zeros(N)], "y": np.arange(N)},
     "a named tuple": Pair(np.arange(N), {"deep": (np.arange(N),)}),
-    "keys with slashes": {"a/b": np.arange(N), "a": {"b": np.arange(N) + 1}},
+    "keys with slashes": {"a/b": np.arange(N), "a": {"c": np.arange(N) + 1}},
     "keys that are numbers": {0: np.arange(N), 1: np.ones(N)},
     "with none in it": {"x": np.arange(N), "nothing": None},
     "twenty columns": {f"column{i}": np.arange(N) * i for i in range(20)},

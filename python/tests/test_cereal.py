@@ -1,0 +1,87 @@
+"""Cereal's stages with the source first, and without it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import millstream as ms
+import numpy as np
+import pytest
+from millstream import cereal
+
+N = 10
+DATA = {"x": np.arange(N * 4, dtype=np.uint8).reshape(N, 2, 2)}
+
+
+def source() -> Any:
+    return cereal.ArraySampleSource(DATA, ordering="sequential")
+
+
+def first(call: Any) -> Any:
+    batches = cereal.BatchTransform(4)(source())
+    scaled = cereal.NormalizeImageTransform(batches, image_key="x", scale=2.0)
+    flat = cereal.FlattenImageTransform(scaled, image_key="x")
+    return cereal.HostCallbackTransform(flat, call)
+
+
+def without(call: Any) -> Any:
+    pipeline = source()
+    for stage in (
+        cereal.BatchTransform(4),
+        cereal.NormalizeImageTransform(image_key="x", scale=2.0),
+        cereal.FlattenImageTransform(image_key="x"),
+        cereal.HostCallbackTransform(fn=call),
+    ):
+        pipeline = stage(pipeline)
+    return pipeline
+
+
+def short(call: Any) -> Any:
+    return [
+        source(),
+        cereal.BatchTransform(4),
+        cereal.NormalizeImageTransform("x", scale=2.0),
+        cereal.FlattenImageTransform("x"),
+        cereal.HostCallbackTransform(call),
+    ]
+
+
+@pytest.mark.parametrize("form", [first, without, short])
+def test_the_forms_of_a_pipeline(form: Any) -> None:
+    seen: list[int] = []
+
+    def call(batch: Any, mask: Any) -> None:
+        seen.append(int(mask.sum()))
+
+    loader = cereal.DataLoader(form(call))
+    state = loader.init_state(jax.random.PRNGKey(0))
+    batches = list(loader.iterate(state))
+    assert seen == [4, 4, 2]
+    found = np.concatenate([np.asarray(batch["x"])[mask] for batch, mask in batches])
+    assert found.dtype == np.float32
+    assert np.array_equal(found, DATA["x"].reshape(N, 4) * 2.0)
+
+
+@pytest.mark.parametrize(
+    ("drop_last", "pad_last_batch", "remainder"),
+    [(False, True, "pad"), (True, True, "drop"), (True, False, "drop")],
+)
+def test_padded_or_dropped(
+    drop_last: bool, pad_last_batch: bool, remainder: str
+) -> None:
+    stage = cereal.BatchTransform(4, drop_last, pad_last_batch)
+    assert isinstance(stage, ms.BatchTransform)
+    assert stage.remainder == remainder
+
+
+def test_neither_padded_nor_dropped() -> None:
+    with pytest.raises(ValueError, match="Enable pad_last_batch or drop_last"):
+        cereal.BatchTransform(4, pad_last_batch=False)
+
+
+def test_what_is_no_source_and_no_function() -> None:
+    with pytest.raises(TypeError, match="FlattenImageTransform goes onto a source"):
+        cereal.FlattenImageTransform(5)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="HostCallbackTransform needs a function, fn="):
+        cereal.HostCallbackTransform(source())
