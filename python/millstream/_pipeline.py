@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -200,8 +201,8 @@ def assembled(pipeline: Sequence[Any] | Source) -> Source:
             source = DatasetSource(source)
     if not isinstance(source, Source):
         raise TypeError(
-            "a pipeline begins with a source, such as ArraySampleSource; "
-            f"entry 0 is {_described(source)}"
+            "a pipeline begins with a source, such as ArraySampleSource, or "
+            f"DatasetSource(...) around a sequence; entry 0 is {_described(source)}"
         )
     for position, stage in enumerate(entries[1:], start=1):
         source = _joined(source, stage, position)
@@ -226,4 +227,4 @@ def _joined(source: Source, stage: Any, position: int) -> Source:
 def _described(value: Any) -> str:
     if isinstance(value, type):
         return f"the class {value.__name__} (did you forget to call it?)"
-    return f"{value!r} of type {type(value).__name__}"
+    return f"{reprlib.repr(value)} of type {type(value).__name__}"
