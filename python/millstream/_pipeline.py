@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from millstream._orders import Order
     from millstream._program import Program
 
+_brief = reprlib.Repr()
+_brief.maxother = 200
+
 Tree = Any
 """A pytree. Where fields are meant, its leaves are their positions in the engine."""
 
@@ -227,4 +230,4 @@ def _joined(source: Source, stage: Any, position: int) -> Source:
 def _described(value: Any) -> str:
     if isinstance(value, type):
         return f"the class {value.__name__} (did you forget to call it?)"
-    return f"{reprlib.repr(value)} of type {type(value).__name__}"
+    return f"{_brief.repr(value)} of type {type(value).__name__}"
