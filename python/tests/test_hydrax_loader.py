@@ -416,9 +416,22 @@ def test_numbers_that_jax_cannot_hold_are_refused():
     arrays = {"value": ((), np.int64, np.int64)}
     data = DataGroup(2, [7, 2**40 + 5], loader_arrays=arrays)
     with pytest.warns(UserWarning, match="int64"):
-        loader = Dataloader(loaders.fill_value, data, on_error="raise")
-    with pytest.raises(OverflowError, match="1099511627781"), loader:
+        loader = Dataloader(loaders.fill_value, data)
+    with pytest.raises(OverflowError, match="1099511627781") as caught, loader:
         next(loader)
+    assert "raised for batch 0" in "".join(caught.value.__notes__)
+
+
+@pytest.mark.parametrize("timeout", ["x", None, float("nan")])
+def test_a_timeout_that_is_no_number_is_refused(timeout):
+    with pytest.raises(ValueError, match="timeout_sec must be a number of seconds"):
+        Dataloader(fill, group(), timeout_sec=timeout)
+
+
+@pytest.mark.parametrize("timeout", [0, -1, float("inf"), 1e300])
+def test_a_timeout_may_be_none_at_all(timeout):
+    loader = Dataloader(fill, group(), end_at=("batch", 1), timeout_sec=timeout)
+    assert len(gathered(loader)) == 1
 
 
 def test_what_holds_a_batch_can_be_shown(capsys):
