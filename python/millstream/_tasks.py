@@ -314,12 +314,14 @@ def drawn(wants: str, seed: int) -> dict[str, Any]:
 class FillTask(Task):
     """``fn(data[i], arrays, seed)`` writes a sample into the arrays of its row.
 
-    What it returns travels beside the batch. ``startup()`` runs once in each worker.
+    They are zero before, unless it is known to write all of them (``clear``). What it
+    returns travels beside the batch. ``startup()`` runs once in each worker.
     """
 
     fn: Callable[[Any, Mapping[str, np.ndarray], int | None], Any]
     data: Any
     startup: Callable[[], None] | None = None
+    clear: bool = True
 
     def start(self) -> None:
         if self.startup is not None:
@@ -333,6 +335,9 @@ class FillTask(Task):
             # With an ellipsis a scalar is a view too.
             arrays = {n: rows[k, ...] for n, rows in zip(names, part.made, strict=True)}
             seed = None if part.seeds is None else int(part.seeds[k])
+            if self.clear or index < 0:
+                for array in arrays.values():
+                    array.fill(0)
             if index < 0:  # padding has nothing to be filled with
                 beside.append(None)
                 continue

@@ -191,6 +191,11 @@ def filled(data: str, arrays: Mapping[str, np.ndarray], seed: int | None) -> Non
     arrays["seed"][:] = seed >> 32, seed & 0xFFFFFFFF
 
 
+def fill_one(data: int, arrays: Mapping[str, np.ndarray], seed: int | None) -> None:
+    """Writes one of several elements."""
+    arrays["x"][data % 8] = data + 1
+
+
 def fill_item(data: str, arrays: Mapping[str, np.ndarray], seed: int | None) -> str:
     number = int(data.split()[1])
     arrays["image"][:] = number % 256
