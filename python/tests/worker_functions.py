@@ -286,6 +286,19 @@ def raising_unpicklable(i: int) -> dict[str, Any]:
     return plain(i)
 
 
+class Unreadable:
+    """An OSError at one sample, once where there is a file to note it in."""
+
+    def __init__(self, code: int, once: Path | None = None) -> None:
+        self.code = code
+        self._dying = Dying("not at all", once)
+
+    def __call__(self, i: int) -> dict[str, Any]:
+        if i == 6 and self._dying._first():
+            raise OSError(self.code, "cannot be read")
+        return plain(i)
+
+
 def exiting(i: int) -> dict[str, Any]:
     if i == 6:
         sys.exit("the function left")

@@ -257,7 +257,8 @@ void Desk::answer(Seat& seat, Kind kind, const std::string& body) {
   if (failure) {
     const std::int64_t of = failure->row < 0 ? -1 : sample(*part, failure->row);
     fail(*part, failure->row,
-         FunctionError(failure->message, of, failure->bytes, nullptr));
+         FunctionError(failure->message, of, failure->bytes, nullptr,
+                       failure->transient));
     return;
   }
   pace_.note(part->rows(), now - begun);
