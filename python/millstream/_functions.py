@@ -144,8 +144,9 @@ class DiskSampleSource(FunctionSource):
 class DatasetSource(FunctionSource):
     """The samples of any object with ``__len__`` and ``__getitem__``.
 
-    One that has ``__getitems__`` is asked for several samples at once. The arguments
-    are those of ``DiskSampleSource``.
+    One that has ``__getitems__`` is asked for several samples at once, which have
+    ``timeout`` seconds each, all of them together. The arguments are those of
+    ``DiskSampleSource``.
     """
 
     dataset: Any

@@ -146,6 +146,22 @@ class DataInLots(Data):
         return {**plain(i), "lot": False}
 
 
+class LotsThatRaise(DataInLots):
+    def __getitems__(self, indices: list[int]) -> list[dict[str, Any]]:
+        return [raising(i) for i in indices]
+
+    def __getitem__(self, i: int) -> dict[str, Any]:
+        return plain(i)
+
+
+class LotsThatWait(LotsThatRaise):
+    """Each sample takes 0.2 seconds, and those from 8 on far too long."""
+
+    def __getitems__(self, indices: list[int]) -> list[dict[str, Any]]:
+        time.sleep(0.2 * len(indices) if max(indices) < 8 else 20)
+        return [plain(i) for i in indices]
+
+
 class TooFew(DataInLots):
     def __getitems__(self, indices: list[int]) -> list[dict[str, Any]]:
         return super().__getitems__(indices)[1:]

@@ -32,6 +32,10 @@ std::int64_t sample(const Part& part, std::int64_t row) {
   return part.task.indices[static_cast<std::size_t>(within(part, row))];
 }
 
+std::string named(const Part& part, std::int64_t row) {
+  return samples_at(row, part.task.indices);
+}
+
 template <typename E>
 void fail(const Part& part, std::int64_t row, E error) {
   part.job->fail_with(part.rows(), part.begin + within(part, row), std::move(error));
@@ -330,7 +334,11 @@ void Desk::look_for_stall(Seat& seat) {
     seat.seen = row;
     seat.since = now;
   }
-  if (now - seat.since < options_.timeout) return;
+  const std::chrono::milliseconds most =
+      options_.timeout * rows_at_once(seat.seen, seat.given.front()->rows());
+  if (std::chrono::duration_cast<std::chrono::milliseconds>(now - seat.since) < most) {
+    return;
+  }
   if (restarts_ > 0) {
     bury(seat, "stalled");
     return;
@@ -340,8 +348,8 @@ void Desk::look_for_stall(Seat& seat) {
   const std::int64_t row = seat.seen;
   const std::shared_ptr<Part> part = vacate(seat);
   fail(*part, row,
-       WorkerStalled(text("sample ", sample(*part, row), " has taken more than ",
-                          options_.timeout.count(), " ms in worker process ", pid,
+       WorkerStalled(text(named(*part, row), " has taken more than ", most.count(),
+                          " ms in worker process ", pid,
                           words.empty() ? "" : ", which is at\n", words)));
 }
 

@@ -195,6 +195,23 @@ TEST(ProcessCrewFailures, ManyRowsMayTakeLongerThanOneMay) {
   EXPECT_TRUE(rows.right());
 }
 
+TEST(ProcessCrewFailures, RowsMadeAtOnceHaveTheTimeOfAllOfThem) {
+  const auto crew = crew_of({.mode = "together", .number = 100'000},
+                            {.workers = 1, .timeout = milliseconds(500)});
+  const CrewRows rows(*crew, samples(0, 10), {24}, true);
+  crew->make(rows.work());
+  EXPECT_TRUE(rows.right());
+
+  const auto slow = crew_of({.mode = "together", .number = 1'000'000},
+                            {.workers = 1, .timeout = milliseconds(50)});
+  const CrewRows many(*slow, samples(3, 10), {24}, true);
+  const std::string words = failing<WorkerStalled>(*slow, many);
+  EXPECT_TRUE(
+      words.starts_with("one of samples [3, 4, 5, 6, 7, 8, 9, 10, ...] has "
+                        "taken more than 500 ms in worker process "))
+      << words;
+}
+
 TEST(ProcessCrewFailures, ClosingTellsThoseWhoWait) {
   const std::ptrdiff_t before = open_descriptors();
   {

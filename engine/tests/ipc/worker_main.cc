@@ -91,6 +91,11 @@ void serve(Worker& worker, const Told& told) {
       } else if (sample == told.sample) {
         misbehave(told);
       }
+      if (told.mode == "together" && k == 0) {
+        worker.row().store(-static_cast<std::int64_t>(task.indices.size()));
+        usleep(static_cast<useconds_t>(told.number) *
+               static_cast<useconds_t>(task.indices.size()));
+      }
       if (told.mode == "slow") usleep(static_cast<useconds_t>(told.number));
       if (told.mode == "beside") beside += std::to_string(sample) + ' ';
       make_row(worker, told, row);
