@@ -45,9 +45,7 @@ def _set_up(setup: bytes) -> Any:
 
 
 def _serve(worker: Any, task: Any) -> None:
-    import pickle
-
-    from millstream._tasks import run
+    from millstream._tasks import packed, run
 
     inputs = [column.bytes for column in task.inputs]
     outputs = [column.bytes for column in task.outputs]
@@ -57,13 +55,13 @@ def _serve(worker: Any, task: Any) -> None:
         try:
             indices, seeds, given, made = part
             beside = run(task, indices, seeds, given, made, row)
-            packed = b"" if beside is None else pickle.dumps(beside, protocol=5)
+            answer = packed(task, indices, beside, row)
         except BaseException as error:
             # What is to end the program is no fault of the sample.
             at = max(int(row[0]), 0) if isinstance(error, Exception) else -1
             worker.failed(at, _words(error), _packed(error), _is_transient(error))
         else:
-            worker.done(packed)
+            worker.done(answer)
 
 
 def _is_transient(error: BaseException) -> bool:

@@ -262,6 +262,25 @@ def test_an_item_that_fails_drops_its_batch_and_is_told_of():
     assert "in fail_at_five" in told  # the worker's own traceback
 
 
+def test_additional_data_that_cannot_be_sent_drop_their_batch():
+    loader = Dataloader(loaders.return_a_lock_at_five, group(), end_at=("epoch", 1))
+    with pytest.warns(RuntimeWarning, match="batch 1 .*was dropped") as warned:
+        found = gathered(loader)
+    assert [values[0] for _, values, _ in found] == [0, 8, 12]
+    (warning,) = warned
+    assert "cannot pickle" in str(warning.message)
+    assert "this was item 5 of its group, 5" in str(warning.message)
+
+
+def test_what_a_loader_function_leaves_out_is_zero():
+    loader = Dataloader(loaders.fill_one, group(items=20), end_at=("epoch", 3))
+    with loader:
+        for batch in loader:
+            values = np.asarray(batch.arrays["value"])
+            assert (values > 0).sum(axis=1).tolist() == [1] * 4
+            assert not np.asarray(batch.arrays["odd"]).any()
+
+
 def test_an_item_that_fails_can_be_raised():
     loader = Dataloader(loaders.fail_at_five, group(), on_error="raise")
     with pytest.raises(KeyError, match="number five") as caught, loader:

@@ -116,6 +116,10 @@ def loses_its_path(i: int) -> dict[str, Any]:
     return {"x": i} if i == 3 else {"x": i, "path": f"{i}.png"}
 
 
+def with_one_lock(i: int) -> dict[str, Any]:
+    return {"x": i + 1, "lock": threading.Lock() if i == 6 else f"{i}"}
+
+
 def with_a_lock(i: int) -> dict[str, Any]:
     return {"x": i, "lock": threading.Lock()}
 
