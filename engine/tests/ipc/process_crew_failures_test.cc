@@ -152,6 +152,16 @@ TEST(ProcessCrewFailures, AWorkerThatCannotBeginSaysWhy) {
   }
 }
 
+TEST(ProcessCrewFailures, AWorkerThatEndsBeforeItsFirstPartIsNotReplacedForEver) {
+  for (const int restarts : {0, 2}) {
+    const auto crew = crew_of({.mode = "noise"}, {.workers = 1, .restarts = restarts});
+    const CrewRows rows(*crew, samples(0, 20), {24}, false);
+    const std::string words = failing<WorkerDied>(*crew, rows);
+    EXPECT_TRUE(holds(words, "sent what is no answer")) << words;
+    EXPECT_TRUE(words.ends_with(" before it could begin")) << words;
+  }
+}
+
 TEST(ProcessCrewFailures, ACommandThatDoesNotExistIsNamed) {
   const std::ptrdiff_t before = open_descriptors();
   {

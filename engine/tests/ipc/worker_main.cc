@@ -113,6 +113,11 @@ int work(std::int64_t parent) {
     worker.failed({-1, "cannot be set up", "as bytes"});
     return 0;
   }
+  if (told.mode == "noise") {  // at once, so that no part can come between
+    const std::string noise(100, '\xEE');
+    send_all(kWorkerSocket, framed(Kind::kReady, {}) + noise);
+    wait_for_ever();
+  }
   worker.ready();
   serve(worker, told);
   return 0;
