@@ -331,7 +331,7 @@ def test_wrong_arguments_are_refused_when_it_is_built(bad: str) -> None:
         DiskSampleSource(**arguments)
 
 
-@pytest.mark.parametrize("timeout", [float("inf"), 1e300, 10**400, np.float32(9)])
+@pytest.mark.parametrize("timeout", [float("inf"), 1e300, 10**30, np.float32(9)])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_timeout_may_be_any_number(kind: str, timeout: Any) -> None:
     source = DiskSampleSource(4, fns.plain, worker_kind=kind, timeout=timeout)
