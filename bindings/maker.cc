@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdint>
 #include <cstring>
@@ -25,6 +26,7 @@
 #include "millstream/ipc/process_crew.h"
 #include "millstream/ipc/worker.h"
 #include "millstream/loader/workshop.h"
+#include "millstream/parallel/job.h"
 #include "millstream/parallel/thread_crew.h"
 #include "millstream/source/made.h"
 #include "millstream/transform/made.h"
@@ -89,6 +91,15 @@ std::string as_text(nb::handle object) {
   return "an error that cannot be put in words";
 }
 
+/// Whether another try may succeed.
+bool transient(const nb::python_error& error) {
+  int code = 0;
+  const bool known =
+      error.matches(PyExc_OSError) &&
+      nb::try_cast<int>(nb::getattr(error.value(), "errno", nb::none()), code);
+  return known && code == EIO;
+}
+
 /// What a Python function threw at a row of a part, for the engine.
 FunctionError failure(nb::python_error& error, const Work& part, std::int64_t row) {
   PyException_SetTraceback(error.value().ptr(), error.traceback().ptr() != nullptr
@@ -98,9 +109,10 @@ FunctionError failure(nb::python_error& error, const Work& part, std::int64_t ro
   const std::int64_t sample =
       part.indices[static_cast<std::size_t>(std::clamp<std::int64_t>(row, 0, last))];
   const std::string type = nb::cast<std::string>(error.type().attr("__name__"));
-  return FunctionError(
-      text(type, ": ", as_text(error.value()), " (sample ", sample, ")"),
-      error.matches(PyExc_Exception) ? sample : -1, "", kept(error.value()));
+  return FunctionError(text(type, ": ", as_text(error.value()), " (",
+                            samples_at(row, part.indices), ")"),
+                       error.matches(PyExc_Exception) ? sample : -1, "",
+                       kept(error.value()), transient(error));
 }
 
 /// Where the interpreter has ended meanwhile it ends any thread that comes back to it.
@@ -358,10 +370,11 @@ Args:
       .def(
           "failed",
           [](Worker& w, std::int64_t row, const std::string& message,
-             const nb::bytes& bytes) {
-            w.failed({row, message, std::string(bytes.c_str(), bytes.size())});
+             const nb::bytes& bytes, bool transient) {
+            w.failed(
+                {row, message, std::string(bytes.c_str(), bytes.size()), transient});
           },
-          "row"_a, "message"_a, "bytes"_a);
+          "row"_a, "message"_a, "bytes"_a, "transient"_a);
   module.attr("WORDS_DESCRIPTOR") = kWorkerWords;
   module.attr("WHEREABOUTS_SIGNAL") = whereabouts_signal();
 }

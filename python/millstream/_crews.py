@@ -6,6 +6,7 @@ import atexit
 import ctypes
 import functools
 import io
+import numbers
 import os
 import pickle
 import sys
@@ -18,6 +19,8 @@ from millstream import _engine
 from millstream._tasks import Task, run, whereabouts
 
 KINDS = ("thread", "process")
+
+_FOREVER = 1e8
 
 _crews: weakref.WeakSet[Any] = weakref.WeakSet()
 _owners: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -36,8 +39,9 @@ def crew(
 
     Raises ``ValueError`` or ``TypeError`` where an argument does not suit.
     """
-    _check(workers, worker_kind, timeout, restart_workers)
-    patience = 0 if timeout is None else max(int(timeout * 1000), 1)
+    _check(workers, worker_kind, restart_workers)
+    most = None if timeout is None else seconds("timeout", timeout)
+    patience = 0 if most is None else max(int(most * 1000), 1)
     if worker_kind == "thread":
         made = _engine.thread_crew(_called(task), whereabouts, workers, patience)
     else:
@@ -50,6 +54,18 @@ def crew(
             restart_workers,
         )
     return Crew(made)
+
+
+def seconds(name: str, value: Any, *, forever: bool = False) -> float | None:
+    """The seconds that the argument ``name`` allows; None for any time.
+
+    Any time is infinity, more than three years and, if ``forever``, 0 or less.
+    """
+    known = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if not known or not (value > 0 or (forever and value <= 0)):
+        least = "" if forever else " above 0"
+        raise ValueError(f"{name} must be a number of seconds{least}, not {value!r}")
+    return float(value) if 0 < value < _FOREVER else None
 
 
 def _called(task: Task) -> Callable[..., list[Any] | None]:
@@ -100,15 +116,13 @@ def _close_all() -> None:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(owner))
 
 
-def _check(workers: Any, worker_kind: Any, timeout: Any, restart_workers: Any) -> None:
+def _check(workers: Any, worker_kind: Any, restart_workers: Any) -> None:
     if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
         raise ValueError(
             f"workers must be a whole number of at least 1, not {workers!r}"
         )
     if worker_kind not in KINDS:
         raise ValueError(f"worker_kind is one of {KINDS}, not {worker_kind!r}")
-    if timeout is not None and not timeout > 0:
-        raise ValueError(f"timeout must be a number of seconds above 0, not {timeout}")
     whole = isinstance(restart_workers, int) and not isinstance(restart_workers, bool)
     if not whole or restart_workers < 0:
         raise ValueError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import jax
@@ -149,8 +149,9 @@ class DiskSampleSource(FunctionSource):
 class DatasetSource(FunctionSource):
     """The samples of any object with ``__len__`` and ``__getitem__``.
 
-    One that has ``__getitems__`` is asked for several samples at once. The arguments
-    are those of ``DiskSampleSource``.
+    One that has ``__getitems__`` is asked for several samples at once, which have
+    ``timeout`` seconds each, all of them together. The arguments are those of
+    ``DiskSampleSource``.
     """
 
     dataset: Any
@@ -292,9 +293,7 @@ class _FillTransform(PythonMapTransform):
     def bound(self, plan: _engine.Plan, tree: Tree, number: int) -> Bound:
         columns = self.task.outputs
         inputs = tuple(Column(n, d, tuple(s)) for n, d, s in plan.schema)
-        made = self._staffed(
-            FillTask(self.task.fn, self.task.data, inputs=inputs, outputs=columns)
-        )
+        made = self._staffed(replace(self.task, inputs=inputs))
         stage = _engine.made_transform(
             f"fill {number}", _specs(inputs), _specs(columns), made.maker
         )
@@ -312,6 +311,7 @@ def fill_source(
     worker_kind: str = "thread",
     timeout: float | None = None,
     restart_workers: int = 0,
+    clear: bool = True,
 ) -> Source:
     """A source whose samples ``fn(data[i], arrays, seed)`` writes in place.
 
@@ -325,6 +325,8 @@ def fill_source(
       worker_kind: "thread", or "process" where the function holds the GIL.
       timeout: Seconds that one sample may take; None for any time.
       restart_workers: How many processes that died may be replaced.
+      clear: The arrays are zero before each call. False promises that the function
+        writes every element, and saves the clearing.
     """
     if not is_dataset(data) or not len(data):
         raise ValueError("fill_source: data must be a sequence of at least one value")
@@ -337,7 +339,7 @@ def fill_source(
         worker_kind=worker_kind,
         timeout=timeout,
         restart_workers=restart_workers,
-        task=FillTask(fn, data, outputs=columns),
+        task=FillTask(fn, data, clear=clear, outputs=columns),
     )
     return Pipeline(head, (stage,))
 

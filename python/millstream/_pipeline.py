@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,9 @@ from millstream._frozen import Frozen
 if TYPE_CHECKING:
     from millstream._orders import Order
     from millstream._program import Program
+
+_brief = reprlib.Repr()
+_brief.maxother = 200
 
 Tree = Any
 """A pytree. Where fields are meant, its leaves are their positions in the engine."""
@@ -207,8 +211,8 @@ def assembled(pipeline: Sequence[Any] | Source) -> Source:
             source = DatasetSource(source)
     if not isinstance(source, Source):
         raise TypeError(
-            "a pipeline begins with a source, such as ArraySampleSource; "
-            f"entry 0 is {_described(source)}"
+            "a pipeline begins with a source, such as ArraySampleSource, or "
+            f"DatasetSource(...) around a sequence; entry 0 is {_described(source)}"
         )
     for position, stage in enumerate(entries[1:], start=1):
         source = _joined(source, stage, position)
@@ -235,4 +239,4 @@ def _joined(source: Source, stage: Any, position: int) -> Source:
 def _described(value: Any) -> str:
     if isinstance(value, type):
         return f"the class {value.__name__} (did you forget to call it?)"
-    return f"{value!r} of type {type(value).__name__}"
+    return f"{_brief.repr(value)} of type {type(value).__name__}"

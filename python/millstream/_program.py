@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import warnings
 import weakref
+from collections.abc import Mapping
 from typing import Any, NamedTuple, NoReturn, cast
 
 import jax
@@ -161,9 +162,21 @@ class Program:
         self.later = [p for p in self.placed if not p.native]
         if self.split is not None:
             self._check_split(self.split)
-        self.element_spec()
+        self._check_beside(self.element_spec())
         if batch is not None and batch.element_spec_override is not None:
             self._check_batch(batch)
+
+    def _check_beside(self, spec: Tree) -> None:
+        """Raises ``ValueError`` where a stage makes an array that lists would hide."""
+        hidden = [
+            key for key in self.beside if isinstance(spec, Mapping) and key in spec
+        ]
+        if hidden:
+            raise ValueError(
+                f"a stage makes an array {hidden[0]!r}, but in samples of the source "
+                "that is a value that is no array and comes beside the batch: give "
+                "the array another name"
+            )
 
     def _check_batch(self, batch: BatchTransform) -> None:
         """Raises ``ValueError`` where batches are not as the stage was told."""

@@ -5,6 +5,7 @@ Runs in worker processes too, so nothing here imports jax.
 
 from __future__ import annotations
 
+import pickle
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,13 +15,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+# Samples that are named where it may be any of them.
+_LISTED = 8
+
 Rows = list[np.ndarray]
 """Columns of a part: arrays with the rows first."""
 
 
 class Part(NamedTuple):
     """Rows to make: their samples, their seeds if there are any, what there is of them,
-    where they belong, and a cell that says which of them is being made.
+    where they belong, and a cell that says which of them is being made, or -n while
+    the first n are made at once.
     """
 
     indices: np.ndarray
@@ -189,6 +194,9 @@ class Task:
         """Makes the rows, noting in ``part.row[0]`` which; returns what is beside."""
         raise NotImplementedError
 
+    def tell(self, error: BaseException, index: int) -> None:
+        """Adds to an error what else is known of the sample that it is of."""
+
 
 @dataclass(frozen=True)
 class SampleTask(Task):
@@ -256,6 +264,8 @@ class SamplesTask(SampleTask):
     """``fn(indices)`` gives a list of samples."""
 
     def _samples(self, indices: list[int], row: np.ndarray) -> Iterator[Any]:
+        if len(indices) > 1:
+            row[0] = -len(indices)
         samples = self.fn(indices)  # type: ignore[arg-type]
         if len(samples) != len(indices):
             raise ValueError(
@@ -314,12 +324,14 @@ def drawn(wants: str, seed: int) -> dict[str, Any]:
 class FillTask(Task):
     """``fn(data[i], arrays, seed)`` writes a sample into the arrays of its row.
 
-    What it returns travels beside the batch. ``startup()`` runs once in each worker.
+    They are zero before, unless it is known to write all of them (``clear``). What it
+    returns travels beside the batch. ``startup()`` runs once in each worker.
     """
 
     fn: Callable[[Any, Mapping[str, np.ndarray], int | None], Any]
     data: Any
     startup: Callable[[], None] | None = None
+    clear: bool = True
 
     def start(self) -> None:
         if self.startup is not None:
@@ -333,11 +345,19 @@ class FillTask(Task):
             # With an ellipsis a scalar is a view too.
             arrays = {n: rows[k, ...] for n, rows in zip(names, part.made, strict=True)}
             seed = None if part.seeds is None else int(part.seeds[k])
+            if self.clear or index < 0:
+                for array in arrays.values():
+                    array.fill(0)
             if index < 0:  # padding has nothing to be filled with
                 beside.append(None)
                 continue
             beside.append(self.fn(self.data[index], MappingProxyType(arrays), seed))
         return beside if any(value is not None for value in beside) else None
+
+    def tell(self, error: BaseException, index: int) -> None:
+        tell_item = getattr(self.fn, "tell_item", None)
+        if tell_item is not None:
+            tell_item(error, self.data[index])
 
 
 @dataclass(frozen=True)
@@ -369,8 +389,38 @@ def run(
     try:
         return task.make(Part(indices, seeds, inputs, outputs, row))
     except BaseException as error:
-        error.add_note(f"millstream: this was sample {int(indices[int(row[0])])}")
+        _name(error, indices, row)
         raise
+
+
+def packed(
+    task: Task, indices: np.ndarray, beside: list[Any] | None, row: np.ndarray
+) -> bytes:
+    """What is beside the rows as bytes; what is thrown is told its sample too."""
+    if beside is None:
+        return b""
+    try:
+        return pickle.dumps(beside, protocol=5)
+    except Exception:
+        for k, value in enumerate(beside):
+            row[0] = k
+            try:
+                pickle.dumps(value, protocol=5)
+            except Exception as error:
+                task.tell(error, int(indices[k]))
+                _name(error, indices, row)
+                raise error from None
+        raise
+
+
+def _name(error: BaseException, indices: np.ndarray, row: np.ndarray) -> None:
+    at = int(row[0])
+    if at >= 0:
+        error.add_note(f"millstream: this was sample {int(indices[at])}")
+        return
+    listed = ", ".join(map(str, indices[:-at][:_LISTED].tolist()))
+    more = ", ..." if -at > _LISTED else ""
+    error.add_note(f"millstream: this was one of samples [{listed}{more}]")
 
 
 def whereabouts(thread: int) -> str:

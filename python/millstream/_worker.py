@@ -6,6 +6,7 @@ those of ``__main__``, by value.
 
 from __future__ import annotations
 
+import errno
 import faulthandler
 import os
 import sys
@@ -25,7 +26,7 @@ def main() -> None:
     try:
         task = _set_up(worker.setup)
     except BaseException as error:
-        worker.failed(-1, _words(error), _packed(error))
+        worker.failed(-1, _words(error), _packed(error), False)
         return
     _serve(worker, task)
 
@@ -44,9 +45,7 @@ def _set_up(setup: bytes) -> Any:
 
 
 def _serve(worker: Any, task: Any) -> None:
-    import pickle
-
-    from millstream._tasks import run
+    from millstream._tasks import packed, run
 
     inputs = [column.bytes for column in task.inputs]
     outputs = [column.bytes for column in task.outputs]
@@ -56,13 +55,17 @@ def _serve(worker: Any, task: Any) -> None:
         try:
             indices, seeds, given, made = part
             beside = run(task, indices, seeds, given, made, row)
-            packed = b"" if beside is None else pickle.dumps(beside, protocol=5)
+            answer = packed(task, indices, beside, row)
         except BaseException as error:
             # What is to end the program is no fault of the sample.
-            at = int(row[0]) if isinstance(error, Exception) else -1
-            worker.failed(at, _words(error), _packed(error))
+            at = max(int(row[0]), 0) if isinstance(error, Exception) else -1
+            worker.failed(at, _words(error), _packed(error), _is_transient(error))
         else:
-            worker.done(packed)
+            worker.done(answer)
+
+
+def _is_transient(error: BaseException) -> bool:
+    return isinstance(error, OSError) and error.errno == errno.EIO
 
 
 def _words(error: BaseException) -> str:

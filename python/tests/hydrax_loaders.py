@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Sequence
 
@@ -70,6 +71,20 @@ def fill(data, arrays, seed):
 
 def fill_value(data, arrays, seed):
     arrays["value"][...] = data
+
+
+def fill_two(data, arrays, seed):
+    arrays["a"][...] = data
+    arrays["b"][...] = -data
+
+
+def fill_one(data, arrays, seed):
+    arrays["value"][data % 3] = data + 1
+
+
+def return_a_lock_at_five(data, arrays, seed):
+    fill(data, arrays, seed)
+    return {"lock": threading.Lock() if data == 5 else None}
 
 
 def fill_with_extras(data, arrays, seed):

@@ -287,8 +287,9 @@ def test_what_is_no_data_set_is_refused() -> None:
         DatasetSource(7)
     with pytest.raises(TypeError, match="entry 0 is"):
         DataLoader([object(), BatchTransform(2)])
-    with pytest.raises(TypeError, match="entry 0 is"):
-        DataLoader([[1, 2, 3], BatchTransform(2)])
+    with pytest.raises(TypeError, match=r"DatasetSource\(\.\.\.\).*entry 0 is") as long:
+        DataLoader([list(range(100_000)), BatchTransform(2)])
+    assert len(str(long.value)) < 300
     with pytest.raises(ValueError, match="length must be at least 1, not 0"):
         DatasetSource(fns.Data(0), spec_of(fns.plain))
 
@@ -300,6 +301,9 @@ BAD = {
     "workers": ({"workers": 0}, "workers must be a whole number of at least 1, not 0"),
     "kind": ({"worker_kind": "fork"}, "worker_kind is one of .*, not 'fork'"),
     "timeout": ({"timeout": 0}, "timeout must be a number of seconds above 0, not 0"),
+    "timeout text": ({"timeout": "5"}, "timeout must be .* seconds above 0, not '5'"),
+    "timeout nan": ({"timeout": float("nan")}, "timeout must be .* above 0, not nan"),
+    "timeout flag": ({"timeout": True}, "timeout must be .* above 0, not True"),
     "restarts": (
         {"restart_workers": -1, "worker_kind": "process"},
         "restart_workers must be a whole number of at least 0, not -1",
@@ -325,6 +329,15 @@ def test_wrong_arguments_are_refused_when_it_is_built(bad: str) -> None:
     arguments: dict[str, Any] = {"length": 5, "sample_fn": fns.plain, **change}
     with pytest.raises((ValueError, TypeError), match=message):
         DiskSampleSource(**arguments)
+
+
+@pytest.mark.parametrize("timeout", [float("inf"), 1e300, 10**30, np.float32(9)])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_timeout_may_be_any_number(kind: str, timeout: Any) -> None:
+    source = DiskSampleSource(4, fns.plain, worker_kind=kind, timeout=timeout)
+    loader = DataLoader([source, BatchTransform(4)])
+    _, mask = next(loader.iterate(loader.init_state(0)))
+    assert bool(mask.all())
 
 
 # In company.

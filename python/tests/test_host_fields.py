@@ -168,6 +168,42 @@ def test_values_that_cannot_travel_are_named() -> None:
         next(loader.iterate(loader.init_state(0)))
 
 
+def test_a_value_that_cannot_travel_is_named_with_its_sample() -> None:
+    def loader_of(**more: Any) -> DataLoader:
+        source = DiskSampleSource(
+            N,
+            fns.with_one_lock,
+            None,
+            "sequential",
+            host_fields=("lock",),
+            worker_kind="process",
+        )
+        return DataLoader([source, BatchTransform(BATCH)], prefetch=1, **more)
+
+    loader = loader_of()
+    with pytest.raises(TypeError, match="cannot pickle") as caught:
+        list(loader.iterate(loader.init_state(0)))
+    assert "this was sample 6" in "".join(caught.value.__notes__)
+    loader = loader_of(on_error="skip")
+    batches = [batch for batch, _ in loader.iterate(loader.init_state(0))]
+    assert batches[1]["lock"] == ["4", "5", None, "7"]
+    assert np.asarray(batches[1]["x"]).tolist() == [5, 6, 0, 8]
+    assert list(loader.skipped) == [6]
+
+
+@pytest.mark.parametrize("traced", [False, True])
+def test_an_array_with_the_name_of_such_a_value_is_refused(traced: bool) -> None:
+    def added(batch: Any, *_: Any) -> Any:
+        return {**batch, "path": batch["x"]}
+
+    source = DiskSampleSource(N, fns.with_beside)
+    stages = [PythonMapTransform(added), BatchTransform(BATCH)]
+    if traced:
+        stages = [BatchTransform(BATCH), MapTransform(added)]
+    with pytest.raises(ValueError, match="a stage makes an array 'path'"):
+        DataLoader([source, *stages])
+
+
 def odd_sample(i: int) -> dict[str, Any]:
     return {**fns.with_beside(0), "other": {i}}
 

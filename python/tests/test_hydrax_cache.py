@@ -225,6 +225,46 @@ def test_names_and_shapes_of_cached_arrays_may_change(tmp_path):
     assert batch.arrays["odd"].dtype == jnp.float32
 
 
+def two_arrays(*names):
+    return dict.fromkeys(names, ((2,), np.int32, jnp.int32))
+
+
+def two_values(data, function=None):
+    with Dataloader(function, data, end_at=("epoch", 1)) as loader:
+        return [[batch.arrays[n][:, 0].tolist() for n in "ab"] for batch in loader]
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_arrays_are_found_by_name_whatever_their_order(tmp_path, named):
+    expected = [[[0, 1], [0, -1]], [[2, 3], [-2, -3]]]
+    some = {"items": 4, "batch_size": 2}
+    first = group(tmp_path, loader_arrays=two_arrays("a", "b"), **some)
+    assert two_values(first, loaders.fill_two) == expected
+    descriptor = tmp_path / "cache.json"
+    told = json.loads(descriptor.read_text())
+    assert told["array_names"] == ["a", "b"]
+    if not named:  # as it was before there were names in it: by position
+        del told["array_names"]
+        descriptor.write_text(json.dumps(told))
+        expected = [batch[::-1] for batch in expected]
+    swapped = read_only(tmp_path, cache_arrays=two_arrays("b", "a"), **some)
+    assert two_values(swapped) == expected
+    assert list(swapped.cache_layouts) == ["b", "a"]
+
+
+def test_arrays_are_written_in_the_order_of_the_cache(tmp_path):
+    some = {"items": 4, "batch_size": 2}
+    for names in (("a", "b"), ("b", "a")):
+        data = group(tmp_path, loader_arrays=two_arrays(*names), **some)
+        expected = two_values(data, loaders.fill_two)
+        (tmp_path / "e0-b0.dat").unlink()
+    two_values(
+        group(tmp_path, loader_arrays=two_arrays("b", "a"), **some), loaders.fill_two
+    )
+    same = read_only(tmp_path, cache_arrays=two_arrays("a", "b"), **some)
+    assert two_values(same) == expected == [[[0, 1], [0, -1]], [[2, 3], [-2, -3]]]
+
+
 def test_a_descriptor_that_is_none_is_refused(tmp_path):
     for text in ("", "[]", "{"):
         (tmp_path / "cache.json").write_text(text)

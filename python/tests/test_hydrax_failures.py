@@ -124,6 +124,38 @@ def test_numbers_that_jax_cannot_hold_are_refused():
     arrays = {"value": ((), np.int64, np.int64)}
     data = DataGroup(2, [7, 2**40 + 5], loader_arrays=arrays)
     with pytest.warns(UserWarning, match="int64"):
-        loader = Dataloader(loaders.fill_value, data, on_error="raise")
-    with pytest.raises(OverflowError, match="1099511627781"), loader:
+        loader = Dataloader(loaders.fill_value, data)
+    with pytest.raises(OverflowError, match="1099511627781") as caught, loader:
         next(loader)
+    assert "raised for batch 0" in "".join(caught.value.__notes__)
+
+
+def test_additional_data_that_cannot_be_sent_drop_their_batch():
+    loader = Dataloader(loaders.return_a_lock_at_five, group(), end_at=("epoch", 1))
+    with pytest.warns(RuntimeWarning, match="batch 1 .*was dropped") as warned:
+        found = gathered(loader)
+    assert [values[0] for _, values, _ in found] == [0, 8, 12]
+    (warning,) = warned
+    assert "cannot pickle" in str(warning.message)
+    assert "this was item 5 of its group, 5" in str(warning.message)
+
+
+def test_what_a_loader_function_leaves_out_is_zero():
+    loader = Dataloader(loaders.fill_one, group(items=20), end_at=("epoch", 3))
+    with loader:
+        for batch in loader:
+            values = np.asarray(batch.arrays["value"])
+            assert (values > 0).sum(axis=1).tolist() == [1] * 4
+            assert not np.asarray(batch.arrays["odd"]).any()
+
+
+@pytest.mark.parametrize("timeout", ["x", None, float("nan")])
+def test_a_timeout_that_is_no_number_is_refused(timeout):
+    with pytest.raises(ValueError, match="timeout_sec must be a number of seconds"):
+        Dataloader(fill, group(), timeout_sec=timeout)
+
+
+@pytest.mark.parametrize("timeout", [0, -1, float("inf"), 1e300])
+def test_a_timeout_may_be_none_at_all(timeout):
+    loader = Dataloader(fill, group(), end_at=("batch", 1), timeout_sec=timeout)
+    assert len(gathered(loader)) == 1

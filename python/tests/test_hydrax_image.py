@@ -311,7 +311,7 @@ def test_an_intent_that_the_profile_has_not_gives_way_to_its_own(monkeypatch):
         return convert(*args, **more)
 
     monkeypatch.setattr(ImageCms, "profileToProfile", spy)
-    monkeypatch.setattr(ImageCms, "isIntentSupported", lambda *args: 0)
+    monkeypatch.setattr(ImageCms, "isIntentSupported", lambda *args: -1)
     image, _ = picture()
     him.open_srgb(saved(image, icc_profile=linear_profile()))
     assert asked == [(ImageCms.Intent.PERCEPTUAL, 0)]  # the default of our profile

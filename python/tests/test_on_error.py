@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from millstream import (
     BatchTransform,
     DataError,
     DataLoader,
+    DatasetSource,
     DiskSampleSource,
     HostCallbackTransform,
     MapTransform,
@@ -254,6 +256,45 @@ def test_deaths_are_tried_again_and_then_raised(tmp_path: Path) -> None:
     with pytest.raises(_jit.FAILURES, match="status 3 while it made sample 6"):
         jax.block_until_ready(jax.jit(loader.next_batch)(loader.init_state(0)))
     assert loader.skipped == {}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_eio_of_a_function_is_tried_again_and_then_raised(
+    kind: str, tmp_path: Path
+) -> None:
+    def loader_with(fn: Any) -> DataLoader:
+        source = DiskSampleSource(
+            N, fn, arrays_spec(), "sequential", worker_kind=kind, workers=2
+        )
+        return DataLoader([source, BatchTransform(BATCH)], on_error="skip", prefetch=0)
+
+    loader = loader_with(fns.Unreadable(errno.EIO, tmp_path / "read"))
+    state = loader.init_state(0)
+    same_walk(iterated(loader, state, 4), masked(loader, state, 4, ()))
+    assert (tmp_path / "read").exists()
+    assert loader.skipped == {}
+
+    loader = loader_with(fns.Unreadable(errno.EIO))
+    with pytest.raises(OSError, match="cannot be read") as caught:
+        next(loader.iterate(loader.init_state(0)))
+    assert caught.value.errno == errno.EIO
+    assert "this was sample 6" in "".join(caught.value.__notes__)
+    assert loader.skipped == {}
+
+    loader = loader_with(fns.Unreadable(errno.ENOENT))
+    same_walk(iterated(loader, state, 4), masked(loader, state, 4, (6,)))
+    assert list(loader.skipped) == [6]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_of_samples_made_at_once_the_bad_one_is_skipped(kind: str) -> None:
+    source = DatasetSource(
+        fns.LotsThatRaise(N), arrays_spec(), "sequential", worker_kind=kind
+    )
+    loader = DataLoader([source, BatchTransform(BATCH)], on_error="skip")
+    state = loader.init_state(0)
+    same_walk(iterated(loader, state, 4), masked(loader, state, 4, (6,)))
+    assert list(loader.skipped) == [6]
 
 
 @pytest.mark.parametrize("kind", KINDS)

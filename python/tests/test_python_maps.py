@@ -22,6 +22,7 @@ from millstream import (
     PythonMapTransform,
     fill_source,
 )
+from millstream._tasks import Column, FillTask, Part
 from walks import (
     indexed,
     iterated,
@@ -249,6 +250,36 @@ def test_fill_functions_write_in_place(kind: str) -> None:
     same_walk(iterated(loader, state, 4), expected)
     same_walk(jitted(loader, state, 4), expected)
     same_walk(scanned(loader, state, 4), expected)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_a_fill_function_leaves_out_is_zero(kind: str) -> None:
+    spec = {"x": jax.ShapeDtypeStruct((8,), np.int32)}
+    source = fill_source(
+        fns.fill_one, range(11), spec, ordering="sequential", worker_kind=kind
+    )
+    loader = DataLoader([source, BatchTransform(5, remainder="wrap")], prefetch=2)
+    whole = np.zeros((11, 8), np.int32)
+    whole[np.arange(11), np.arange(11) % 8] = np.arange(1, 12)
+    expected = np.resize(whole, (55, 8)).reshape(11, 5, 8)
+    batches, _, _ = iterated(loader, loader.init_state(0), 11)
+    assert np.array_equal(batches["x"], expected)
+
+
+def test_a_fill_function_that_writes_everything_needs_no_clearing() -> None:
+    indices, row = np.array([3, -1]), np.zeros(1, np.int64)
+    for clear in (True, False):
+        rows = np.full((2, 8), 7, np.int32)
+        task = FillTask(
+            fns.fill_one, range(9), clear=clear, outputs=(Column("x", "int32", (8,)),)
+        )
+        task.make(Part(indices, None, [], [rows], row))
+        assert rows[0].tolist() == [
+            *[0 if clear else 7] * 3,
+            4,
+            *[0 if clear else 7] * 4,
+        ]
+        assert not rows[1].any()  # padding
 
 
 def test_fill_sources_are_checked() -> None:

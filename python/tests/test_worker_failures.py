@@ -16,6 +16,7 @@ from millstream import (
     ArraySampleSource,
     BatchTransform,
     DataLoader,
+    DatasetSource,
     DiskSampleSource,
     PythonMapTransform,
     WorkerError,
@@ -157,6 +158,20 @@ def test_exceptions_of_a_map(kind: str) -> None:
     assert np.asarray(batch["y"]).tolist() == [9, 10, 11, 12]
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_of_samples_made_at_once_all_are_named(kind: str) -> None:
+    for batch, listed in ((4, "4, 5, 6, 7"), (N, "0, 1, 2, 3, 4, 5, 6, 7, ...")):
+        source = DatasetSource(
+            fns.LotsThatRaise(N), SPEC, "sequential", worker_kind=kind
+        )
+        loader = DataLoader([source, BatchTransform(batch)], prefetch=1)
+        with pytest.raises(fns.OwnError, match="sample six is bad") as caught:
+            list(loader.iterate(loader.init_state(0)))
+        assert f"this was one of samples [{listed}]" in told(caught.value)
+    with pytest.raises(_jit.FAILURES, match="sample six is bad"):
+        jax.block_until_ready(jax.jit(loader.next_batch)(loader.init_state(0)))
+
+
 # Deaths.
 
 ENDS = {
@@ -284,6 +299,23 @@ def test_the_time_is_that_of_a_sample_not_of_a_batch(kind: str) -> None:
     loader = DataLoader([source, BatchTransform(8)])
     batch, _ = next(loader.iterate(loader.init_state(0)))
     assert np.asarray(batch["y"]).tolist() == list(range(1, 9))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_samples_made_at_once_have_the_time_of_all_of_them(kind: str) -> None:
+    def loader_with(timeout: float) -> DataLoader:
+        source = DatasetSource(
+            fns.LotsThatWait(N), SPEC, "sequential", worker_kind=kind, timeout=timeout
+        )
+        return DataLoader([source, BatchTransform(BATCH)], prefetch=0)
+
+    loader = loader_with(0.5)
+    batch, _, _ = loader.next_batch(loader.init_state(0))
+    assert np.asarray(batch["y"]).tolist() == [1, 2, 3, 4]
+    loader = loader_with(0.1)
+    message = r"^one of samples \[8, 9, 10, 11\] has taken more than 400 ms in "
+    with pytest.raises(WorkerTimeout, match=message):
+        loader.next_batch(at_step(loader, 2))
 
 
 # Closing.

@@ -116,6 +116,10 @@ def loses_its_path(i: int) -> dict[str, Any]:
     return {"x": i} if i == 3 else {"x": i, "path": f"{i}.png"}
 
 
+def with_one_lock(i: int) -> dict[str, Any]:
+    return {"x": i + 1, "lock": threading.Lock() if i == 6 else f"{i}"}
+
+
 def with_a_lock(i: int) -> dict[str, Any]:
     return {"x": i, "lock": threading.Lock()}
 
@@ -144,6 +148,22 @@ class DataInLots(Data):
 
     def __getitem__(self, i: int) -> dict[str, Any]:
         return {**plain(i), "lot": False}
+
+
+class LotsThatRaise(DataInLots):
+    def __getitems__(self, indices: list[int]) -> list[dict[str, Any]]:
+        return [raising(i) for i in indices]
+
+    def __getitem__(self, i: int) -> dict[str, Any]:
+        return plain(i)
+
+
+class LotsThatWait(LotsThatRaise):
+    """Each sample takes 0.2 seconds, and those from 8 on far too long."""
+
+    def __getitems__(self, indices: list[int]) -> list[dict[str, Any]]:
+        time.sleep(0.2 * len(indices) if max(indices) < 8 else 20)
+        return [plain(i) for i in indices]
 
 
 class TooFew(DataInLots):
@@ -189,6 +209,11 @@ def filled(data: str, arrays: Mapping[str, np.ndarray], seed: int | None) -> Non
     arrays["letters"][: len(data)] = np.frombuffer(data.encode(), np.uint8)
     arrays["letters"][len(data) :] = 0
     arrays["seed"][:] = seed >> 32, seed & 0xFFFFFFFF
+
+
+def fill_one(data: int, arrays: Mapping[str, np.ndarray], seed: int | None) -> None:
+    """Writes one of several elements."""
+    arrays["x"][data % 8] = data + 1
 
 
 def fill_item(data: str, arrays: Mapping[str, np.ndarray], seed: int | None) -> str:
@@ -279,6 +304,19 @@ def raising_unpicklable(i: int) -> dict[str, Any]:
     if i == 6:
         raise Unpicklable("can", "not")
     return plain(i)
+
+
+class Unreadable:
+    """An OSError at one sample, once where there is a file to note it in."""
+
+    def __init__(self, code: int, once: Path | None = None) -> None:
+        self.code = code
+        self._dying = Dying("not at all", once)
+
+    def __call__(self, i: int) -> dict[str, Any]:
+        if i == 6 and self._dying._first():
+            raise OSError(self.code, "cannot be read")
+        return plain(i)
 
 
 def exiting(i: int) -> dict[str, Any]:

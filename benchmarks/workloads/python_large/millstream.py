@@ -21,6 +21,7 @@ def build() -> Blocks:
             {"block": jax.ShapeDtypeStruct((BLOCK,), np.uint8)},
             workers=WORKERS,
             worker_kind="process",
+            clear=False,
         )
         loader = ms.DataLoader(
             pipeline=[source, ms.BatchTransform(batch_size=ROWS)], prefetch=4

@@ -54,26 +54,31 @@ class Closed : public Cancelled {
   using Cancelled::Cancelled;
 };
 
-/// A function of the user's failed at a sample: the same every time. Carries what it
-/// threw for those who can read it: bytes from another process, or an object.
+/// A function of the user's failed at a sample: the same every time, unless it is
+/// transient. Carries what it threw for those who can read it: bytes from another
+/// process, or an object.
 class FunctionError : public Error {
  public:
   FunctionError(const std::string& message, std::int64_t sample, std::string bytes,
-                std::shared_ptr<const void> object)
+                std::shared_ptr<const void> object, bool transient = false)
       : Error(message),
         sample_(sample),
         bytes_(std::move(bytes)),
-        object_(std::move(object)) {}
+        object_(std::move(object)),
+        transient_(transient) {}
 
   /// -1 where it is no sample's: it came before the first, or is to end the program.
   std::int64_t sample() const noexcept { return sample_; }
   const std::string& bytes() const noexcept { return bytes_; }
   const std::shared_ptr<const void>& object() const noexcept { return object_; }
+  /// Whether another try may succeed, as after EIO.
+  bool transient() const noexcept { return transient_; }
 
  private:
   std::int64_t sample_;
   std::string bytes_;
   std::shared_ptr<const void> object_;
+  bool transient_;
 };
 
 /// A worker ended before its samples were made; another try may succeed. Becomes

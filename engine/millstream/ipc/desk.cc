@@ -32,6 +32,10 @@ std::int64_t sample(const Part& part, std::int64_t row) {
   return part.task.indices[static_cast<std::size_t>(within(part, row))];
 }
 
+std::string named(const Part& part, std::int64_t row) {
+  return samples_at(row, part.task.indices);
+}
+
 template <typename E>
 void fail(const Part& part, std::int64_t row, E error) {
   part.job->fail_with(part.rows(), part.begin + within(part, row), std::move(error));
@@ -176,6 +180,11 @@ void Desk::hand_out() {
   }
 }
 
+bool Desk::idle() const {
+  const std::lock_guard lock(mutex_);
+  return queue_.empty();
+}
+
 bool Desk::watched() const {
   return std::ranges::any_of(seats_, [this](const Seat& seat) {
     if (seat.child == nullptr) return false;
@@ -254,10 +263,12 @@ void Desk::answer(Seat& seat, Kind kind, const std::string& body) {
   seat.seen = 0;
   seat.since = seat.begun = now;
   seat.useless.reset();
+  seat.proven = true;
   if (failure) {
     const std::int64_t of = failure->row < 0 ? -1 : sample(*part, failure->row);
     fail(*part, failure->row,
-         FunctionError(failure->message, of, failure->bytes, nullptr));
+         FunctionError(failure->message, of, failure->bytes, nullptr,
+                       failure->transient));
     return;
   }
   pace_.note(part->rows(), now - begun);
@@ -272,7 +283,7 @@ std::shared_ptr<Part> Desk::vacate(Seat& seat) {
   const std::int64_t pid = seat.child->pid();
   auto given = std::exchange(seat.given, {});
   seat.child.reset();
-  seat.ready = false;
+  seat.ready = seat.proven = false;
   seat.useless.reset();
   const std::lock_guard lock(mutex_);
   std::erase(pids_, pid);
@@ -284,15 +295,17 @@ std::shared_ptr<Part> Desk::vacate(Seat& seat) {
 void Desk::bury(Seat& seat, const std::string& epitaph) {
   const std::string who = text("worker process ", seat.child->pid(), " ", epitaph);
   const bool began = seat.ready;
+  const bool proven = seat.proven;
   const std::int64_t row = seat.row->load();
   const std::shared_ptr<Part> part = vacate(seat);
-  if (began && part == nullptr) return;  // another takes its place when there is work
+  // Another takes its place when there is work; but one that ends before its first
+  // part while there is could be followed by others without end.
+  if (began && part == nullptr && (proven || idle())) return;
   if (restarts_ > 0) {
     --restarts_;
     if (part != nullptr) put_back(part);
-  } else if (began) {
-    fail(*part, row,
-         WorkerDied(text(who, " while it made sample ", sample(*part, row))));
+  } else if (part != nullptr) {
+    fail(*part, row, WorkerDied(text(who, " while it made ", named(*part, row))));
   } else {  // and another would not begin either
     fail_all([&] { return WorkerDied(text(who, " before it could begin")); });
   }
@@ -329,7 +342,11 @@ void Desk::look_for_stall(Seat& seat) {
     seat.seen = row;
     seat.since = now;
   }
-  if (now - seat.since < options_.timeout) return;
+  const std::chrono::milliseconds most =
+      options_.timeout * rows_at_once(seat.seen, seat.given.front()->rows());
+  if (std::chrono::duration_cast<std::chrono::milliseconds>(now - seat.since) < most) {
+    return;
+  }
   if (restarts_ > 0) {
     bury(seat, "stalled");
     return;
@@ -339,8 +356,8 @@ void Desk::look_for_stall(Seat& seat) {
   const std::int64_t row = seat.seen;
   const std::shared_ptr<Part> part = vacate(seat);
   fail(*part, row,
-       WorkerStalled(text("sample ", sample(*part, row), " has taken more than ",
-                          options_.timeout.count(), " ms in worker process ", pid,
+       WorkerStalled(text(named(*part, row), " has taken more than ", most.count(),
+                          " ms in worker process ", pid,
                           words.empty() ? "" : ", which is at\n", words)));
 }
 

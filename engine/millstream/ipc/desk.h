@@ -58,7 +58,8 @@ class Desk {
     std::atomic<std::int64_t>* row = nullptr;  // in shared memory
     std::deque<std::shared_ptr<Part>> given;   // the first is being made
     bool ready = false;
-    std::int64_t seen = 0;    // the row it was at
+    bool proven = false;      // it has answered to a part
+    std::int64_t seen = 0;    // what it noted of where it is
     Clock::time_point since;  // when it was first seen there
     Clock::time_point begun;  // when the first part was
     /// When it was first seen to be of no use: at what nobody wants, or not listening.
@@ -81,6 +82,7 @@ class Desk {
   template <typename Make>
   void fail_all(const Make& error);
   std::deque<std::shared_ptr<Part>> queued() noexcept;
+  bool idle() const;
   bool watched() const;
 
   const Launch launch_;

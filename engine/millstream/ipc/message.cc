@@ -56,6 +56,7 @@ std::string encoded(const Failure& failure) {
   writer.value(failure.row);
   writer.values(std::span<const char>(failure.message));
   writer.values(std::span<const char>(failure.bytes));
+  writer.value(failure.transient);
   return body;
 }
 
@@ -67,6 +68,9 @@ Failure decoded_failure(std::string_view body) {
   const auto bytes = reader.values<char>();
   failure.message.assign(message.begin(), message.end());
   failure.bytes.assign(bytes.begin(), bytes.end());
+  const auto transient = reader.value<std::uint8_t>();
+  if (transient > 1) throw DataError(text("a flag that is ", int{transient}));
+  failure.transient = transient == 1;
   return failure;
 }
 

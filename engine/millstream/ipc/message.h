@@ -47,6 +47,7 @@ struct Failure {
   std::int64_t row = -1;
   std::string message;
   std::string bytes;
+  bool transient = false;  // another try may succeed
 };
 
 /// Appends values and vectors of plain values.

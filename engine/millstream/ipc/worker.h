@@ -33,7 +33,8 @@ class Worker {
   const Task& task() const noexcept { return task_; }
   std::byte* data(const Task::Rows& rows) { return blocks_.at(rows.place); }
 
-  /// Which row it is at; the crew reads it when something goes wrong.
+  /// Which row it is at, or -n while it makes the first n at once; the crew reads it
+  /// when something goes wrong.
   std::atomic<std::int64_t>& row() noexcept { return *row_; }
 
   /// Answers to the task.

@@ -40,6 +40,8 @@ void tried(int times, Body&& body) {
       if (times == 0) throw;
     } catch (const IoError& error) {
       if (times == 0 || error.code() != EIO) throw;
+    } catch (const FunctionError& error) {
+      if (times == 0 || !error.transient()) throw;
     }
   }
 }
@@ -126,7 +128,7 @@ void Plan::surviving_rows(const Position& position, std::int64_t first,
   } catch (const DataError& error) {
     if (indices.size() == 1) return one(error);
   } catch (const FunctionError& error) {
-    if (error.sample() < 0) throw;
+    if (error.sample() < 0 || error.transient()) throw;
     if (indices.size() == 1) return one(error);
   }
   // By halves: where few fail, most rows are still made many at a time.

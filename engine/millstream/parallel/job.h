@@ -8,7 +8,11 @@
 #include <exception>
 #include <limits>
 #include <mutex>
+#include <span>
+#include <string>
 #include <utility>
+
+#include "millstream/core/error.h"
 
 namespace millstream {
 
@@ -70,6 +74,31 @@ class Job {
   std::exception_ptr error_;
   std::atomic<bool> cancelled_{false};
 };
+
+/// How many rows a worker is at, by what it noted: row k, or -n for the first n of its
+/// part at once.
+inline std::int64_t rows_at_once(std::int64_t noted, std::int64_t rows) {
+  return std::max<std::int64_t>(-std::max(noted, -rows), 1);
+}
+
+/// The same in words.
+inline std::string samples_at(std::int64_t noted,
+                              std::span<const std::int64_t> indices) {
+  const auto rows = static_cast<std::int64_t>(indices.size());
+  const std::int64_t count = rows_at_once(noted, rows);
+  if (count == 1) {
+    const auto row = std::clamp<std::int64_t>(noted, 0, rows - 1);
+    return text("sample ", indices[static_cast<std::size_t>(row)]);
+  }
+  constexpr std::int64_t kListed = 8;
+  std::string words = "one of samples [";
+  for (const std::int64_t index :
+       indices.first(static_cast<std::size_t>(std::min(count, kListed)))) {
+    if (words.back() != '[') words += ", ";
+    words += std::to_string(index);
+  }
+  return words + (count > kListed ? ", ...]" : "]");
+}
 
 /// How many rows to hand out at once: so many that handing out costs little, so few
 /// that all workers have some. Learns what a row costs.

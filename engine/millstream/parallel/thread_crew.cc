@@ -199,6 +199,7 @@ void ThreadCrew::watch(const std::shared_ptr<Job>& job) {
     std::shared_ptr<Part> part;
     std::int64_t row;
     std::uint64_t thread;
+    std::chrono::milliseconds most;
   };
   Shared& shared = *shared_;
   std::vector<Stalled> stalled;
@@ -207,11 +208,14 @@ void ThreadCrew::watch(const std::shared_ptr<Job>& job) {
     const auto now = Clock::now();
     for (const auto& seat : shared.seats) {
       if (seat->part == nullptr || seat->part->job != job) continue;
+      const auto most = timeout_ * rows_at_once(seat->seen, seat->part->work.rows());
+      const auto taken =
+          std::chrono::duration_cast<std::chrono::milliseconds>(now - seat->since);
       if (const std::int64_t row = seat->row.load(); row != seat->seen) {
         seat->seen = row;
         seat->since = now;
-      } else if (now - seat->since > timeout_) {
-        stalled.push_back({seat->part, row, seat->thread});
+      } else if (taken > most) {
+        stalled.push_back({seat->part, row, seat->thread, most});
         seat->lost = true;
         --shared.running;
       }
@@ -219,12 +223,11 @@ void ThreadCrew::watch(const std::shared_ptr<Job>& job) {
     std::erase_if(shared.seats, [](const auto& seat) { return seat->lost; });
     if (!stalled.empty() && !shared.queue.empty()) replace_lost();
   }
-  for (const auto& [part, at, thread] : stalled) {
+  for (const auto& [part, at, thread, most] : stalled) {
     const std::int64_t row = std::clamp<std::int64_t>(at, 0, part->work.rows() - 1);
     const std::string message =
-        text("sample ", part->work.indices[static_cast<std::size_t>(row)],
-             " has taken more than ", timeout_.count(), " ms in thread ", thread, "\n",
-             shared.function.whereabouts(thread));
+        text(samples_at(at, part->work.indices), " has taken more than ", most.count(),
+             " ms in thread ", thread, "\n", shared.function.whereabouts(thread));
     job->fail_with(part->work.rows(), part->begin + row, WorkerStalled(message));
   }
 }

@@ -16,14 +16,16 @@ namespace millstream {
 class ThreadCrew final : public Maker {
  public:
   struct Function {
-    /// Makes the rows of a part, noting in `row` which one it is at.
+    /// Makes the rows of a part, noting in `row` which one it is at, or -n while it
+    /// makes the first n at once.
     std::function<void(const Work& part, std::atomic<std::int64_t>& row)> make;
     /// Where the thread of that id is in the function, for people to read.
     std::function<std::string(std::uint64_t thread)> whereabouts;
   };
 
-  /// A row that takes longer than `timeout` (0 for any time) is an error; its thread,
-  /// which cannot be stopped, is replaced.
+  /// A row that takes longer than `timeout` (0 for any time), or n rows made at once
+  /// that take n times as long, are an error; their thread, which cannot be stopped, is
+  /// replaced.
   ThreadCrew(Function function, int workers, std::chrono::milliseconds timeout);
   ~ThreadCrew() override;
 

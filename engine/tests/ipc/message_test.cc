@@ -49,11 +49,20 @@ TEST(Message, TasksRoundTrip) {
 }
 
 TEST(Message, FailuresRoundTrip) {
-  const Failure failure{7, "no such thing", std::string("\0bytes", 6)};
-  const Failure again = decoded_failure(encoded(failure));
-  EXPECT_EQ(again.row, 7);
-  EXPECT_EQ(again.message, failure.message);
-  EXPECT_EQ(again.bytes, failure.bytes);
+  for (const bool transient : {false, true}) {
+    const Failure failure{7, "no such thing", std::string("\0bytes", 6), transient};
+    const Failure again = decoded_failure(encoded(failure));
+    EXPECT_EQ(again.row, 7);
+    EXPECT_EQ(again.message, failure.message);
+    EXPECT_EQ(again.bytes, failure.bytes);
+    EXPECT_EQ(again.transient, transient);
+  }
+}
+
+TEST(Message, AFlagIsZeroOrOne) {
+  std::string failure = encoded(Failure{1, "words", "bytes", true});
+  failure.back() = 2;
+  EXPECT_THROW(decoded_failure(failure), DataError);
 }
 
 TEST(Message, WhatIsCutOffIsRefusedAtEveryByte) {
@@ -61,7 +70,7 @@ TEST(Message, WhatIsCutOffIsRefusedAtEveryByte) {
   for (std::size_t size = 0; size < task.size(); ++size) {
     EXPECT_THROW(decoded_task(std::string_view(task).substr(0, size)), DataError);
   }
-  const std::string failure = encoded(Failure{1, "words", "bytes"});
+  const std::string failure = encoded(Failure{1, "words", "bytes", true});
   for (std::size_t size = 0; size < failure.size(); ++size) {
     EXPECT_THROW(decoded_failure(std::string_view(failure).substr(0, size)), DataError);
   }

@@ -152,6 +152,16 @@ TEST(ProcessCrewFailures, AWorkerThatCannotBeginSaysWhy) {
   }
 }
 
+TEST(ProcessCrewFailures, AWorkerThatEndsBeforeItsFirstPartIsNotReplacedForEver) {
+  for (const int restarts : {0, 2}) {
+    const auto crew = crew_of({.mode = "noise"}, {.workers = 1, .restarts = restarts});
+    const CrewRows rows(*crew, samples(0, 20), {24}, false);
+    const std::string words = failing<WorkerDied>(*crew, rows);
+    EXPECT_TRUE(holds(words, "sent what is no answer")) << words;
+    EXPECT_TRUE(words.ends_with(" before it could begin")) << words;
+  }
+}
+
 TEST(ProcessCrewFailures, ACommandThatDoesNotExistIsNamed) {
   const std::ptrdiff_t before = open_descriptors();
   {
@@ -193,6 +203,23 @@ TEST(ProcessCrewFailures, ManyRowsMayTakeLongerThanOneMay) {
   const CrewRows rows(*crew, samples(0, 25), {24}, true);
   crew->make(rows.work());
   EXPECT_TRUE(rows.right());
+}
+
+TEST(ProcessCrewFailures, RowsMadeAtOnceHaveTheTimeOfAllOfThem) {
+  const auto crew = crew_of({.mode = "together", .number = 100'000},
+                            {.workers = 1, .timeout = milliseconds(500)});
+  const CrewRows rows(*crew, samples(0, 10), {24}, true);
+  crew->make(rows.work());
+  EXPECT_TRUE(rows.right());
+
+  const auto slow = crew_of({.mode = "together", .number = 1'000'000},
+                            {.workers = 1, .timeout = milliseconds(50)});
+  const CrewRows many(*slow, samples(3, 10), {24}, true);
+  const std::string words = failing<WorkerStalled>(*slow, many);
+  EXPECT_TRUE(
+      words.starts_with("one of samples [3, 4, 5, 6, 7, 8, 9, 10, ...] has "
+                        "taken more than 500 ms in worker process "))
+      << words;
 }
 
 TEST(ProcessCrewFailures, ClosingTellsThoseWhoWait) {

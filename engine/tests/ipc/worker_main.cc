@@ -91,6 +91,11 @@ void serve(Worker& worker, const Told& told) {
       } else if (sample == told.sample) {
         misbehave(told);
       }
+      if (told.mode == "together" && k == 0) {
+        worker.row().store(-static_cast<std::int64_t>(task.indices.size()));
+        usleep(static_cast<useconds_t>(told.number) *
+               static_cast<useconds_t>(task.indices.size()));
+      }
       if (told.mode == "slow") usleep(static_cast<useconds_t>(told.number));
       if (told.mode == "beside") beside += std::to_string(sample) + ' ';
       make_row(worker, told, row);
@@ -107,6 +112,11 @@ int work(std::int64_t parent) {
   if (told.mode == "refuse") {
     worker.failed({-1, "cannot be set up", "as bytes"});
     return 0;
+  }
+  if (told.mode == "noise") {  // at once, so that no part can come between
+    const std::string noise(100, '\xEE');
+    send_all(kWorkerSocket, framed(Kind::kReady, {}) + noise);
+    wait_for_ever();
   }
   worker.ready();
   serve(worker, told);

@@ -182,6 +182,9 @@ TEST(Skip, WhatMayGoBetterIsTriedAgainAndThenRaised) {
   expect_tried_again<WorkerDied>([] { throw WorkerDied("it died"); });
   expect_tried_again<WorkerStalled>([] { throw WorkerStalled("it stalled"); });
   expect_tried_again<IoError>([] { throw IoError(EIO, "file", "cannot be read"); });
+  expect_tried_again<FunctionError>([] {
+    throw FunctionError("cannot be read", 3, "", nullptr, /*transient=*/true);
+  });
 }
 
 TEST(Skip, WhatIsNoFaultOfASampleIsRaisedAtOnce) {

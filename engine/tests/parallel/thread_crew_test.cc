@@ -210,6 +210,26 @@ TEST(ThreadCrew, AStallNamesTheSampleAndOthersTakeTheRest) {
   EXPECT_TRUE(again.right());
 }
 
+TEST(ThreadCrew, RowsMadeAtOnceHaveTheTimeOfAllOfThem) {
+  ThreadCrew::Function function;
+  function.make = [](const Work& part, std::atomic<std::int64_t>& row) {
+    row = -part.rows();
+    std::this_thread::sleep_for(milliseconds(1000));
+    for (std::int64_t k = 0; k < part.rows(); ++k) make_row(part, k);
+  };
+  function.whereabouts = [](std::uint64_t) { return std::string("in a function"); };
+  ThreadCrew patient(function, 1, milliseconds(400));
+  const Rows rows(10);
+  patient.make(rows.work());
+  EXPECT_TRUE(rows.right());
+  ThreadCrew hasty(function, 1, milliseconds(20));
+  const std::string words = failing<WorkerStalled>(hasty, rows);
+  EXPECT_TRUE(
+      words.starts_with("one of samples [0, 1, 2, 3, 4, 5, 6, 7, ...] has "
+                        "taken more than 200 ms in thread "))
+      << words;
+}
+
 TEST(ThreadCrew, ClosingTellsThoseWhoWaitInLine) {
   std::latch begun(1);
   std::latch release(1);

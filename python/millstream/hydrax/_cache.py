@@ -62,7 +62,12 @@ def prepare(group: DataGroup[Any]) -> None:
             raise ValueError("it holds no object")
     except ValueError as error:
         raise RuntimeError(f"{path} is no cache descriptor: {error}") from None
+    names = found.pop("array_names", None)
+    names = [str(name) for name in names] if isinstance(names, list) else []
+    if sorted(names) == sorted(group._cache_layouts or ()):
+        group._arrange_cache(names)
     expected = _described(group)
+    del expected["array_names"]
     if found != expected:
         differences = "; ".join(
             f"{key} is {found.get(key)!r} there and {expected.get(key)!r} here"
@@ -74,7 +79,7 @@ def prepare(group: DataGroup[Any]) -> None:
 
 def _described(group: DataGroup[Any]) -> dict[str, Any]:
     order = group._order
-    layouts = (group._cache_layouts or {}).values()
+    layouts = _by_offset(group._cache_layouts or {})
     return {
         "_type": _KIND,
         "data_len": order.items,
@@ -85,9 +90,15 @@ def _described(group: DataGroup[Any]) -> dict[str, Any]:
         "drop_last": order.drop_last,
         "array_layouts": [
             {"offset": offset, "dtype": str(dtype), "count": count}
-            for _, dtype, _, offset, count in layouts
+            for _, (_, dtype, _, offset, count) in layouts
         ],
+        "array_names": [name for name, _ in layouts],
     }
+
+
+def _by_offset(layouts: Mapping[str, ArrayLayout]) -> list[tuple[str, ArrayLayout]]:
+    """As the arrays follow one another in a file."""
+    return sorted(layouts.items(), key=lambda item: item[1][3])
 
 
 def read(
@@ -168,7 +179,7 @@ def _pieces(
     arrays: Arrays, layouts: Mapping[str, ArrayLayout], size: int, blob: bytes
 ) -> Any:
     position = 0
-    for name, (_, dtype, _, offset, _) in layouts.items():
+    for name, (_, dtype, _, offset, _) in _by_offset(layouts):
         if offset > position:
             yield bytes(offset - position)
         values = np.ascontiguousarray(arrays[name], dtype=dtype)

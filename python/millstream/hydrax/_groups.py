@@ -102,6 +102,19 @@ class DataGroup(Sequence[D], Generic[D]):
             self._cache_layouts = self._loader_layouts
             self._cache_size = self._loader_size
 
+    def _arrange_cache(self, names: list[str]) -> None:
+        """Puts the arrays of a cached batch where a cache with this order has them."""
+        assert self._cache_layouts is not None
+        specs = {
+            name: (shape[1:], stored, placed)
+            for name, (shape, stored, placed, _, _) in self._cache_layouts.items()
+        }
+        ordered = {name: specs[name] for name in names}
+        arranged, self._cache_size = layouts_of(
+            self.batch_size, ordered, "cache_arrays"
+        )
+        self._cache_layouts = {name: arranged[name] for name in specs}
+
     def __len__(self) -> int:
         return len(self._data)
 

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, Self, TypeVar
 
+from millstream._crews import seconds
 from millstream.hydrax import _cache
 from millstream.hydrax._batch import Batch
 from millstream.hydrax._groups import DataGroup, _whole
@@ -46,7 +47,7 @@ class Dataloader(Generic[D]):
       deterministic: Whether batches come in order. With False they come as they are
         ready.
       timeout_sec: After so many seconds without a batch `BatchTimeoutError` is raised;
-        0 or less waits for ever.
+        0 or less, or infinity, waits for ever.
       startup_func: Called once in each loader process, first of all.
       placement_func: ``(arrays, layouts, additional, group) -> {name: jax.Array}``
         instead of JAX's default device.
@@ -119,7 +120,7 @@ class Dataloader(Generic[D]):
             loader_nice=_whole("loader_nice", loader_nice, 0),
             cacher_count=_cachers(cacher_count, groups),
             deterministic=bool(deterministic),
-            timeout=float(timeout_sec) if timeout_sec > 0 else None,
+            timeout=seconds("timeout_sec", timeout_sec, forever=True),
             startup=startup_func,
             placement=placement_func,
             on_error=on_error,

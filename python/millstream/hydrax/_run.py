@@ -11,7 +11,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from millstream._errors import WorkerTimeout
 from millstream.hydrax import _cache
@@ -117,6 +117,8 @@ class Run:
             try:
                 batch = self._made(step, loaded)
             except Exception as error:
+                if self._plan.placement is None:  # no function of the user's did it
+                    _raise(error, step)
                 self._drop(step, error)
                 continue
             self._dropped = 0
@@ -244,8 +246,7 @@ class Run:
     def _drop(self, step: Step, error: Exception) -> None:
         """Raises the error, or leaves the batch out and says so."""
         if self._plan.on_error == "raise":
-            error.add_note(f"It was raised for {_named(step)}.")
-            raise error
+            _raise(error, step)
         self._dropped += 1
         schedule = self._plan.schedule
         if schedule.last is None and self._dropped >= schedule.batches_per_epoch:
@@ -266,6 +267,11 @@ class Run:
 def _epoch(step: Step) -> int:
     """The epoch that a cached batch is of: validation never changes."""
     return 0 if step.seed is None else step.epoch
+
+
+def _raise(error: Exception, step: Step) -> NoReturn:
+    error.add_note(f"It was raised for {_named(step)}.")
+    raise error
 
 
 def _named(step: Step) -> str:

@@ -87,7 +87,7 @@ class Fill:
         arrays: Mapping[str, np.ndarray[Any, Any]],
         seed: int | None,
     ) -> tuple[dict[str, Any] | None, tuple[str, ...]] | None:
-        group, number, data = item
+        group, _, data = item
         if seed is not None:
             seed = self.seeds[group] + int(seed)
         before = _held(arrays)
@@ -97,7 +97,7 @@ class Fill:
             if additional is not None:
                 remarks = _checked(additional)
         except Exception as error:
-            error.add_note(f"{_OF_AN_ITEM} {number} of its group, {reprlib.repr(data)}")
+            self.tell_item(error, item)
             stand_in = _stand_in(error)
             if stand_in is None:
                 raise
@@ -111,6 +111,11 @@ class Fill:
         if not additional and not remarks:
             return None
         return additional, remarks
+
+    def tell_item(self, error: BaseException, item: tuple[int, int, Any]) -> None:
+        """Adds to an error which item it is of."""
+        _, number, data = item
+        error.add_note(f"{_OF_AN_ITEM} {number} of its group, {reprlib.repr(data)}")
 
 
 def _stand_in(error: Exception) -> Exception | None:

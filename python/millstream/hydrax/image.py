@@ -149,7 +149,7 @@ def _converted(
 ) -> Image.Image:
     profile = ImageCms.ImageCmsProfile(BytesIO(packed))
     intent, flags = convert
-    if not ImageCms.isIntentSupported(profile, intent, ImageCms.Direction.INPUT):
+    if ImageCms.isIntentSupported(profile, intent, ImageCms.Direction.INPUT) != 1:
         intent = ImageCms.Intent(ImageCms.getDefaultIntent(profile))
         if intent != ImageCms.Intent.RELATIVE_COLORIMETRIC:
             flags &= ~_BLACK_POINT
