@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import os
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -237,7 +236,6 @@ MESSAGE = r"x\.npy.*(can no longer be read|cannot be read|found the end|has \d+ 
 
 def cut(path: Path) -> None:
     os.truncate(path, 5000)
-    time.sleep(0.02)  # beyond a clock tick
 
 
 @pytest.mark.parametrize("row", [100, LARGE])
@@ -304,6 +302,49 @@ def test_a_file_that_shrinks_during_a_scan(tmp_path: Path, row: int) -> None:
     assert (
         again.scan_epoch(again.init_state(0), 0, lambda c, b, m: (c + 1, None))[1] == 25
     )
+
+
+def test_rows_in_the_page_where_a_file_was_cut(tmp_path: Path) -> None:
+    for size in (10_110, 9_990, 5_000):  # of 10,128
+        folder = tmp_path / str(size)
+        folder.mkdir()
+        for shard in range(2):
+            np.save(folder / f"{shard}.npy", np.ones((1000, 10), np.uint8))
+        one, two = NpySource(folder / "0.npy"), NpySource(folder)
+        row = (size - 128) // 10
+        assert (one[row] == 1).all() and (two[1000 + row] == 1).all()
+        for shard in range(2):
+            os.truncate(folder / f"{shard}.npy", size)
+        with pytest.raises(OSError, match=r"0\.npy: offset"):
+            one[row]
+        with pytest.raises(OSError, match=r"1\.npy: offset"):
+            two[1000 + row]
+
+
+def test_a_file_that_shrinks_after_faulthandler_was_enabled(
+    tmp_path: Path, python: Any
+) -> None:
+    for shard in range(2):
+        np.save(tmp_path / f"{shard}.npy", np.ones((20_000, 100), np.uint8))
+    code = f"""
+        import faulthandler, os
+        from millstream import NpySource
+        for folder, rows in (({str(tmp_path)!r}, 40_000), ("1.npy", 20_000)):
+            source = NpySource(folder)
+            faulthandler.enable()
+            os.truncate("1.npy", 5000)
+            for _ in range(3):
+                try:
+                    source[rows - 1]
+                except OSError as error:
+                    assert error.filename.endswith("1.npy"), error
+                    assert "has 5000 now" in str(error), error
+                else:
+                    raise AssertionError("nothing was raised")
+            os.truncate("1.npy", 2_000_128)
+        print("alive")
+    """
+    assert "alive" in python.run(code)
 
 
 def test_a_file_that_is_unlinked_or_replaced_stays_readable(tmp_path: Path) -> None:
