@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <memory>
+#include <string_view>
+#include <tuple>
 #include <utility>
 
 #include "millstream/codec/npy.h"
@@ -99,6 +101,32 @@ std::vector<MappedColumn> npz_columns(const std::filesystem::path& path,
   return columns;
 }
 
+/// Takes from the front of `rest` what is digits, or what is none.
+std::string_view take_run(std::string_view& rest, bool digits) {
+  const auto end = std::ranges::find_if(
+      rest, [&](char c) { return ('0' <= c && c <= '9') != digits; });
+  const auto run = rest.substr(0, static_cast<std::size_t>(end - rest.begin()));
+  rest.remove_prefix(run.size());
+  return run;
+}
+
+/// Whether a name comes before another: digits by the number that they are, of equal
+/// ones the shorter first, and what is between them as text.
+bool by_number(std::string_view a, std::string_view b) {
+  const auto number = [](std::string_view digits) {
+    const auto value =
+        digits.substr(std::min(digits.find_first_not_of('0'), digits.size()));
+    return std::tuple(value.size(), value, digits.size());
+  };
+  for (bool digits = false; !a.empty() || !b.empty(); digits = !digits) {
+    const std::string_view in_a = take_run(a, digits);
+    const std::string_view in_b = take_run(b, digits);
+    if (in_a == in_b) continue;
+    return digits ? number(in_a) < number(in_b) : in_a < in_b;
+  }
+  return false;
+}
+
 }  // namespace
 
 std::vector<std::filesystem::path> shards_of(const std::filesystem::path& path,
@@ -114,7 +142,9 @@ std::vector<std::filesystem::path> shards_of(const std::filesystem::path& path,
     throw DataError(text(path.string(), ": expected ", extension,
                          " files in this folder, found none"));
   }
-  std::ranges::sort(paths);
+  std::ranges::sort(paths, [](const auto& a, const auto& b) {
+    return by_number(a.filename().native(), b.filename().native());
+  });
   return paths;
 }
 

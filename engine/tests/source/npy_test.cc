@@ -40,7 +40,7 @@ SourceCase whole(std::string name, std::vector<TrueField> truth) {
 SourceCase sharded(std::string name, TrueField truth, std::vector<std::size_t> cuts) {
   return {std::move(name), {truth}, [truth, cuts](const TemporaryFolder& folder) {
             std::size_t begin = 0;
-            int shard = 100;
+            int shard = 0;
             for (const std::size_t end : cuts) {
               folder.write("x/" + std::to_string(shard++) + ".npy",
                            npy(part(truth, begin, end)));
@@ -109,6 +109,20 @@ TEST(NpySource, ReadsBooleansThatAreNeitherZeroNorOne) {
   EXPECT_EQ(to, std::string("\0\1\1\1", 4));
 }
 
+TEST(NpySource, OrdersShardsByNumber) {
+  const TemporaryFolder folder;
+  const std::vector<std::string> names = {
+      "0.npy",         "part-0.npy",     "part-1.npy",  "part-01.npy",
+      "part-2.npy",    "part-9.npy",     "part-10.npy", "part-10a.npy",
+      "part-11-2.npy", "part-11-10.npy", "part.npy"};
+  for (const std::string& name : names) folder.write(name, "");
+  std::vector<std::string> found;
+  for (const auto& path : shards_of(folder.path(), ".npy")) {
+    found.push_back(path.filename().string());
+  }
+  EXPECT_EQ(found, names);
+}
+
 TEST(NpySource, RefusesShardsAndFieldsThatDisagree) {
   const TemporaryFolder folder;
   const auto a = folder.write("a.npy", npy(counted({"x", DType::kFloat32, {2}}, 4)));
@@ -122,7 +136,7 @@ TEST(NpySource, RefusesShardsAndFieldsThatDisagree) {
   });
   EXPECT_EQ(fields, c.string() + ": expected as many rows of 'y' as 'x' has in " +
                         a.string() + ", 4, found 5");
-  EXPECT_THROW(NpySource({{"x", {folder.path()}}}), IoError);
+  EXPECT_THROW(NpySource({{"x", {folder.path()}}}), DataError);
   EXPECT_THROW(NpySource({}), ArgumentError);
   EXPECT_THROW(shards_of(folder.path(), ".idx"), DataError);
 }
