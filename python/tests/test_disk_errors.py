@@ -213,8 +213,19 @@ def test_what_the_system_refuses(tmp_path: Path, name: str) -> None:
     assert caught.value.filename == str(missing)
     folder = tmp_path / "folder"
     folder.mkdir()
-    with pytest.raises((OSError, DataError), match=str(folder)):
+    with pytest.raises(DataError) as refused:
         OPENERS[name](folder)
+    expected = "expected a file, found a directory"
+    assert str(refused.value) == (
+        f"{folder}: expected .npy files in this folder, found none"
+        if name == "npy"
+        else f"{folder}: offset 0: {expected}"
+    )
+
+
+def test_a_folder_without_cifar(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=rf"^{tmp_path}: expected .*data_batch_1 .*"):
+        CifarSource(tmp_path)
 
 
 # Files that change while they are read.

@@ -151,6 +151,12 @@ std::vector<Batch> folder_batches(const std::filesystem::path& folder,
     const auto binary_path = folder / (name + ".bin");
     std::error_code code;
     const bool is_binary = std::filesystem::exists(binary_path, code);
+    if (!is_binary && !std::filesystem::exists(folder / name, code)) {
+      std::string expected;
+      for (const std::string& each : names) expected += " " + each;
+      throw DataError(text(folder.string(), ": expected the batches", expected,
+                           " in this folder, with .bin or without, found no ", name));
+    }
     batches.push_back(whole_file(is_binary ? binary_path : folder / name));
   }
   return batches;

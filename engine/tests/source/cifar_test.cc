@@ -157,7 +157,11 @@ TEST(CifarSource, RefusesWhatIsMissingOrDamaged) {
   EXPECT_EQ(
       error_of<DataError>([&] { CifarSource(tar, kTen, CifarSplit::kTest); }),
       tar.string() + ": expected a batch 'test_batch' in the archive, found none");
-  EXPECT_THROW(CifarSource(folder.path(), kTen, kTrain), IoError);
+  EXPECT_EQ(error_of<DataError>([&] { CifarSource(folder.path(), kTen, kTrain); }),
+            folder.path().string() +
+                ": expected the batches data_batch_1 data_batch_2 data_batch_3 "
+                "data_batch_4 data_batch_5 in this folder, with .bin or without, "
+                "found no data_batch_1");
   const auto broken = folder.write("a.bin", binary(kTen, 0, 2) + "x");
   EXPECT_EQ(error_of<DataError>([&] { CifarSource({broken}, kTen); }),
             broken.string() +
