@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "millstream/core/characters.h"
 #include "millstream/core/error.h"
 
 namespace millstream {
@@ -73,6 +74,8 @@ class CsvParser {
       if (std::ranges::count(names_, column) > 1 || slots_[column_] != kSkipped) {
         fail("names that differ", text("'", column, "' twice"));
       }
+      if (!is_utf8(column))
+        fail("a name in UTF-8", quote_bytes(column.substr(0, kShown)));
       slots_[column_] = table_.columns.size();
       table_.columns.emplace_back().name = column;
     }

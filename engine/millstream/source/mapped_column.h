@@ -52,9 +52,7 @@ class MappedColumn {
   std::int64_t size() const noexcept { return first_.back(); }
   const Field& field() const noexcept { return field_; }
   /// The first of its files, for messages.
-  std::string path() const {
-    return parts_.empty() ? std::string() : parts_.front().file->path().string();
-  }
+  std::string path() const { return parts_.empty() ? std::string() : name_of(0); }
 
   /// Row k of `to` becomes row indices[k], as `Source::read` has it. Throws `IoError`
   /// naming the file where one cannot be read to the end that it had, `DataError` for

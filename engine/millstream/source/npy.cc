@@ -8,6 +8,7 @@
 
 #include "millstream/codec/npy.h"
 #include "millstream/codec/zip.h"
+#include "millstream/core/characters.h"
 #include "millstream/core/error.h"
 #include "millstream/source/unpack.h"
 
@@ -39,7 +40,7 @@ MappedColumn npy_column(const FieldFiles& field) {
     Field here = row_field(field.name, layout);
     if (parts.empty()) row = here;
     if (here != row) {
-      throw DataError(text(path.string(), ": expected ", str(row), " as in ",
+      throw DataError(text(path.string(), ": offset 0: expected ", str(row), " as in ",
                            field.paths.front().string(), ", found ", str(here)));
     }
     parts.push_back(mapped_part(
@@ -61,11 +62,18 @@ MappedColumn npz_column(const std::shared_ptr<const MappedFile>& mapped,
   const auto header = file.bytes(member.header, kZipMemberHeader);
   ByteReader reader(header, name, member.header);
   const std::int64_t data = zip_member_data(reader, member, file.size());
+  ArrayLayout layout;
+  MappedPart part;
   if (member.deflated) {
-    return npy_column({field, {unpacked_member(file, member, data, cache)}});
+    File copy(unpacked_member(file, member, data, cache));
+    layout = npy_layout(copy, 0, copy.size(), name);
+    part = mapped_part(std::make_shared<const MappedFile>(std::move(copy)), layout);
+  } else {
+    layout = npy_layout(file, data, member.size, name);
+    part = mapped_part(mapped, layout, data);
   }
-  const ArrayLayout layout = npy_layout(file, data, member.size, name);
-  return {row_field(field, layout), {mapped_part(mapped, layout, data)}};
+  part.name = name;
+  return {row_field(field, layout), {std::move(part)}};
 }
 
 std::vector<MappedColumn> npz_columns(const std::filesystem::path& path,
@@ -88,6 +96,9 @@ std::vector<MappedColumn> npz_columns(const std::filesystem::path& path,
       if (!member.name.ends_with(".npy")) continue;
       const std::string field = member.name.substr(0, member.name.size() - 4);
       if (!wanted.empty() && field != wanted) continue;
+      if (!is_utf8(field)) {
+        reader.fail(member.header, "a member with a name in UTF-8", quote_bytes(field));
+      }
       columns.push_back(npz_column(mapped, file, member, field, cache));
       if (!wanted.empty()) return;
     }

@@ -94,6 +94,11 @@ TEST(Csv, NamesLineAndColumn) {
   EXPECT_EQ(
       error("a,a\n1,2\n"),
       "x.csv: line 1, column 1 ('a'): expected names that differ, found 'a' twice");
+  EXPECT_EQ(error("a,caf\xE9\n1,2\n"),
+            "x.csv: line 1, column 2 ('caf\xE9'): expected a name in UTF-8, found "
+            "'caf\\xe9'");
+  EXPECT_EQ(error("caf\xC3\xA9\n1\n"), "");
+  EXPECT_EQ(error("a,caf\xE9\n1,2\n", {',', true, {"a"}}), "");
   EXPECT_EQ(error(""), "x.csv: line 1, column 1: expected a line, found an empty file");
   EXPECT_NE(error("a,b\n").find("found the header alone"), std::string::npos);
   EXPECT_NE(error("a\n+-1\n").find("expected a number"), std::string::npos);

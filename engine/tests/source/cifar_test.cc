@@ -165,7 +165,12 @@ TEST(CifarSource, RefusesWhatIsMissingOrDamaged) {
   const auto broken = folder.write("a.bin", binary(kTen, 0, 2) + "x");
   EXPECT_EQ(error_of<DataError>([&] { CifarSource({broken}, kTen); }),
             broken.string() +
-                ": offset 0: expected whole records of 3073 bytes, found 6147 bytes");
+                ": offset 6146: expected whole records of 3073 bytes, found 1 bytes "
+                "after 2 records");
+  const auto empty = folder.write("empty.bin", "");
+  EXPECT_EQ(error_of<DataError>([&] { CifarSource({empty}, kTen); }),
+            empty.string() +
+                ": offset 0: expected records of 3073 bytes, found an empty batch");
   const auto good = folder.write("b.bin", binary(kTen, 0, 2));
   const auto other = folder.write("c", pickled(kTen, 0, 2));
   EXPECT_NE(error_of<DataError>([&] {

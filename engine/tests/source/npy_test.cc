@@ -129,8 +129,8 @@ TEST(NpySource, RefusesShardsAndFieldsThatDisagree) {
   const auto b = folder.write("b.npy", npy(counted({"x", DType::kFloat64, {2}}, 4)));
   const auto c = folder.write("c.npy", npy(counted({"x", DType::kFloat32, {2}}, 5)));
   const std::string shards = error_of<DataError>([&] { NpySource({{"x", {a, b}}}); });
-  EXPECT_EQ(shards, b.string() + ": expected x: float32(2,) as in " + a.string() +
-                        ", found x: float64(2,)");
+  EXPECT_EQ(shards, b.string() + ": offset 0: expected x: float32(2,) as in " +
+                        a.string() + ", found x: float64(2,)");
   const std::string fields = error_of<DataError>([&] {
     NpySource({{"x", {a}}, {"y", {c}}});
   });
