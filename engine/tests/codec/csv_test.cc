@@ -44,6 +44,16 @@ TEST(Csv, TurnsToRealsLate) {
   EXPECT_TRUE(std::isinf(parse("x\n-inf\n").columns[0].reals[0]));
 }
 
+TEST(Csv, RoundsWhatDoubleCannotHold) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  const CsvTable table =
+      parse("a\n1.5e400\n-1e400\n1.5e-400\n-1e-400\n5e-324\n+2e999\n");
+  EXPECT_EQ(table.columns[0].reals,
+            (Reals{infinity, -infinity, 0.0, 0.0, 5e-324, infinity}));
+  EXPECT_TRUE(std::signbit(table.columns[0].reals[3]));
+  EXPECT_NE(error("a\n1e400x\n").find("expected a number"), std::string::npos);
+}
+
 TEST(Csv, ReadsQuotesLineEndsAndMarks) {
   const CsvTable table =
       parse("\xEF\xBB\xBF\"a, \"\"b\"\"\",c\r\n\"1\", 2 \r\n3,\"4.5\"\r\n\r\n");
