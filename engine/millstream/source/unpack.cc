@@ -1,7 +1,8 @@
 #include "millstream/source/unpack.h"
 
-#include <charconv>
 #include <cstdio>
+#include <sstream>
+#include <string>
 #include <system_error>
 
 #include "millstream/codec/inflate.h"
@@ -11,6 +12,8 @@
 
 namespace millstream {
 namespace {
+
+constexpr std::int64_t kPiece = std::int64_t{1} << 18;
 
 /// A name in the cache that changes with the file that it was made from.
 std::filesystem::path cached_name(const File& file, const std::string& member,
@@ -36,16 +39,39 @@ std::filesystem::path sum_of(const std::filesystem::path& path) {
   return path.string() + ".sum";
 }
 
-/// Whether the file is there, as long as it was when it was unpacked.
+/// Keeps the size and CRC of a copy, and when it was last changed.
+void write_sum(const std::filesystem::path& copy, const Contents& contents) {
+  FileWriter sum(sum_of(copy));
+  sum.write(text(contents.size, " ", contents.crc, " ", File(copy).changed(), "\n"));
+  sum.commit();
+}
+
+/// Whether the copy is there as it was unpacked. It is read only if it was changed.
 bool is_whole(const std::filesystem::path& path) {
   std::error_code code;
-  const auto size = std::filesystem::file_size(path, code);
-  if (code || !std::filesystem::is_regular_file(sum_of(path), code)) return false;
+  if (!std::filesystem::is_regular_file(path, code) ||
+      !std::filesystem::is_regular_file(sum_of(path), code)) {
+    return false;
+  }
   const auto sum = File(sum_of(path)).bytes(0, 64);
-  const auto* begin = reinterpret_cast<const char*>(sum.data());
-  std::uintmax_t promised = 0;
-  const auto read = std::from_chars(begin, begin + sum.size(), promised);
-  return read.ec == std::errc{} && promised == size;
+  std::istringstream numbers({reinterpret_cast<const char*>(sum.data()), sum.size()});
+  Contents promised = {.size = -1};
+  std::int64_t changed = -1;
+  numbers >> promised.size >> promised.crc >> changed;
+  const File copy(path);
+  if (copy.size() != promised.size) return false;
+  if (copy.changed() == changed) return true;
+  std::uint32_t crc = 0;
+  for (std::int64_t at = 0; at < copy.size(); at += kPiece) {
+    crc = crc32_of(copy.bytes(at, kPiece), crc);
+  }
+  if (crc != promised.crc) return false;
+  try {
+    write_sum(path, promised);
+  } catch (const IoError&) {
+    // A cache that can only be read is checked every time.
+  }
+  return true;
 }
 
 /// Inflates a stretch of `file` into the cache.
@@ -58,9 +84,7 @@ void unpack(const File& file, const Packed& packed, const std::filesystem::path&
       },
       [&](std::span<const std::byte> piece) { writer.write(piece); });
   writer.commit();
-  FileWriter sum(sum_of(to));
-  sum.write(text(contents.size, " ", contents.crc, "\n"));
-  sum.commit();
+  write_sum(to, contents);
 }
 
 }  // namespace
