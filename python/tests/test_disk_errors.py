@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from idx_files import idx_bytes
 from millstream import (
+    ArraySampleSource,
     BatchTransform,
     CifarSource,
     CsvSource,
@@ -324,7 +325,8 @@ def test_rows_in_the_page_where_a_file_was_cut(tmp_path: Path) -> None:
             np.save(folder / f"{shard}.npy", np.ones((1000, 10), np.uint8))
         one, two = NpySource(folder / "0.npy"), NpySource(folder)
         row = (size - 128) // 10
-        assert (one[row] == 1).all() and (two[1000 + row] == 1).all()
+        assert (one[row] == 1).all()
+        assert (two[1000 + row] == 1).all()
         for shard in range(2):
             os.truncate(folder / f"{shard}.npy", size)
         with pytest.raises(OSError, match=r"0\.npy: offset"):
@@ -370,6 +372,65 @@ def test_a_file_that_is_unlinked_or_replaced_stays_readable(tmp_path: Path) -> N
         assert all((batch == 7).all() for batch, _ in iterator)
         with pytest.raises(FileNotFoundError):
             NpySource(path)
+
+
+@pytest.mark.parametrize("kind", ["array", "labels", "windows"])
+def test_a_file_that_numpy_mapped_shrinks(
+    tmp_path: Path, python: Any, kind: str
+) -> None:
+    np.save(tmp_path / "x.npy", np.ones((50_000, 4), np.float32))
+    np.save(tmp_path / "y.npy", np.ones(50_000, np.int64))
+    code = f"""
+        import os
+        import numpy as np
+        from millstream import ArraySampleSource, BatchTransform, DataLoader
+        from millstream import prepare_time_series_windows, make_sequence_disk_source
+        name = "y.npy" if {kind!r} == "labels" else "x.npy"
+        data = np.load(name, mmap_mode="r")
+        if {kind!r} == "windows":
+            contexts, targets = prepare_time_series_windows(
+                data, "test", context_length=5, prediction_length=2
+            )
+            source = make_sequence_disk_source(contexts=contexts, targets=targets)
+        else:
+            source = ArraySampleSource(data[100:])
+        loader = DataLoader([source, BatchTransform(32)])
+        state = loader.init_state(0)
+        loader.next_batch(state)
+        size = os.path.getsize(name)
+        for cut in (size - 16, size - 3000, 5000):
+            os.truncate(name, cut)
+            for read in (
+                lambda: source[len(source) - 1],
+                lambda: loader.next_batch(state),
+                lambda: list(loader.iterate(state)),
+            ):
+                try:
+                    read()
+                except OSError as error:
+                    assert error.filename == os.path.abspath(name), error
+                    assert f"has {{cut}} now" in str(error), error
+                else:
+                    raise AssertionError("nothing was raised")
+        if {kind!r} != "windows":
+            try:
+                print(np.asarray(ArraySampleSource(data[100:])[0]))
+            except OSError:
+                pass
+        os.unlink(name)
+        print("alive")
+    """
+    assert "alive" in python.run(code)
+
+
+def test_a_file_that_numpy_mapped_is_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "x.npy"
+    np.save(path, np.arange(1000))
+    source = ArraySampleSource(np.load(path, mmap_mode="r"))
+    path.unlink()
+    assert source[999] == 999
+    np.save(path, np.arange(10))
+    assert source[999] == 999
 
 
 def test_without_a_file_descriptor_left(tmp_path: Path, python: Any) -> None:
