@@ -1,6 +1,7 @@
 #include "millstream/source/source.h"
 
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
@@ -26,13 +27,24 @@ namespace {
 
 using SourceHandle = Handle<Source>;
 
-/// Name, dtype, shape with the leading axis, address, bytes between rows, owner.
-using ArraySpec = std::tuple<std::string, std::string, std::vector<std::int64_t>,
-                             std::uintptr_t, std::int64_t, nb::object>;
+/// The file that an array lies in, address and bytes of its map, and its offset there.
+using MapSpec =
+    std::tuple<std::filesystem::path, std::uintptr_t, std::int64_t, std::int64_t>;
+
+/// Name, dtype, shape with the leading axis, address, bytes between rows, owner, map.
+using ArraySpec =
+    std::tuple<std::string, std::string, std::vector<std::int64_t>, std::uintptr_t,
+               std::int64_t, nb::object, std::optional<MapSpec>>;
+
+BorrowedMap borrowed(const MapSpec& spec) {
+  const auto& [path, address, bytes, offset] = spec;
+  const auto* begin = reinterpret_cast<const std::byte*>(address);
+  return {path, {begin, begin + bytes}, offset};
+}
 
 SourceHandle arrays(const std::vector<ArraySpec>& specs, bool narrow) {
   std::vector<Array> leaves;
-  for (const auto& [name, dtype, shape, address, stride, owner] : specs) {
+  for (const auto& [name, dtype, shape, address, stride, owner, map] : specs) {
     if (shape.empty()) throw ArgumentError(text("'", name, "' has no leading axis"));
     const Shape row(std::span<const std::int64_t>(shape).subspan(1));
     leaves.push_back({{name, dtype_named(dtype), row},
@@ -40,6 +52,7 @@ SourceHandle arrays(const std::vector<ArraySpec>& specs, bool narrow) {
                       reinterpret_cast<const std::byte*>(address),
                       stride,
                       kept(owner)});
+    if (map) leaves.back().mapped = borrowed(*map);
   }
   auto source = std::make_shared<ArraysSource>(std::move(leaves));
   if (narrow) {
@@ -135,7 +148,8 @@ void bind_source(nb::module_& module) {
 Arrays in memory, read where they are.
 
 Args:
-  specs: A (name, dtype, shape, address, row stride, owner) for each array.
+  specs: A (name, dtype, shape, address, row stride, owner, map) for each array; where
+    it lies in a mapped file map is (path, address, bytes, offset), else None.
   narrow: Whether 64-bit integers will be given as 32-bit ones; those that do not fit
     are an error here.)");
   module.def("concatenated", concatenated, "sources"_a,

@@ -5,10 +5,28 @@
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace millstream;
   if (size == 0) return 0;
-  const Deflated format = data[0] == 0x1F ? Deflated::kGzip : Deflated::kRaw;
+  constexpr std::int64_t kLimit = 1 << 20;
+  const auto bytes = fuzzed(data, size);
+  const auto read = [&](std::int64_t offset, std::int64_t count) {
+    const auto part = bytes.subspan(static_cast<std::size_t>(offset),
+                                    static_cast<std::size_t>(count));
+    return std::vector<std::byte>(part.begin(), part.end());
+  };
+  Packed packed = {.name = "fuzzed", .end = static_cast<std::int64_t>(size)};
+  packed.format = data[0] == 0x1F ? Deflated::kGzip : Deflated::kRaw;
   return accept_or_refuse([&] {
-    constexpr std::int64_t kLimit = 1 << 20;
-    const auto out = inflated(fuzzed(data, size), format, kLimit, "fuzzed");
-    require(static_cast<std::int64_t>(out.size()) <= kLimit);
+    std::int64_t sunk = 0;
+    const auto sink = [&](std::span<const std::byte> piece) {
+      sunk += static_cast<std::int64_t>(piece.size());
+      if (sunk > kLimit) throw DataError("more than the test has room for");
+    };
+    const Contents whole = inflate_all(packed, read, sink);
+    require(sunk == whole.size);
+    // The same in other pieces, and now that its size and CRC are known.
+    packed.size = whole.size;
+    packed.crc = whole.crc;
+    sunk = 0;
+    const Contents again = inflate_all(packed, read, sink, 2 + data[size - 1] % 32);
+    require(sunk == whole.size && again.crc == whole.crc);
   });
 }

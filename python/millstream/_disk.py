@@ -36,7 +36,8 @@ class NpySource(OrderedSource):
 
     Args:
       paths: A pytree of files, such as ``{"image": "x.npy", "label": "y.npy"}``. A list
-        of files, or a folder of them, is one array in shards.
+        of files, or a folder of them, is one array in shards; those of a folder follow
+        each other by name, numbers by value: ``part-2.npy`` before ``part-10.npy``.
       ordering: "shuffle", "sequential", or an Order.
     """
 

@@ -69,12 +69,13 @@ class Source:
     def read(self, indices: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> list:
         """The bytes of each field of these samples."""
 
-def arrays(specs: Sequence[tuple[str, str, Sequence[int], int, int, object]], narrow: bool) -> Source:
+def arrays(specs: Sequence[tuple[str, str, Sequence[int], int, int, object, tuple[str | os.PathLike, int, int, int] | None]], narrow: bool) -> Source:
     """
     Arrays in memory, read where they are.
 
     Args:
-      specs: A (name, dtype, shape, address, row stride, owner) for each array.
+      specs: A (name, dtype, shape, address, row stride, owner, map) for each array; where
+        it lies in a mapped file map is (path, address, bytes, offset), else None.
       narrow: Whether 64-bit integers will be given as 32-bit ones; those that do not fit
         are an error here.
     """

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import mmap
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -27,7 +29,8 @@ class ArraySampleSource(OrderedSource):
     """A pytree of arrays whose rows are samples.
 
     NumPy arrays and JAX arrays on the CPU are read where they are, at any row stride;
-    other things that NumPy understands are made into arrays once. Arrays on an
+    other things that NumPy understands are made into arrays once. A file that shrinks
+    under a view of an ``np.memmap`` is an ``OSError`` that names it. Arrays on an
     accelerator, or put there by ``storage_device``, stay there and are gathered by XLA.
 
     Args:
@@ -108,10 +111,30 @@ def _rows_dense(array: np.ndarray) -> bool:
     return True
 
 
-def _spec(name: str, leaf: Any) -> tuple[str, str, list[int], int, int, Any]:
+_Map = tuple[Path, int, int, int]
+_Spec = tuple[str, str, list[int], int, int, Any, _Map | None]
+
+
+def _spec(name: str, leaf: Any) -> _Spec:
     """What the engine needs to know of an array to read it in place."""
     shape = [int(extent) for extent in leaf.shape]
     if isinstance(leaf, jax.Array):  # on an accelerator: the engine checks, XLA reads
-        return name, leaf.dtype.name, shape, 0, 0, leaf
+        return name, leaf.dtype.name, shape, 0, 0, leaf, None
     address = leaf.__array_interface__["data"][0]
-    return name, leaf.dtype.name, shape, address, leaf.strides[0], leaf
+    return name, leaf.dtype.name, shape, address, leaf.strides[0], leaf, _map_of(leaf)
+
+
+def _map_of(leaf: np.ndarray) -> _Map | None:
+    """Path, address, bytes and offset of the map that an array is a view of, if any."""
+    base: Any = leaf
+    array = None
+    while base is not None and not isinstance(base, mmap.mmap):
+        array = base if isinstance(base, np.memmap) else array
+        base = getattr(base, "base", None)
+    if base is None or array is None:
+        return None
+    whole = np.frombuffer(base, np.uint8)
+    address = whole.__array_interface__["data"][0]
+    offset = array.offset - array.offset % mmap.ALLOCATIONGRANULARITY
+    path = Path(array.filename or "a file without a name")
+    return path, address, whole.nbytes, offset

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import os
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import numpy as np
 import pytest
 from idx_files import idx_bytes
 from millstream import (
+    ArraySampleSource,
     BatchTransform,
     CifarSource,
     CsvSource,
@@ -148,7 +148,8 @@ def test_shards_that_disagree(tmp_path: Path) -> None:
         with pytest.raises(DataError) as caught:
             NpySource([a, other])
         assert str(caught.value) == (
-            f"{other}: expected value: float32(3,) as in {a}, found value: {found}"
+            f"{other}: offset 0: expected value: float32(3,) as in {a}, "
+            f"found value: {found}"
         )
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match=r"expected .*folder.*found none"):
@@ -167,7 +168,7 @@ def test_other_formats(tmp_path: Path) -> None:
         with pytest.raises(DataError, match=str(path)):
             NpzSource(path, cache_dir=tmp_path)
     path.write_bytes(bytes(3073 * 2 + 5))
-    with pytest.raises(DataError, match=r"file: .*3073 bytes, found 6151"):
+    with pytest.raises(DataError, match=r"file: offset 6146: .*3073 bytes, found 5 "):
         CifarSource([path])
     path.write_bytes(bytes(3073) + b"\x0a" + bytes(3072))
     source = CifarSource([path], "sequential")
@@ -214,8 +215,19 @@ def test_what_the_system_refuses(tmp_path: Path, name: str) -> None:
     assert caught.value.filename == str(missing)
     folder = tmp_path / "folder"
     folder.mkdir()
-    with pytest.raises((OSError, DataError), match=str(folder)):
+    with pytest.raises(DataError) as refused:
         OPENERS[name](folder)
+    expected = "expected a file, found a directory"
+    assert str(refused.value) == (
+        f"{folder}: expected .npy files in this folder, found none"
+        if name == "npy"
+        else f"{folder}: offset 0: {expected}"
+    )
+
+
+def test_a_folder_without_cifar(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=rf"^{tmp_path}: expected .*data_batch_1 .*"):
+        CifarSource(tmp_path)
 
 
 # Files that change while they are read.
@@ -237,7 +249,6 @@ MESSAGE = r"x\.npy.*(can no longer be read|cannot be read|found the end|has \d+ 
 
 def cut(path: Path) -> None:
     os.truncate(path, 5000)
-    time.sleep(0.02)  # beyond a clock tick
 
 
 @pytest.mark.parametrize("row", [100, LARGE])
@@ -306,6 +317,50 @@ def test_a_file_that_shrinks_during_a_scan(tmp_path: Path, row: int) -> None:
     )
 
 
+def test_rows_in_the_page_where_a_file_was_cut(tmp_path: Path) -> None:
+    for size in (10_110, 9_990, 5_000):  # of 10,128
+        folder = tmp_path / str(size)
+        folder.mkdir()
+        for shard in range(2):
+            np.save(folder / f"{shard}.npy", np.ones((1000, 10), np.uint8))
+        one, two = NpySource(folder / "0.npy"), NpySource(folder)
+        row = (size - 128) // 10
+        assert (one[row] == 1).all()
+        assert (two[1000 + row] == 1).all()
+        for shard in range(2):
+            os.truncate(folder / f"{shard}.npy", size)
+        with pytest.raises(OSError, match=r"0\.npy: offset"):
+            one[row]
+        with pytest.raises(OSError, match=r"1\.npy: offset"):
+            two[1000 + row]
+
+
+def test_a_file_that_shrinks_after_faulthandler_was_enabled(
+    tmp_path: Path, python: Any
+) -> None:
+    for shard in range(2):
+        np.save(tmp_path / f"{shard}.npy", np.ones((20_000, 100), np.uint8))
+    code = f"""
+        import faulthandler, os
+        from millstream import NpySource
+        for folder, rows in (({str(tmp_path)!r}, 40_000), ("1.npy", 20_000)):
+            source = NpySource(folder)
+            faulthandler.enable()
+            os.truncate("1.npy", 5000)
+            for _ in range(3):
+                try:
+                    source[rows - 1]
+                except OSError as error:
+                    assert error.filename.endswith("1.npy"), error
+                    assert "has 5000 now" in str(error), error
+                else:
+                    raise AssertionError("nothing was raised")
+            os.truncate("1.npy", 2_000_128)
+        print("alive")
+    """
+    assert "alive" in python.run(code)
+
+
 def test_a_file_that_is_unlinked_or_replaced_stays_readable(tmp_path: Path) -> None:
     path = tmp_path / "x.npy"
     for row in (100, LARGE):
@@ -317,6 +372,65 @@ def test_a_file_that_is_unlinked_or_replaced_stays_readable(tmp_path: Path) -> N
         assert all((batch == 7).all() for batch, _ in iterator)
         with pytest.raises(FileNotFoundError):
             NpySource(path)
+
+
+@pytest.mark.parametrize("kind", ["array", "labels", "windows"])
+def test_a_file_that_numpy_mapped_shrinks(
+    tmp_path: Path, python: Any, kind: str
+) -> None:
+    np.save(tmp_path / "x.npy", np.ones((50_000, 4), np.float32))
+    np.save(tmp_path / "y.npy", np.ones(50_000, np.int64))
+    code = f"""
+        import os
+        import numpy as np
+        from millstream import ArraySampleSource, BatchTransform, DataLoader
+        from millstream import prepare_time_series_windows, make_sequence_disk_source
+        name = "y.npy" if {kind!r} == "labels" else "x.npy"
+        data = np.load(name, mmap_mode="r")
+        if {kind!r} == "windows":
+            contexts, targets = prepare_time_series_windows(
+                data, "test", context_length=5, prediction_length=2
+            )
+            source = make_sequence_disk_source(contexts=contexts, targets=targets)
+        else:
+            source = ArraySampleSource(data[100:])
+        loader = DataLoader([source, BatchTransform(32)])
+        state = loader.init_state(0)
+        loader.next_batch(state)
+        size = os.path.getsize(name)
+        for cut in (size - 16, size - 3000, 5000):
+            os.truncate(name, cut)
+            for read in (
+                lambda: source[len(source) - 1],
+                lambda: loader.next_batch(state),
+                lambda: list(loader.iterate(state)),
+            ):
+                try:
+                    read()
+                except OSError as error:
+                    assert error.filename == os.path.abspath(name), error
+                    assert f"has {{cut}} now" in str(error), error
+                else:
+                    raise AssertionError("nothing was raised")
+        if {kind!r} != "windows":
+            try:
+                print(np.asarray(ArraySampleSource(data[100:])[0]))
+            except OSError:
+                pass
+        os.unlink(name)
+        print("alive")
+    """
+    assert "alive" in python.run(code)
+
+
+def test_a_file_that_numpy_mapped_is_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "x.npy"
+    np.save(path, np.arange(1000))
+    source = ArraySampleSource(np.load(path, mmap_mode="r"))
+    path.unlink()
+    assert source[999] == 999
+    np.save(path, np.arange(10))
+    assert source[999] == 999
 
 
 def test_without_a_file_descriptor_left(tmp_path: Path, python: Any) -> None:

@@ -20,6 +20,7 @@ from millstream import (
     Shuffle,
     Weighted,
 )
+from millstream._cli.formats import Options, find
 from test_disk_formats import N, image_and_label, saved
 from walks import (
     indexed,
@@ -42,6 +43,15 @@ ORDERS = {
     "windowed": Shuffle(window=2, block_size=8),
     "weighted": Weighted(np.arange(N) % 4, 150),
 }
+
+
+def test_shards_in_a_folder_follow_their_numbers(tmp_path: Path) -> None:
+    for i in range(12):
+        np.save(tmp_path / f"part-{i}.npy", np.full(2, i))
+    source = NpySource(tmp_path, "sequential")
+    assert [int(source[2 * i]) for i in range(12)] == list(range(12))
+    (found,) = find(tmp_path, Options())
+    assert [path.name for path in found.files] == [f"part-{i}.npy" for i in range(12)]
 
 
 @pytest.mark.parametrize("ordering", ORDERS)

@@ -68,7 +68,8 @@ class CifarParser {
                              ? item(parts, 3, Kind::kBytes, "an order").bytes == "C"
                              : item(parts, 3, Kind::kInteger, "an order").integer == 0;
     if (!calls(dtype, "dtype") || code.bytes != "u1" || !c_order) {
-      fail("'data' of dtype u1 in C order", text("dtype ", code.bytes));
+      fail("'data' of dtype u1 in C order",
+           text("dtype ", code.bytes, c_order ? " in C order" : " in Fortran order"));
     }
     batch.images = item(shape, 0, Kind::kInteger, "a shape").integer;
     const std::int64_t row = item(shape, 1, Kind::kInteger, "a shape").integer;

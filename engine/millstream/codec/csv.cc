@@ -1,10 +1,14 @@
 #include "millstream/codec/csv.h"
 
+#include <locale.h>
+#include <stdlib.h>
+
 #include <algorithm>
 #include <charconv>
 #include <string_view>
 #include <utility>
 
+#include "millstream/core/characters.h"
 #include "millstream/core/error.h"
 
 namespace millstream {
@@ -13,6 +17,12 @@ namespace {
 constexpr std::string_view kMark = "\xEF\xBB\xBF";
 constexpr std::size_t kSkipped = static_cast<std::size_t>(-1);
 constexpr std::size_t kShown = 24;  // characters of a bad cell
+
+/// The infinity or the zero that a number too large or too small for double rounds to.
+double out_of_range(std::string_view number) {
+  static const locale_t plain = ::newlocale(LC_ALL_MASK, "C", nullptr);
+  return ::strtod_l(std::string(number).c_str(), nullptr, plain);
+}
 
 class CsvParser {
  public:
@@ -73,6 +83,8 @@ class CsvParser {
       if (std::ranges::count(names_, column) > 1 || slots_[column_] != kSkipped) {
         fail("names that differ", text("'", column, "' twice"));
       }
+      if (!is_utf8(column))
+        fail("a name in UTF-8", quote_bytes(column.substr(0, kShown)));
       slots_[column_] = table_.columns.size();
       table_.columns.emplace_back().name = column;
     }
@@ -143,7 +155,8 @@ class CsvParser {
     }
     double value = 0;
     const auto read = std::from_chars(begin, end, value);
-    if (read.ec != std::errc{} || read.ptr != end) {
+    if (read.ec == std::errc::result_out_of_range) value = out_of_range(number);
+    if (read.ec == std::errc::invalid_argument || read.ptr != end) {
       fail("a number", cell.size() <= kShown
                            ? text("'", cell, "'")
                            : text("'", cell.substr(0, kShown), "...'"));

@@ -14,6 +14,89 @@ namespace {
 
 constexpr std::size_t kMost = std::numeric_limits<uInt>::max();
 
+class Inflation {
+ public:
+  Inflation(const Packed& packed, const ReadBytes& read, const Sink& sink,
+            std::int64_t piece)
+      : packed_(packed),
+        read_(read),
+        sink_(sink),
+        piece_(piece),
+        at_(packed.begin),
+        out_(static_cast<std::size_t>(piece)) {}
+
+  Contents run() {
+    do {
+      member();
+    } while (packed_.format == Deflated::kGzip && another());
+    if (packed_.size && *packed_.size != made_.size) {
+      fail(text(*packed_.size, " bytes when inflated"), made_.size);
+    }
+    if (packed_.crc && *packed_.crc != made_.crc) {
+      fail(text("CRC ", *packed_.crc), made_.crc);
+    }
+    return made_;
+  }
+
+ private:
+  void member() {
+    Inflater inflater(packed_.format, packed_.name);
+    for (bool ended = false; !ended;) {
+      if (in_.empty()) fill();
+      const Inflater::Step step = inflater.step(in_, out_, at_);
+      if (!step.ended && step.consumed == 0 && step.produced == 0) {
+        fail("more deflated data", "the end");
+      }
+      in_ = in_.subspan(step.consumed);
+      at_ += static_cast<std::int64_t>(step.consumed);
+      ended = step.ended;
+      const auto out = std::span<const std::byte>(out_).first(step.produced);
+      made_.size += static_cast<std::int64_t>(out.size());
+      made_.crc = crc32_of(out, made_.crc);
+      if (packed_.size && made_.size > *packed_.size) {
+        fail(text(*packed_.size, " bytes when inflated"), "more");
+      }
+      sink_(out);
+    }
+  }
+
+  /// gzip members may follow each other, and zeros may pad the last.
+  bool another() {
+    if (in_.size() < 2) fill();
+    if (is_gzip(in_)) return true;
+    while (!in_.empty()) {
+      const auto other = std::ranges::find_if(
+          in_, [](std::byte byte) { return byte != std::byte{0}; });
+      at_ += other - in_.begin();
+      if (other != in_.end()) fail("the end of the file", "other bytes after it");
+      in_ = {};
+      fill();
+    }
+    return false;
+  }
+
+  void fill() {
+    buffer_ = read_(at_, std::min(piece_, packed_.end - at_));
+    in_ = buffer_;
+  }
+
+  template <typename Expected, typename Found>
+  [[noreturn]] void fail(const Expected& expected, const Found& found) const {
+    throw DataError(text(packed_.name, ": offset ", at_, ": expected ", expected,
+                         ", found ", found));
+  }
+
+  const Packed& packed_;
+  const ReadBytes& read_;
+  const Sink& sink_;
+  std::int64_t piece_;
+  std::int64_t at_;  // of the next byte to inflate
+  std::vector<std::byte> buffer_;
+  std::span<const std::byte> in_;
+  std::vector<std::byte> out_;
+  Contents made_;
+};
+
 }  // namespace
 
 Inflater::Inflater(Deflated format, std::string name) : name_(std::move(name)) {
@@ -57,31 +140,9 @@ std::uint32_t crc32_of(std::span<const std::byte> bytes, std::uint32_t crc) {
       crc32_z(crc, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
 }
 
-std::vector<std::byte> inflated(std::span<const std::byte> in, Deflated format,
-                                std::int64_t limit, const std::string& name) {
-  std::vector<std::byte> all;
-  std::vector<std::byte> piece(std::size_t{1} << 16);
-  std::size_t at = 0;
-  do {
-    Inflater inflater(format, name);
-    for (bool ended = false; !ended;) {
-      const auto offset = static_cast<std::int64_t>(at);
-      const Inflater::Step step = inflater.step(in.subspan(at), piece, offset);
-      at += step.consumed;
-      ended = step.ended;
-      if (!ended && step.consumed == 0 && step.produced == 0) {
-        throw DataError(text(name, ": offset ", at,
-                             ": expected more deflated data, found the end"));
-      }
-      if (step.produced > static_cast<std::size_t>(limit) - all.size()) {
-        throw DataError(text(name, ": offset ", at, ": expected at most ", limit,
-                             " bytes when inflated, found more"));
-      }
-      all.insert(all.end(), piece.begin(),
-                 piece.begin() + static_cast<std::ptrdiff_t>(step.produced));
-    }
-  } while (format == Deflated::kGzip && is_gzip(in.subspan(at)));
-  return all;
+Contents inflate_all(const Packed& packed, const ReadBytes& read, const Sink& sink,
+                     std::int64_t piece) {
+  return Inflation(packed, read, sink, piece).run();
 }
 
 bool is_gzip(std::span<const std::byte> bytes) noexcept {

@@ -6,6 +6,8 @@
 #include <optional>
 #include <vector>
 
+#include "millstream/core/characters.h"
+
 namespace millstream {
 namespace {
 
@@ -183,7 +185,8 @@ ArrayLayout parse_npy(ByteReader& reader, std::int64_t size) {
   const std::int64_t start = reader.offset();
   const std::string_view magic = reader.text(6, "the .npy magic");
   if (magic != kMagic) {
-    reader.fail(start, "the .npy magic '\\x93NUMPY'", "something else");
+    reader.fail(start, text("the .npy magic ", quote_bytes(kMagic)),
+                quote_bytes(magic));
   }
   const auto major = reader.little<std::uint8_t>("the .npy version");
   const auto minor = reader.little<std::uint8_t>("the .npy version");

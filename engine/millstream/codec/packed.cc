@@ -1,9 +1,11 @@
 #include "millstream/codec/packed.h"
 
+#include <algorithm>
 #include <array>
 #include <concepts>
 
 #include "millstream/codec/layout.h"
+#include "millstream/core/characters.h"
 
 namespace millstream {
 namespace {
@@ -14,7 +16,11 @@ constexpr std::int64_t kAlign = 64;
 
 Field parse_field(ByteReader& reader) {
   Field field;
+  const std::int64_t name_at = reader.offset() + 2;
   field.name = reader.text(reader.little<std::uint16_t>("a length"), "a name");
+  if (!is_utf8(field.name)) {
+    reader.fail(name_at, "a name in UTF-8", quote_bytes(field.name));
+  }
   const std::int64_t dtype_at = reader.offset();
   const std::string_view dtype =
       reader.text(reader.little<std::uint8_t>("a length"), "a dtype");
@@ -57,8 +63,9 @@ std::int64_t record_bytes(const Schema& schema) {
 
 PackedLayout parse_packed(ByteReader& reader, std::int64_t size) {
   const std::int64_t start = reader.offset();
-  if (reader.text(8, "the magic") != kMagic) {
-    reader.fail(start, text("the magic '", kMagic, "'"), "something else");
+  const std::string_view magic = reader.text(8, "the magic");
+  if (magic != kMagic) {
+    reader.fail(start, text("the magic ", quote_bytes(kMagic)), quote_bytes(magic));
   }
   const auto version = reader.little<std::uint32_t>("a version");
   if (version != kVersion) {
@@ -82,12 +89,12 @@ PackedLayout parse_packed(ByteReader& reader, std::int64_t size) {
   } catch (const ArgumentError& error) {
     reader.fail(start + 32, "a schema of records", error.what());
   }
-  std::int64_t expected = 0;
-  const std::int64_t there = size - layout.offset;
-  if (__builtin_mul_overflow(record, layout.records, &expected) || expected != there) {
-    reader.fail(layout.offset,
+  const std::int64_t there = std::max<std::int64_t>(size - layout.offset, 0);
+  const std::int64_t whole = there / record;
+  if (whole != layout.records || there % record != 0) {
+    reader.fail(layout.offset + std::min(whole, layout.records) * record,
                 text(layout.records, " records of ", record, " bytes each"),
-                text(there, " bytes"));
+                text(whole, " and ", there % record, " bytes"));
   }
   return layout;
 }

@@ -24,12 +24,14 @@ File::File(std::filesystem::path path) : path_(std::move(path)) {
   if (descriptor_ < 0) throw io_error(errno, path_, "cannot be opened");
   struct stat status {};
   int code = ::fstat(descriptor_, &status) == 0 ? 0 : errno;
-  if (code == 0 && S_ISDIR(status.st_mode)) code = EISDIR;
+  const bool is_folder = code == 0 && S_ISDIR(status.st_mode);
   if (code == 0 && !S_ISREG(status.st_mode)) code = EINVAL;
-  if (code != 0) {
-    ::close(std::exchange(descriptor_, -1));
-    throw io_error(code, path_, "expected a file");
+  if (code != 0) ::close(std::exchange(descriptor_, -1));
+  if (is_folder) {
+    throw DataError(
+        text(path_.string(), ": offset 0: expected a file, found a directory"));
   }
+  if (code != 0) throw io_error(code, path_, "expected a file");
   size_ = status.st_size;
   changed_ =
       std::int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec;

@@ -16,7 +16,8 @@ IoError io_error(int code, const std::filesystem::path& path, std::string_view w
 /// A file open for reading. Any number of threads may read at once.
 class File {
  public:
-  /// Throws `IoError` where there is no such file or it is no regular file.
+  /// Throws `IoError` where there is no such file or it is no regular file, `DataError`
+  /// where it is a folder.
   explicit File(std::filesystem::path path);
   ~File();
   File(File&& other) noexcept;

@@ -3,6 +3,7 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <ucontext.h>
+#include <unistd.h>
 
 #include <atomic>
 
@@ -39,20 +40,33 @@ void pass_on(int signal, siginfo_t* info, void* context) {
   }
 }
 
+/// Ends the copy of `guard`.
+[[noreturn]] void leave(Guard& guard, const std::byte* fault, void* context) {
+  guard.fault = fault;
+  // The jump does not save and restore the mask: that would be a system call a copy,
+  // where this is one a fault.
+  ::pthread_sigmask(SIG_SETMASK, &static_cast<ucontext_t*>(context)->uc_sigmask,
+                    nullptr);
+  siglongjmp(guard.jump, 1);
+}
+
+/// Whether this process sent the signal to itself, as a handler does that lets the one
+/// before it have a fault.
+bool is_raised(const siginfo_t& info) {
+  return (info.si_code == SI_TKILL || info.si_code == SI_USER) &&
+         info.si_pid == ::getpid();
+}
+
 void on_bus_error(int signal, siginfo_t* info, void* context) {
   if (info->si_code > 0) {
     const auto* address = static_cast<const std::byte*>(info->si_addr);
     for (Guard* guard = innermost; guard != nullptr; guard = guard->outer) {
       for (const MappedRange& range : guard->ranges) {
-        if (!range.holds(address)) continue;
-        guard->fault = address;
-        // The jump does not save and restore the mask: that would be a system call a
-        // copy, where this is one a fault.
-        ::pthread_sigmask(SIG_SETMASK, &static_cast<ucontext_t*>(context)->uc_sigmask,
-                          nullptr);
-        siglongjmp(guard->jump, 1);
+        if (range.holds(address)) leave(*guard, address, context);
       }
     }
+  } else if (innermost != nullptr && is_raised(*info)) {
+    leave(*innermost, &kUnknownFault, context);
   }
   pass_on(signal, info, context);
 }
@@ -76,10 +90,10 @@ const std::byte* run_guarded(std::span<const MappedRange> ranges, void (*copy)(v
   guard.ranges = ranges;
   guard.outer = innermost;
   guard.fault = nullptr;
-  struct Leave {
+  struct Restore {
     Guard* outer;
-    ~Leave() { innermost = outer; }
-  } const leave{innermost};
+    ~Restore() { innermost = outer; }
+  } const restore{innermost};
   if (sigsetjmp(guard.jump, 0) != 0) return guard.fault;
   innermost = &guard;
   std::atomic_signal_fence(std::memory_order_seq_cst);

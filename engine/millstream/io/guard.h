@@ -21,14 +21,20 @@ struct MappedRange {
 /// Faults that are not of a guarded copy go to the handler that was there before.
 void install_guard();
 
+/// What `guarded` returns where a copy failed and nobody knows at which address:
+/// another handler took the signal, gave up its place and raised it again, as Python's
+/// faulthandler does.
+inline constexpr std::byte kUnknownFault{};
+
 /// See `guarded`.
 const std::byte* run_guarded(std::span<const MappedRange> ranges, void (*copy)(void*),
                              void* context);
 
 /// Runs `copy`, which reads mapped files. Returns null, or the address in `ranges`
-/// whose bytes could not be had: the file shrank, or its disk failed; then `copy` was
-/// left in the middle, so it may hold nothing that needs destroying. Makes no system
-/// calls. Any number of threads may copy at once; `install_guard` has been called.
+/// whose bytes could not be had, or that of `kUnknownFault`: the file shrank, or its
+/// disk failed; then `copy` was left in the middle, so it may hold nothing that needs
+/// destroying. Makes no system calls. Any number of threads may copy at once;
+/// `install_guard` has been called.
 template <typename Copy>
 const std::byte* guarded(std::span<const MappedRange> ranges, Copy&& copy) {
   using Callable = std::remove_reference_t<Copy>;

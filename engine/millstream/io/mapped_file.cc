@@ -3,10 +3,10 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <utility>
 
@@ -14,12 +14,6 @@ namespace millstream {
 namespace {
 
 const std::int64_t kPage = ::sysconf(_SC_PAGESIZE);
-
-std::int64_t tick() noexcept {
-  timespec now{};
-  ::clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-  return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
-}
 
 }  // namespace
 
@@ -78,12 +72,19 @@ std::int64_t MappedFile::size_now() const noexcept {
   return known ? status.st_size : -1;
 }
 
+std::int64_t MappedFile::last_page() const noexcept {
+  return std::max<std::int64_t>(size() - 1, 0) / kPage * kPage;
+}
+
+void MappedFile::touch_end() const noexcept {
+  if (range_.begin == nullptr) return;
+  std::atomic_thread_fence(std::memory_order_acquire);  // the copy comes first
+  static_cast<void>(*static_cast<const volatile std::byte*>(range_.end - 1));
+}
+
 void MappedFile::check_size() const {
-  const std::int64_t now = tick();
-  if (checked_.load(std::memory_order_relaxed) == now) return;
   const std::int64_t there = size_now();
   if (there >= 0 && there < size()) throw lost(range_.begin + there);
-  checked_.store(now, std::memory_order_relaxed);
 }
 
 IoError MappedFile::lost(const std::byte* address) const {

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -44,8 +43,15 @@ class MappedFile {
   /// where the system cannot say.
   bool cached(std::int64_t offset) const noexcept;
 
-  /// Throws `IoError` if the file is smaller than it was: the part of its last page
-  /// that was cut off reads as zeros without a fault. Looks once a clock tick.
+  /// Where its last page begins.
+  std::int64_t last_page() const noexcept;
+
+  /// Faults if the file lost that page. In the page where a file was cut the bytes
+  /// beyond read as zeros without a fault, so a `guarded` copy ends with this; one from
+  /// the last page, which may be that page itself, is followed by `check_size`.
+  void touch_end() const noexcept;
+
+  /// Throws `IoError` if the file is smaller than it was.
   void check_size() const;
 
   /// The `IoError` for a guarded copy that faulted at `address`.
@@ -58,7 +64,6 @@ class MappedFile {
   std::filesystem::path path_;
   MappedRange range_;
   std::optional<File> file_;
-  mutable std::atomic<std::int64_t> checked_{0};
 };
 
 }  // namespace millstream

@@ -38,6 +38,20 @@ void check_fit(const Array& array) {
   }
 }
 
+/// Copies even where views would do: those who use them later are not guarded.
+void gather_mapped(const Array& array, const Column& from,
+                   std::span<const std::int64_t> indices, Column& to, Memory& memory) {
+  const auto count = static_cast<std::int64_t>(indices.size());
+  Column dense = to;
+  if (to.data == nullptr) {
+    const std::int64_t row = from.row_bytes();
+    dense = {from.dtype, from.shape, memory.allocate(count * row), row, nullptr};
+  }
+  array.mapped->read([&] { gather(from, indices, dense, array.field.name); });
+  if (to.data != nullptr) return;
+  for (std::int64_t k = 0; k < count; ++k) to.rows[k] = dense.row(k);
+}
+
 }  // namespace
 
 ArraysSource::ArraysSource(std::vector<Array> arrays) : arrays_(std::move(arrays)) {
@@ -59,20 +73,31 @@ ArraysSource::ArraysSource(std::vector<Array> arrays) : arrays_(std::move(arrays
 
 void ArraysSource::check_narrow() const {
   for (const Array& array : arrays_) {
-    const DType dtype = array.field.dtype;
-    if (dtype == DType::kInt64) check_fit<std::int64_t, std::int32_t>(array);
-    if (dtype == DType::kUint64) check_fit<std::uint64_t, std::uint32_t>(array);
+    const auto check = [&] {
+      const DType dtype = array.field.dtype;
+      if (dtype == DType::kInt64) check_fit<std::int64_t, std::int32_t>(array);
+      if (dtype == DType::kUint64) check_fit<std::uint64_t, std::uint32_t>(array);
+    };
+    if (array.mapped) {
+      array.mapped->read(check);
+    } else {
+      check();
+    }
   }
 }
 
 void ArraysSource::read(std::span<const std::int64_t> indices,
-                        std::span<Column> columns, Memory&) const {
+                        std::span<Column> columns, Memory& memory) const {
   for (std::size_t i = 0; i < arrays_.size(); ++i) {
     const Array& array = arrays_[i];
     // A column only lends its bytes here; none is written through it.
     const Column from = {array.field.dtype, array.field.shape,
                          const_cast<std::byte*>(array.data), array.stride, nullptr};
-    gather(from, indices, columns[i], array.field.name);
+    if (array.mapped) {
+      gather_mapped(array, from, indices, columns[i], memory);
+    } else {
+      gather(from, indices, columns[i], array.field.name);
+    }
   }
 }
 

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "millstream/io/borrowed_map.h"
 #include "millstream/source/source.h"
 
 namespace millstream {
@@ -15,10 +17,12 @@ struct Array {
   std::int64_t size = 0;
   const std::byte* data = nullptr;
   std::int64_t stride = 0;
-  std::shared_ptr<const void> owner;  // keeps `data` alive
+  std::shared_ptr<const void> owner;       // keeps `data` alive
+  std::optional<BorrowedMap> mapped = {};  // where it lies in a file
 };
 
-/// Samples made of one row of each of several arrays, read where they are.
+/// Samples made of one row of each of several arrays, read where they are. Of one that
+/// lies in a file no views are given, and a file that was cut is an `IoError`.
 class ArraysSource final : public Source {
  public:
   /// Throws `ArgumentError` unless there are arrays, none is empty and all have as many

@@ -97,10 +97,16 @@ SharedSource binary(const std::vector<Batch>& batches, CifarKind kind) {
   const auto parts = [&](std::int64_t offset) {
     std::vector<MappedPart> found;
     for (const Batch& batch : batches) {
-      if (batch.size % record != 0) {
+      const std::int64_t rest = batch.size % record;
+      if (batch.size == 0) {
         throw DataError(text(batch.name, ": offset ", batch.begin,
+                             ": expected records of ", record,
+                             " bytes, found an empty batch"));
+      }
+      if (rest != 0) {
+        throw DataError(text(batch.name, ": offset ", batch.begin + batch.size - rest,
                              ": expected whole records of ", record, " bytes, found ",
-                             batch.size, " bytes"));
+                             rest, " bytes after ", batch.size / record, " records"));
       }
       found.push_back(
           {batch.file, batch.begin + offset, record, batch.size / record, batch.name});
@@ -151,6 +157,12 @@ std::vector<Batch> folder_batches(const std::filesystem::path& folder,
     const auto binary_path = folder / (name + ".bin");
     std::error_code code;
     const bool is_binary = std::filesystem::exists(binary_path, code);
+    if (!is_binary && !std::filesystem::exists(folder / name, code)) {
+      std::string expected;
+      for (const std::string& each : names) expected += " " + each;
+      throw DataError(text(folder.string(), ": expected the batches", expected,
+                           " in this folder, with .bin or without, found no ", name));
+    }
     batches.push_back(whole_file(is_binary ? binary_path : folder / name));
   }
   return batches;

@@ -26,11 +26,12 @@ MappedColumn idx_column(const FieldFiles& field, const std::filesystem::path& ca
     Field here = row_field(field.name, layout);
     if (parts.empty()) row = here;
     if (here != row) {
-      throw DataError(text(packed.string(), ": expected ", str(row), " as in ",
-                           field.paths.front().string(), ", found ", str(here)));
+      reader.fail(0, text(str(row), " as in ", field.paths.front().string()),
+                  str(here));
     }
     parts.push_back(
         mapped_part(std::make_shared<const MappedFile>(std::move(file)), layout));
+    parts.back().name = packed.string();
   }
   return {std::move(row),
           std::move(parts),

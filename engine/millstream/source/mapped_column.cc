@@ -61,6 +61,12 @@ MappedColumn::MappedColumn(Field field, std::vector<MappedPart> parts, RowForm f
                            part.stride, " bytes apart, found ", size,
                            " bytes in the file"));
     }
+    const std::int64_t before = part.file->last_page() - part.offset - row_bytes_;
+    const std::int64_t whole =  // rows that end before the last page
+        before < 0         ? 0
+        : part.stride == 0 ? part.rows
+                           : before / part.stride + 1;
+    in_last_page_.push_back(first_.back() + std::min(whole, part.rows));
     first_.push_back(first_.back() + part.rows);
     ranges_.push_back(part.file->range());
     positioned_ = positioned_ && part.file->has_descriptor();
@@ -146,29 +152,57 @@ void MappedColumn::fetch(std::span<const std::int64_t> indices, std::byte* to,
 void MappedColumn::copy_mapped(std::span<const std::int64_t> indices, std::byte* to,
                                std::int64_t stride, Memory& memory) const {
   const std::byte* fault = nullptr;
+  std::span<std::size_t> part_at;  // of each row, where there are several
   if (parts_.size() == 1) {
     const MappedPart& part = parts_.front();
     const Column from = {field_.dtype, field_.shape,
                          const_cast<std::byte*>(part.file->data()) + part.offset,
                          part.stride, nullptr};
     Column dense = {field_.dtype, field_.shape, to, stride, nullptr};
-    fault = guarded(ranges_, [&] { gather(from, indices, dense, field_.name); });
-    if (fault == nullptr) return part.file->check_size();
+    fault = guarded(ranges_, [&] {
+      gather(from, indices, dense, field_.name);
+      part.file->touch_end();
+    });
   } else {
-    const auto rows =
-        memory.array<const std::byte*>(static_cast<std::int64_t>(indices.size()));
+    const auto count = static_cast<std::int64_t>(indices.size());
+    const auto rows = memory.array<const std::byte*>(count);
+    part_at = memory.array<std::size_t>(count);
     for (std::size_t k = 0; k < indices.size(); ++k) {
       const std::size_t i = part_of(indices[k]);
-      const MappedPart& part = parts_[i];
-      part.file->check_size();
-      rows[k] = part.file->data() + offset_of(i, indices[k]);
+      part_at[k] = i;
+      rows[k] = parts_[i].file->data() + offset_of(i, indices[k]);
     }
-    fault = guarded(ranges_, [&] { copy_rows(rows, row_bytes_, to, stride); });
-    if (fault == nullptr) return;
+    fault = guarded(ranges_, [&] {
+      copy_rows(rows, row_bytes_, to, stride);
+      for (const std::size_t i : part_at) parts_[i].file->touch_end();
+    });
   }
+  if (fault != nullptr) fail_at(fault);
+  check_ends(indices, part_at, to, stride);
+}
+
+void MappedColumn::check_ends(std::span<const std::int64_t> indices,
+                              std::span<const std::size_t> part_at, const std::byte* to,
+                              std::int64_t stride) const {
+  const MappedFile* checked = nullptr;
+  for (std::size_t k = 0; k < indices.size(); ++k) {
+    const std::size_t i = part_at.empty() ? 0 : part_at[k];
+    if (indices[k] < in_last_page_[i]) continue;
+    // What was cut off reads as zeros, so a row that ends otherwise is whole.
+    const std::byte last = to[static_cast<std::int64_t>(k) * stride + row_bytes_ - 1];
+    if (last != std::byte{0} || parts_[i].file.get() == checked) continue;
+    checked = parts_[i].file.get();
+    checked->check_size();
+    if (part_at.empty()) return;
+  }
+}
+
+void MappedColumn::fail_at(const std::byte* fault) const {
   for (const MappedPart& part : parts_) {
     if (part.file->range().holds(fault)) throw part.file->lost(fault);
   }
+  for (const MappedPart& part : parts_) part.file->check_size();
+  throw parts_.front().file->lost(parts_.front().file->data());
 }
 
 void MappedColumn::read_positioned(std::span<const std::int64_t> indices, std::byte* to,

@@ -52,9 +52,7 @@ class MappedColumn {
   std::int64_t size() const noexcept { return first_.back(); }
   const Field& field() const noexcept { return field_; }
   /// The first of its files, for messages.
-  std::string path() const {
-    return parts_.empty() ? std::string() : parts_.front().file->path().string();
-  }
+  std::string path() const { return parts_.empty() ? std::string() : name_of(0); }
 
   /// Row k of `to` becomes row indices[k], as `Source::read` has it. Throws `IoError`
   /// naming the file where one cannot be read to the end that it had, `DataError` for
@@ -81,6 +79,12 @@ class MappedColumn {
              Memory& memory) const;
   void copy_mapped(std::span<const std::int64_t> indices, std::byte* to,
                    std::int64_t stride, Memory& memory) const;
+  /// Throws `IoError` if a row that was copied to `to` lies in the last page of a file
+  /// that was cut since it was opened.
+  void check_ends(std::span<const std::int64_t> indices,
+                  std::span<const std::size_t> part_at, const std::byte* to,
+                  std::int64_t stride) const;
+  [[noreturn]] void fail_at(const std::byte* fault) const;
   void read_positioned(std::span<const std::int64_t> indices, std::byte* to,
                        std::int64_t stride, Memory& memory) const;
 
@@ -89,8 +93,9 @@ class MappedColumn {
   RowForm form_;
   bool positioned_;  // rows are large enough for a system call each
   std::vector<MappedPart> parts_;
-  std::vector<std::int64_t> first_ = {0};  // row of each part, and their number
-  std::vector<MappedRange> ranges_;        // of each part's file
+  std::vector<std::int64_t> first_ = {0};   // row of each part, and their number
+  std::vector<std::int64_t> in_last_page_;  // first row of each part that reaches there
+  std::vector<MappedRange> ranges_;         // of each part's file
   std::unique_ptr<std::atomic<int>> idle_hints_ = std::make_unique<std::atomic<int>>(0);
 };
 

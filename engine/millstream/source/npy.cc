@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <memory>
+#include <string_view>
+#include <tuple>
 #include <utility>
 
 #include "millstream/codec/npy.h"
 #include "millstream/codec/zip.h"
+#include "millstream/core/characters.h"
 #include "millstream/core/error.h"
 #include "millstream/source/unpack.h"
 
@@ -37,7 +40,7 @@ MappedColumn npy_column(const FieldFiles& field) {
     Field here = row_field(field.name, layout);
     if (parts.empty()) row = here;
     if (here != row) {
-      throw DataError(text(path.string(), ": expected ", str(row), " as in ",
+      throw DataError(text(path.string(), ": offset 0: expected ", str(row), " as in ",
                            field.paths.front().string(), ", found ", str(here)));
     }
     parts.push_back(mapped_part(
@@ -59,11 +62,18 @@ MappedColumn npz_column(const std::shared_ptr<const MappedFile>& mapped,
   const auto header = file.bytes(member.header, kZipMemberHeader);
   ByteReader reader(header, name, member.header);
   const std::int64_t data = zip_member_data(reader, member, file.size());
+  ArrayLayout layout;
+  MappedPart part;
   if (member.deflated) {
-    return npy_column({field, {unpacked_member(file, member, data, cache)}});
+    File copy(unpacked_member(file, member, data, cache));
+    layout = npy_layout(copy, 0, copy.size(), name);
+    part = mapped_part(std::make_shared<const MappedFile>(std::move(copy)), layout);
+  } else {
+    layout = npy_layout(file, data, member.size, name);
+    part = mapped_part(mapped, layout, data);
   }
-  const ArrayLayout layout = npy_layout(file, data, member.size, name);
-  return {row_field(field, layout), {mapped_part(mapped, layout, data)}};
+  part.name = name;
+  return {row_field(field, layout), {std::move(part)}};
 }
 
 std::vector<MappedColumn> npz_columns(const std::filesystem::path& path,
@@ -86,6 +96,9 @@ std::vector<MappedColumn> npz_columns(const std::filesystem::path& path,
       if (!member.name.ends_with(".npy")) continue;
       const std::string field = member.name.substr(0, member.name.size() - 4);
       if (!wanted.empty() && field != wanted) continue;
+      if (!is_utf8(field)) {
+        reader.fail(member.header, "a member with a name in UTF-8", quote_bytes(field));
+      }
       columns.push_back(npz_column(mapped, file, member, field, cache));
       if (!wanted.empty()) return;
     }
@@ -97,6 +110,32 @@ std::vector<MappedColumn> npz_columns(const std::filesystem::path& path,
   if (names.empty()) take("");
   for (const std::string& wanted : names) take(wanted);
   return columns;
+}
+
+/// Takes from the front of `rest` what is digits, or what is none.
+std::string_view take_run(std::string_view& rest, bool digits) {
+  const auto end = std::ranges::find_if(
+      rest, [&](char c) { return ('0' <= c && c <= '9') != digits; });
+  const auto run = rest.substr(0, static_cast<std::size_t>(end - rest.begin()));
+  rest.remove_prefix(run.size());
+  return run;
+}
+
+/// Whether a name comes before another: digits by the number that they are, of equal
+/// ones the shorter first, and what is between them as text.
+bool by_number(std::string_view a, std::string_view b) {
+  const auto number = [](std::string_view digits) {
+    const auto value =
+        digits.substr(std::min(digits.find_first_not_of('0'), digits.size()));
+    return std::tuple(value.size(), value, digits.size());
+  };
+  for (bool digits = false; !a.empty() || !b.empty(); digits = !digits) {
+    const std::string_view in_a = take_run(a, digits);
+    const std::string_view in_b = take_run(b, digits);
+    if (in_a == in_b) continue;
+    return digits ? number(in_a) < number(in_b) : in_a < in_b;
+  }
+  return false;
 }
 
 }  // namespace
@@ -114,7 +153,9 @@ std::vector<std::filesystem::path> shards_of(const std::filesystem::path& path,
     throw DataError(text(path.string(), ": expected ", extension,
                          " files in this folder, found none"));
   }
-  std::ranges::sort(paths);
+  std::ranges::sort(paths, [](const auto& a, const auto& b) {
+    return by_number(a.filename().native(), b.filename().native());
+  });
   return paths;
 }
 

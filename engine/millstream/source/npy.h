@@ -14,8 +14,9 @@ struct FieldFiles {
   std::vector<std::filesystem::path> paths;
 };
 
-/// The files of that extension in a folder, in the order of their names, or `path`
-/// itself where it is no folder. Throws `DataError` for a folder without any.
+/// The files of that extension in a folder, in the order of their names (numbers in
+/// them by value: 2 before 10), or `path` itself where it is no folder. Throws
+/// `DataError` for a folder without any.
 std::vector<std::filesystem::path> shards_of(const std::filesystem::path& path,
                                              const std::string& extension);
 

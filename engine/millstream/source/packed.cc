@@ -35,10 +35,15 @@ std::vector<MappedColumn> plain_columns(const std::filesystem::path& path,
   const std::int64_t record = record_bytes(schema);
   if (offset < 0) throw ArgumentError(text("an offset cannot be ", offset));
   const std::int64_t there = file.size() - offset;
-  if (there < 0 || there % record != 0) {
+  if (there < 0) {
     throw DataError(text(path.string(), ": offset ", offset,
+                         ": expected records, found a file of ", file.size(),
+                         " bytes"));
+  }
+  if (there % record != 0) {
+    throw DataError(text(path.string(), ": offset ", file.size() - there % record,
                          ": expected whole records of ", record, " bytes, found ",
-                         there, " bytes"));
+                         there % record, " bytes after ", there / record, " records"));
   }
   return packed_columns(std::move(file), {schema, there / record, offset});
 }

@@ -1,12 +1,9 @@
 #include "millstream/source/unpack.h"
 
-#include <algorithm>
-#include <charconv>
 #include <cstdio>
-#include <optional>
+#include <sstream>
+#include <string>
 #include <system_error>
-#include <utility>
-#include <vector>
 
 #include "millstream/codec/inflate.h"
 #include "millstream/core/digest.h"
@@ -17,16 +14,6 @@ namespace millstream {
 namespace {
 
 constexpr std::int64_t kPiece = std::int64_t{1} << 18;
-
-/// A stretch of a file that is deflated, and what is known of its contents.
-struct Packed {
-  const File& file;
-  std::int64_t begin = 0;
-  std::int64_t end = 0;
-  Deflated format = Deflated::kGzip;
-  std::optional<std::int64_t> size;
-  std::optional<std::uint32_t> crc;
-};
 
 /// A name in the cache that changes with the file that it was made from.
 std::filesystem::path cached_name(const File& file, const std::string& member,
@@ -52,99 +39,53 @@ std::filesystem::path sum_of(const std::filesystem::path& path) {
   return path.string() + ".sum";
 }
 
-/// Whether the file is there, as long as it was when it was unpacked.
-bool is_whole(const std::filesystem::path& path) {
-  std::error_code code;
-  const auto size = std::filesystem::file_size(path, code);
-  if (code || !std::filesystem::is_regular_file(sum_of(path), code)) return false;
-  const auto sum = File(sum_of(path)).bytes(0, 64);
-  const auto* begin = reinterpret_cast<const char*>(sum.data());
-  std::uintmax_t promised = 0;
-  const auto read = std::from_chars(begin, begin + sum.size(), promised);
-  return read.ec == std::errc{} && promised == size;
+/// Keeps the size and CRC of a copy, and when it was last changed.
+void write_sum(const std::filesystem::path& copy, const Contents& contents) {
+  FileWriter sum(sum_of(copy));
+  sum.write(text(contents.size, " ", contents.crc, " ", File(copy).changed(), "\n"));
+  sum.commit();
 }
 
-class Unpacking {
- public:
-  Unpacking(const Packed& packed, const std::filesystem::path& to)
-      : packed_(packed),
-        name_(packed.file.path().string()),
-        at_(packed.begin),
-        to_(to),
-        writer_(to),
-        out_(static_cast<std::size_t>(kPiece)) {}
-
-  void run() {
-    do {
-      member();
-    } while (packed_.format == Deflated::kGzip && another());
-    if (packed_.size && *packed_.size != writer_.size()) {
-      fail(text(*packed_.size, " bytes when inflated"), writer_.size());
-    }
-    if (packed_.crc && *packed_.crc != crc_) fail(text("CRC ", *packed_.crc), crc_);
-    writer_.commit();
-    FileWriter sum(sum_of(to_));
-    sum.write(text(writer_.size(), " ", crc_, "\n"));
-    sum.commit();
-  }
-
- private:
-  void member() {
-    Inflater inflater(packed_.format, name_);
-    for (bool ended = false; !ended;) {
-      if (in_.empty()) fill();
-      const Inflater::Step step = inflater.step(in_, out_, at_);
-      if (!step.ended && step.consumed == 0 && step.produced == 0) {
-        fail("more deflated data", "the end");
-      }
-      in_ = in_.subspan(step.consumed);
-      at_ += static_cast<std::int64_t>(step.consumed);
-      ended = step.ended;
-      const auto out = std::span<const std::byte>(out_).first(step.produced);
-      crc_ = crc32_of(out, crc_);
-      writer_.write(out);
-      if (packed_.size && writer_.size() > *packed_.size) {
-        fail(text(*packed_.size, " bytes when inflated"), "more");
-      }
-    }
-  }
-
-  /// gzip members may follow each other, and zeros may pad the last.
-  bool another() {
-    if (in_.size() < 2) fill();
-    if (is_gzip(in_)) return true;
-    while (!in_.empty()) {
-      const auto other = std::ranges::find_if(
-          in_, [](std::byte byte) { return byte != std::byte{0}; });
-      at_ += other - in_.begin();
-      if (other != in_.end()) fail("the end of the file", "other bytes after it");
-      in_ = {};
-      fill();
-    }
+/// Whether the copy is there as it was unpacked. It is read only if it was changed.
+bool is_whole(const std::filesystem::path& path) {
+  std::error_code code;
+  if (!std::filesystem::is_regular_file(path, code) ||
+      !std::filesystem::is_regular_file(sum_of(path), code)) {
     return false;
   }
-
-  void fill() {
-    buffer_ = packed_.file.bytes(at_, std::min(kPiece, packed_.end - at_));
-    in_ = buffer_;
+  const auto sum = File(sum_of(path)).bytes(0, 64);
+  std::istringstream numbers({reinterpret_cast<const char*>(sum.data()), sum.size()});
+  Contents promised = {.size = -1};
+  std::int64_t changed = -1;
+  numbers >> promised.size >> promised.crc >> changed;
+  const File copy(path);
+  if (copy.size() != promised.size) return false;
+  if (copy.changed() == changed) return true;
+  std::uint32_t crc = 0;
+  for (std::int64_t at = 0; at < copy.size(); at += kPiece) {
+    crc = crc32_of(copy.bytes(at, kPiece), crc);
   }
-
-  template <typename Expected, typename Found>
-  [[noreturn]] void fail(const Expected& expected, const Found& found) const {
-    throw DataError(
-        text(name_, ": offset ", at_, ": expected ", expected, ", found ", found));
+  if (crc != promised.crc) return false;
+  try {
+    write_sum(path, promised);
+  } catch (const IoError&) {
+    // A cache that can only be read is checked every time.
   }
+  return true;
+}
 
-  const Packed& packed_;
-  std::string name_;
-  std::int64_t at_;  // of the next byte to inflate
-  std::filesystem::path to_;
-  FileWriter writer_;
-  std::vector<std::byte> buffer_;
-  std::span<const std::byte> in_;
-  std::vector<std::byte> out_;
-  std::uint32_t crc_ = 0;
-};
+/// Inflates a stretch of `file` into the cache.
+void unpack(const File& file, const Packed& packed, const std::filesystem::path& to) {
+  FileWriter writer(to);
+  const Contents contents = inflate_all(
+      packed,
+      [&](std::int64_t offset, std::int64_t count) {
+        return file.bytes(offset, count);
+      },
+      [&](std::span<const std::byte> piece) { writer.write(piece); });
+  writer.commit();
+  write_sum(to, contents);
+}
 
 }  // namespace
 
@@ -156,8 +97,7 @@ std::filesystem::path unpacked(const std::filesystem::path& path,
   if (stem.extension() == ".gz" || stem.extension() == ".tgz") stem = stem.stem();
   auto to = cached_name(file, {}, stem, cache);
   if (!is_whole(to)) {
-    const Packed packed = {file, 0, file.size(), Deflated::kGzip, {}, {}};
-    Unpacking(packed, to).run();
+    unpack(file, {.name = path.string(), .end = file.size()}, to);
   }
   return to;
 }
@@ -169,9 +109,9 @@ std::filesystem::path unpacked_member(const File& zip, const ZipMember& member,
   const auto stem = std::filesystem::path(member.name).filename();
   auto to = cached_name(zip, member.name, stem, cache);
   if (!is_whole(to)) {
-    const Packed packed = {
-        zip, offset, offset + member.packed, Deflated::kRaw, member.size, member.crc};
-    Unpacking(packed, to).run();
+    const Packed packed = {zip.path().string(), offset,      offset + member.packed,
+                           Deflated::kRaw,      member.size, member.crc};
+    unpack(zip, packed, to);
   }
   return to;
 }

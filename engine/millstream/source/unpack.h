@@ -11,8 +11,10 @@ namespace millstream {
 
 /// `path` itself, or where it is gzipped a file in `cache` that holds what it holds,
 /// made by the first who asks: unpacked beside and renamed, its length and CRC checked.
-/// A file that has changed since is unpacked anew. Throws `DataError` for damaged
-/// bytes, `ArgumentError` if it is gzipped and `cache` is empty.
+/// A file that has changed since is unpacked anew, and so is a copy that was damaged
+/// since: one whose time of change differs has its CRC checked again. Throws
+/// `DataError` for damaged bytes, `ArgumentError` if it is gzipped and `cache` is
+/// empty.
 std::filesystem::path unpacked(const std::filesystem::path& path,
                                const std::filesystem::path& cache);
 

@@ -44,6 +44,16 @@ TEST(Csv, TurnsToRealsLate) {
   EXPECT_TRUE(std::isinf(parse("x\n-inf\n").columns[0].reals[0]));
 }
 
+TEST(Csv, RoundsWhatDoubleCannotHold) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  const CsvTable table =
+      parse("a\n1.5e400\n-1e400\n1.5e-400\n-1e-400\n5e-324\n+2e999\n");
+  EXPECT_EQ(table.columns[0].reals,
+            (Reals{infinity, -infinity, 0.0, 0.0, 5e-324, infinity}));
+  EXPECT_TRUE(std::signbit(table.columns[0].reals[3]));
+  EXPECT_NE(error("a\n1e400x\n").find("expected a number"), std::string::npos);
+}
+
 TEST(Csv, ReadsQuotesLineEndsAndMarks) {
   const CsvTable table =
       parse("\xEF\xBB\xBF\"a, \"\"b\"\"\",c\r\n\"1\", 2 \r\n3,\"4.5\"\r\n\r\n");
@@ -94,6 +104,11 @@ TEST(Csv, NamesLineAndColumn) {
   EXPECT_EQ(
       error("a,a\n1,2\n"),
       "x.csv: line 1, column 1 ('a'): expected names that differ, found 'a' twice");
+  EXPECT_EQ(error("a,caf\xE9\n1,2\n"),
+            "x.csv: line 1, column 2 ('caf\xE9'): expected a name in UTF-8, found "
+            "'caf\\xe9'");
+  EXPECT_EQ(error("caf\xC3\xA9\n1\n"), "");
+  EXPECT_EQ(error("a,caf\xE9\n1,2\n", {',', true, {"a"}}), "");
   EXPECT_EQ(error(""), "x.csv: line 1, column 1: expected a line, found an empty file");
   EXPECT_NE(error("a,b\n").find("found the header alone"), std::string::npos);
   EXPECT_NE(error("a\n+-1\n").find("expected a number"), std::string::npos);

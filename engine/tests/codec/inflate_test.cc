@@ -10,9 +10,22 @@ namespace millstream {
 namespace {
 
 std::string inflate(std::string_view bytes, Deflated format,
-                    std::int64_t limit = 1 << 20) {
-  const auto out = inflated(as_bytes(bytes), format, limit, "x.gz");
-  return {reinterpret_cast<const char*>(out.data()), out.size()};
+                    std::optional<std::int64_t> size = {}, std::int64_t piece = 1000) {
+  std::string all;
+  const auto read = [&](std::int64_t offset, std::int64_t count) {
+    const auto part = as_bytes(bytes).subspan(static_cast<std::size_t>(offset),
+                                              static_cast<std::size_t>(count));
+    return std::vector<std::byte>(part.begin(), part.end());
+  };
+  const auto sink = [&](std::span<const std::byte> out) {
+    all.append(reinterpret_cast<const char*>(out.data()), out.size());
+  };
+  const Packed packed = {"x.gz", 0,    static_cast<std::int64_t>(bytes.size()),
+                         format, size, {}};
+  const Contents contents = inflate_all(packed, read, sink, piece);
+  EXPECT_EQ(contents.size, static_cast<std::int64_t>(all.size()));
+  EXPECT_EQ(contents.crc, crc32_of(as_bytes(all)));
+  return all;
 }
 
 TEST(Inflate, ReadsGzipAndDeflate) {
@@ -21,6 +34,11 @@ TEST(Inflate, ReadsGzipAndDeflate) {
   EXPECT_EQ(inflate(gzip("hello") + gzip(" again"), Deflated::kGzip), "hello again");
   EXPECT_EQ(inflate(gzip(long_text), Deflated::kGzip), long_text);
   EXPECT_EQ(inflate(deflated(long_text, -15), Deflated::kRaw), long_text);
+  const std::string padded = gzip("one") + gzip("two") + std::string(50, '\0');
+  for (const std::int64_t piece : {2, 3, 7, 23, 24, 1000}) {
+    EXPECT_EQ(inflate(padded, Deflated::kGzip, 6, piece), "onetwo") << piece;
+    EXPECT_THROW(inflate(padded + "x", Deflated::kGzip, {}, piece), DataError);
+  }
 }
 
 TEST(Inflate, RefusesDamageAndBombs) {
@@ -35,7 +53,7 @@ TEST(Inflate, RefusesDamageAndBombs) {
             "x.gz: offset 25: expected deflated data, found incorrect data check");
   EXPECT_NE(error_of<DataError>([&] {
               inflate(gzip(std::string(10'000'000, 'a')), Deflated::kGzip, 1000);
-            }).find("expected at most 1000 bytes when inflated"),
+            }).find("expected 1000 bytes when inflated, found more"),
             std::string::npos);
 }
 

@@ -78,7 +78,7 @@ TEST(Npy, SaysWhatIsWrongAndWhere) {
             "x.npy: offset 0: expected 6 bytes of the .npy magic, found 4 bytes");
   EXPECT_EQ(
       error("PK\x03\x04 and more"),
-      "x.npy: offset 0: expected the .npy magic '\\x93NUMPY', found something else");
+      "x.npy: offset 0: expected the .npy magic '\\x93NUMPY', found 'PK\\x03\\x04 a'");
   EXPECT_EQ(error(header(dict("'|u1'", "(4,)")).substr(0, 40)),
             "x.npy: offset 10: expected 58 bytes of the header, found 30 bytes");
   EXPECT_NE(error(header(dict("'<f4'", "(4, 2)", "True")), 32)

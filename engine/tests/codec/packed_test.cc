@@ -43,11 +43,15 @@ TEST(Packed, IsWrittenAsPromised) {
 TEST(Packed, SaysWhatIsWrongAndWhere) {
   const std::string header = packed_header(kSchema, 10);
   const auto offset = static_cast<std::int64_t>(header.size());
-  EXPECT_EQ(
-      error(header, offset + 139),
-      "x.packed: offset 128: expected 10 records of 14 bytes each, found 139 bytes");
-  EXPECT_EQ(error("MSPICKED" + header.substr(8), offset + 140),
-            "x.packed: offset 0: expected the magic 'MSPACKED', found something else");
+  EXPECT_EQ(error(header, offset + 139),
+            "x.packed: offset 254: expected 10 records of 14 bytes each, found 9 and "
+            "13 bytes");
+  EXPECT_EQ(error(header, offset + 168),
+            "x.packed: offset 268: expected 10 records of 14 bytes each, found 12 and "
+            "0 bytes");
+  EXPECT_EQ(error("MSPICK\xED\n" + header.substr(8), offset + 140),
+            "x.packed: offset 0: expected the magic 'MSPACKED', found "
+            "'MSPICK\\xed\\x0a'");
   for (std::size_t length = 0; length < 72; ++length) {
     EXPECT_THROW(parse(header.substr(0, length), offset + 140), DataError) << length;
   }
@@ -58,6 +62,11 @@ TEST(Packed, SaysWhatIsWrongAndWhere) {
   wrong = header;
   wrong[24] = 8;  // records before the end of the header
   EXPECT_NE(error(wrong, offset + 140).find("offset 24: expected records at"),
+            std::string::npos);
+  wrong = header;
+  wrong[34] = '\xFF';
+  EXPECT_NE(error(wrong, offset + 140)
+                .find("x.packed: offset 34: expected a name in UTF-8, found '\\xff"),
             std::string::npos);
   wrong = header;
   wrong.replace(40, 5, "uont8");

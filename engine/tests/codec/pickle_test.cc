@@ -146,7 +146,13 @@ TEST(CifarPickle, RefusesWhatIsNotABatch) {
   std::string wrong = whole;
   wrong.replace(wrong.find("u1K"), 2, "i1");
   EXPECT_EQ(refuses(wrong, ten),
-            "x: offset 0: expected 'data' of dtype u1 in C order, found dtype i1");
+            "x: offset 0: expected 'data' of dtype u1 in C order, found dtype i1 in C "
+            "order");
+  wrong = whole;
+  wrong[wrong.find("tb\x89") + 2] = '\x88';
+  EXPECT_EQ(refuses(wrong, ten),
+            "x: offset 0: expected 'data' of dtype u1 in C order, found dtype u1 in "
+            "Fortran order");
   for (std::size_t length = 0; length < whole.size(); length += 37) {
     EXPECT_NE(refuses(whole.substr(0, length), ten), "") << length;
   }

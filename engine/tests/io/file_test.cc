@@ -37,12 +37,8 @@ TEST(File, NamesWhatIsMissing) {
 
 TEST(File, RefusesFolders) {
   const TemporaryFolder folder;
-  try {
-    const File file(folder.path());
-    FAIL();
-  } catch (const IoError& error) {
-    EXPECT_EQ(error.code(), EISDIR);
-  }
+  EXPECT_EQ(error_of<DataError>([&] { const File file(folder.path()); }),
+            folder.path().string() + ": offset 0: expected a file, found a directory");
 }
 
 TEST(File, SaysWhereItEnds) {

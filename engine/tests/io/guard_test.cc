@@ -107,6 +107,33 @@ TEST(Guard, NestsAndJumpsToTheOwnerOfTheFile) {
   EXPECT_NE(inner.copy(2 * kPage, 1), nullptr);
 }
 
+struct sigaction before;
+
+void give_up(int signal) {
+  ::sigaction(signal, &before, nullptr);
+  ::raise(signal);
+}
+
+TEST(Guard, TakesASignalThatAnotherHandlerRaisesAgain) {
+  const Shrunk shrunk;
+  for (const int flags : {0, SA_NODEFER}) {
+    struct sigaction another {};
+    another.sa_handler = give_up;
+    another.sa_flags = flags;
+    ::sigaction(SIGBUS, &another, &before);
+    EXPECT_EQ(shrunk.copy(2 * kPage, 1), &kUnknownFault);
+    EXPECT_EQ(shrunk.copy(2 * kPage, 1), shrunk.file.data() + 2 * kPage);
+  }
+}
+
+TEST(Guard, TouchesTheEnd) {
+  const Shrunk shrunk;
+  const auto ranges = std::span(&shrunk.file.range(), 1);
+  EXPECT_EQ(guarded(ranges, [&] { shrunk.file.touch_end(); }),
+            shrunk.file.data() + kPages * kPage - 1);
+  EXPECT_EQ(shrunk.file.last_page(), (kPages - 1) * kPage);
+}
+
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 TEST(GuardDeathTest, LeavesOtherFaultsToTheSystem) {
   testing::GTEST_FLAG(death_test_style) = "threadsafe";

@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "millstream/core/error.h"
+#include "millstream/io/mapped_file.h"
+#include "temporary_folder.h"
 
 namespace millstream {
 namespace {
@@ -249,6 +251,31 @@ TEST(Arrays, ManyThreadsReadAtOnce) {
     }
   }
   for (const Bytes& out : made) EXPECT_EQ(out, made.front());
+}
+
+TEST(ArraysSource, GuardsWhatLiesInAFile) {
+  const TemporaryFolder folder;
+  const auto path = folder.write("x", std::string(40'000, 'x'));
+  const MappedFile file{File(path)};
+  const Array array = {{"x", DType::kUint8, {10}},        4000, file.data(), 10, {},
+                       BorrowedMap(path, file.range(), 0)};
+  const ArraysSource source({array});
+  const auto read = [&](std::int64_t index) {
+    std::byte* row = nullptr;
+    std::vector<Column> columns = {{DType::kUint8, {10}, nullptr, 0, &row}};
+    Memory memory;
+    const std::string error =
+        refusal<IoError>([&] { source.read(std::span(&index, 1), columns, memory); });
+    EXPECT_FALSE(file.range().holds(row)) << "a view that nobody guards";
+    return error;
+  };
+  EXPECT_EQ(read(3999), "");
+  for (const std::uintmax_t size : {39'995u, 20'000u}) {
+    std::filesystem::resize_file(path, size);
+    const std::string error = read(3999);
+    EXPECT_NE(error.find(path.string() + ": offset"), std::string::npos) << error;
+    EXPECT_NE(error.find(text("has ", size, " now")), std::string::npos) << error;
+  }
 }
 
 }  // namespace

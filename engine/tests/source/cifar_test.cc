@@ -157,11 +157,20 @@ TEST(CifarSource, RefusesWhatIsMissingOrDamaged) {
   EXPECT_EQ(
       error_of<DataError>([&] { CifarSource(tar, kTen, CifarSplit::kTest); }),
       tar.string() + ": expected a batch 'test_batch' in the archive, found none");
-  EXPECT_THROW(CifarSource(folder.path(), kTen, kTrain), IoError);
+  EXPECT_EQ(error_of<DataError>([&] { CifarSource(folder.path(), kTen, kTrain); }),
+            folder.path().string() +
+                ": expected the batches data_batch_1 data_batch_2 data_batch_3 "
+                "data_batch_4 data_batch_5 in this folder, with .bin or without, "
+                "found no data_batch_1");
   const auto broken = folder.write("a.bin", binary(kTen, 0, 2) + "x");
   EXPECT_EQ(error_of<DataError>([&] { CifarSource({broken}, kTen); }),
             broken.string() +
-                ": offset 0: expected whole records of 3073 bytes, found 6147 bytes");
+                ": offset 6146: expected whole records of 3073 bytes, found 1 bytes "
+                "after 2 records");
+  const auto empty = folder.write("empty.bin", "");
+  EXPECT_EQ(error_of<DataError>([&] { CifarSource({empty}, kTen); }),
+            empty.string() +
+                ": offset 0: expected records of 3073 bytes, found an empty batch");
   const auto good = folder.write("b.bin", binary(kTen, 0, 2));
   const auto other = folder.write("c", pickled(kTen, 0, 2));
   EXPECT_NE(error_of<DataError>([&] {

@@ -45,7 +45,7 @@ TEST(CsvSource, NamesTheFile) {
   EXPECT_EQ(
       error_of<DataError>([&] { CsvSource{path}; }),
       path.string() + ": line 3, column 1 ('a'): expected a number, found 'oops'");
-  EXPECT_THROW(CsvSource(folder.path()), IoError);
+  EXPECT_THROW(CsvSource(folder.path()), DataError);
 }
 
 }  // namespace

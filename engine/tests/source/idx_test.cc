@@ -4,6 +4,7 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <chrono>
 
 #include "conformance/source_conformance.h"
 #include "gzip.h"
@@ -88,6 +89,22 @@ TEST(Unpacked, UnpacksOnceAndAgainWhenTheFileChanges) {
   EXPECT_EQ(std::filesystem::last_write_time(to), written);
   std::filesystem::resize_file(to, 2);  // damaged since
   EXPECT_EQ(contents(unpacked(path, cache)), "onetwo");
+  const auto later = [&](const std::string& bytes) {
+    const auto time = std::filesystem::last_write_time(to) + std::chrono::seconds(1);
+    folder.write("cache/" + to.filename().string(), bytes);
+    std::filesystem::last_write_time(to, time);
+    return time;
+  };
+  later("onetvo");
+  EXPECT_EQ(contents(unpacked(path, cache)), "onetwo");
+  const auto touched = later("onetwo");
+  EXPECT_EQ(contents(unpacked(path, cache)), "onetwo");
+  EXPECT_EQ(std::filesystem::last_write_time(to), touched);
+  const std::string sum = contents(to.string() + ".sum");
+  folder.write("cache/" + to.filename().string() + ".sum",
+               sum.substr(0, sum.rfind(' ')) + "\n");  // as it once was
+  EXPECT_EQ(unpacked(path, cache), to);
+  EXPECT_EQ(contents(to.string() + ".sum"), sum);
   folder.write("a.txt.gz", gzip("another"));
   EXPECT_EQ(contents(unpacked(path, cache)), "another");
 }

@@ -19,6 +19,7 @@ std::string npy(const TrueField& truth) {
 
 const TrueField kX = counted({"x", DType::kFloat32, {5, 3}}, 40);
 const TrueField kY = counted({"y", DType::kInt64, {}}, 40);
+const TrueField kShort = counted({"y", DType::kInt64, {}}, 3);
 
 SourceCase npz(std::string name, bool x_deflated, bool y_deflated, bool large) {
   return {std::move(name), {kX, kY}, [=](const TemporaryFolder& folder) {
@@ -80,6 +81,28 @@ TEST(NpzSource, RefusesDamage) {
               NpzSource(text_only, {}, cache);
             }).find("e.npz[x]: offset"),
             std::string::npos);
+}
+
+TEST(NpzSource, NamesTheMemberAndNotItsCopy) {
+  const TemporaryFolder folder;
+  const auto cache = folder.path() / "cache";
+  for (const bool deflated : {false, true}) {
+    const auto message = [&](const std::vector<ZipContent>& members) {
+      const auto path = folder.write("x.npz", make_zip(members, false));
+      return error_of<DataError>([&] { NpzSource(path, {}, cache); });
+    };
+    std::string fortran = npy(kX);
+    fortran.replace(fortran.find("False"), 5, "True ");
+    EXPECT_NE(message({{"x.npy", fortran, deflated}}).find("x.npz[x]: offset"),
+              std::string::npos);
+    const std::string unequal =
+        message({{"x.npy", npy(kX), deflated}, {"y.npy", npy(kShort), deflated}});
+    EXPECT_NE(unequal.find("x.npz[y]: expected as many rows"), std::string::npos);
+    EXPECT_NE(unequal.find("x.npz[x], 40, found 3"), std::string::npos) << unequal;
+    EXPECT_NE(message({{"caf\xE9.npy", npy(kX), deflated}})
+                  .find("x.npz: offset 0: expected a member with a name in UTF-8"),
+              std::string::npos);
+  }
 }
 
 TEST(NpzSource, KeepsNamesFromOutsideInItsCache) {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import zlib
 from collections.abc import Callable
@@ -24,6 +25,7 @@ _HEAD = 4096
 _GZIP = b"\x1f\x8b"
 _IDX_TYPES = frozenset((0x08, 0x09, 0x0B, 0x0C, 0x0D, 0x0E))
 IDX_NAME = re.compile(r"(\.idx|idx\d?-u?byte|\.idx\d-ubyte)(\.gz)?$", re.IGNORECASE)
+_DIGITS = re.compile(rb"([0-9]+)")
 _NUMBER = re.compile(r"[-_.]?\d+(-of-\d+)?$")
 _SUFFIXES = re.compile(r"\.(npy|idx)(\.gz)?$|\.gz$", re.IGNORECASE)
 
@@ -241,7 +243,9 @@ def _cifar_set(
 
 
 def _in_folder(folder: Path, options: Options) -> list[DataSet]:
-    files = sorted(path for path in folder.iterdir() if path.is_file())
+    files = sorted(
+        (path for path in folder.iterdir() if path.is_file()), key=_by_number
+    )
     manifest = folder / MANIFEST
     if manifest in files:
         return [_manifest_set(folder, manifest, options)]
@@ -267,6 +271,12 @@ def _in_folder(folder: Path, options: Options) -> list[DataSet]:
     if not found:
         raise DataError(f"{folder}: expected {KNOWN} in this folder, found none")
     return found
+
+
+def _by_number(path: Path) -> list[bytes | tuple[int, int]]:
+    """The order of a folder's shards, as the engine has it: numbers by their value."""
+    runs = _DIGITS.split(os.fsencode(path.name))
+    return [(int(run), len(run)) if i % 2 else run for i, run in enumerate(runs)]
 
 
 def _folder_fields(folder: Path, files: list[Path], options: Options) -> FieldFiles:
