@@ -57,34 +57,52 @@ std::shared_ptr<const Ticket> Workshop::begin(std::vector<std::int64_t> indices,
   }
   auto ticket = std::make_shared<Ticket>(slots_);
   if (waiting_.threads() < at_once_) waiting_.grow(waiting_.threads() + 1);
-  waiting_.submit(
-      [this, ticket, indices = std::move(indices), seeds = std::move(seeds)] {
-        std::shared_ptr<Batch> batch;
-        std::exception_ptr error;
-        try {
-          if (closed_) throw Closed("the workshop was closed");
-          batch = slots_->take();
-          if (!indices.empty()) {
-            maker_->make({indices,
-                          seeds,
-                          {},
-                          batch->columns(),
-                          {&batch->beside(), nullptr, &closed_},
-                          0});
-          }
-          std::fill_n(batch->mask(), rows(), false);
-          std::fill_n(batch->mask(), indices.size(), true);
-        } catch (...) {
-          error = std::current_exception();
-          batch.reset();
-        }
-        const std::lock_guard lock(ticket->mutex_);
-        ticket->done_ = true;
-        ticket->batch_ = std::move(batch);
-        ticket->error_ = std::move(error);
-        ticket->changed_.notify_all();
-      });
+  {
+    const std::lock_guard lock(mutex_);
+    queue_.push_back({ticket, std::move(indices), std::move(seeds)});
+  }
+  waiting_.submit([this] { make_next(); });
   return ticket;
+}
+
+void Workshop::make_next() {
+  std::unique_lock turn(turns_);
+  Begun begun;
+  {
+    const std::lock_guard lock(mutex_);
+    begun = std::move(queue_.front());
+    queue_.pop_front();
+  }
+  std::shared_ptr<Batch> batch;
+  std::exception_ptr error;
+  try {
+    batch = made(begun, turn);
+  } catch (...) {
+    error = std::current_exception();
+  }
+  Ticket& ticket = *begun.ticket;
+  const std::lock_guard lock(ticket.mutex_);
+  ticket.done_ = true;
+  ticket.batch_ = std::move(batch);
+  ticket.error_ = std::move(error);
+  ticket.changed_.notify_all();
+}
+
+std::shared_ptr<Batch> Workshop::made(const Begun& begun,
+                                      std::unique_lock<std::mutex>& turn) {
+  if (closed_) throw Closed("the workshop was closed");
+  auto batch = slots_->take();
+  if (!begun.indices.empty()) {
+    maker_->make({begun.indices,
+                  begun.seeds,
+                  {},
+                  batch->columns(),
+                  {&batch->beside(), nullptr, &closed_, &turn},
+                  0});
+  }
+  std::fill_n(batch->mask(), rows(), false);
+  std::fill_n(batch->mask(), begun.indices.size(), true);
+  return batch;
 }
 
 }  // namespace millstream

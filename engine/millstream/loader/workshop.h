@@ -4,6 +4,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -58,11 +59,23 @@ class Workshop {
   void close() noexcept;
 
  private:
+  struct Begun {
+    std::shared_ptr<Ticket> ticket;
+    std::vector<std::int64_t> indices;
+    std::vector<std::uint64_t> seeds;
+  };
+
+  void make_next();
+  std::shared_ptr<Batch> made(const Begun& begun, std::unique_lock<std::mutex>& turn);
+
   const std::shared_ptr<Maker> maker_;
   const std::shared_ptr<Slots> slots_;
   const int at_once_;
   const std::uint64_t generation_;
   std::atomic<bool> closed_{false};
+  std::mutex turns_;  // batches reach their maker in order; taken before `mutex_`
+  std::mutex mutex_;
+  std::deque<Begun> queue_;
   ThreadPool waiting_;  // last: its threads use the members above
 };
 
