@@ -43,6 +43,8 @@ class SourceConformance : public testing::TestWithParam<SourceCase> {
   void SetUp() override;
 
   std::int64_t size() const { return source_->size(); }
+  /// Samples in no order, some of them twice: as many, or a few megabytes of them.
+  std::vector<std::int64_t> some(std::size_t most) const;
   /// Reads `indices` with rows `gap` bytes apart and compares every byte, gaps too.
   void expect_read(const std::vector<std::int64_t>& indices,
                    std::int64_t gap = 0) const;
