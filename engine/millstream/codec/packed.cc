@@ -89,7 +89,10 @@ PackedLayout parse_packed(ByteReader& reader, std::int64_t size) {
   } catch (const ArgumentError& error) {
     reader.fail(start + 32, "a schema of records", error.what());
   }
-  const std::int64_t there = std::max<std::int64_t>(size - layout.offset, 0);
+  if (size < layout.offset) {
+    reader.fail(size, text("records at ", layout.offset), "the end of the file");
+  }
+  const std::int64_t there = size - layout.offset;
   const std::int64_t whole = there / record;
   if (whole != layout.records || there % record != 0) {
     reader.fail(layout.offset + std::min(whole, layout.records) * record,

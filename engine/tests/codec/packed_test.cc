@@ -49,6 +49,8 @@ TEST(Packed, SaysWhatIsWrongAndWhere) {
   EXPECT_EQ(error(header, offset + 168),
             "x.packed: offset 268: expected 10 records of 14 bytes each, found 12 and "
             "0 bytes");
+  EXPECT_EQ(error(packed_header(kSchema, 0), offset - 1),
+            "x.packed: offset 127: expected records at 128, found the end of the file");
   EXPECT_EQ(error("MSPICK\xED\n" + header.substr(8), offset + 140),
             "x.packed: offset 0: expected the magic 'MSPACKED', found "
             "'MSPICK\\xed\\x0a'");
