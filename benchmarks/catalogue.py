@@ -149,6 +149,7 @@ CONTENDERS = {
     "scan_take_made": Contender("scan + take, permutation made", Kind.LIMIT),
     "read_alone": Contender("millstream, reading alone", Kind.LIMIT),
     "compute_alone": Contender("millstream, computing alone", Kind.LIMIT),
+    "compute_alone_loop": Contender("millstream, computing in a loop", Kind.LIMIT),
     "numpy_memmap": Contender("np.load, mmap_mode", Kind.LIMIT),
     "bare_processes": Contender("two bare processes, a message a batch", Kind.LIMIT),
     "function_alone": Contender("the function alone, no messages", Kind.LIMIT),
