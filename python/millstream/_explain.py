@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-from millstream._functions import PythonMapTransform
 from millstream._jit import dtype_named
+from millstream._pipeline import WorkerStage
 from millstream._transforms import (
     BatchTransform,
     DevicePutTransform,
@@ -34,7 +34,7 @@ def explained(program: Program) -> str:
         runs = where if placed.native else "XLA"
         if isinstance(stage, HostCallbackTransform):
             runs = "Python"
-        elif isinstance(stage, PythonMapTransform):
+        elif isinstance(stage, WorkerStage):
             runs = "Python workers"
         rows.append((_named(stage), runs, _described(value)))
     widths = [max(len(row[i]) for row in rows) for i in range(3)]

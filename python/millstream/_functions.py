@@ -14,7 +14,7 @@ import numpy as np
 from millstream import _engine
 from millstream._crews import Crew, crew
 from millstream._jit import dtype_named
-from millstream._pipeline import Pipeline, Source, Stage, Tree
+from millstream._pipeline import Pipeline, Source, Tree, WorkerStage
 from millstream._samples import OrderedSource, names_of
 from millstream._source import ArraySampleSource
 from millstream._tasks import (
@@ -203,7 +203,7 @@ class Bound(NamedTuple):
 
 
 @dataclass(eq=False, repr=False)
-class PythonMapTransform(Staffed, Stage):
+class PythonMapTransform(Staffed, WorkerStage):
     """``fn(sample) -> sample`` in NumPy, in workers, for one sample at a time.
 
     An argument called ``seed`` (a whole number of 64 bits) or ``key`` (two uint32, as
@@ -229,7 +229,6 @@ class PythonMapTransform(Staffed, Stage):
         object.__setattr__(self, "_wants", _wanted(self.fn))
 
     def bound(self, plan: _engine.Plan, tree: Tree, number: int) -> Bound:
-        """The engine's transform after the pipeline ``plan``, which has no rows yet."""
         inputs = tuple(Column(n, d, tuple(s)) for n, d, s in plan.schema)
         spec = self.element_spec
         if spec is None:

@@ -13,11 +13,11 @@ import jax
 import numpy as np
 
 from millstream import _jit, _resume
+from millstream._beside import beside_rows
 from millstream._pipeline import Tree
 from millstream._sharding import Assembly
 from millstream._state import LoaderState, is_traced
 from millstream._transforms import HostCallbackTransform
-from millstream._workshop import beside_rows
 
 if TYPE_CHECKING:
     from millstream._program import Placed, Program

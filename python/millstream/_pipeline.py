@@ -10,6 +10,7 @@ from millstream import _engine
 from millstream._frozen import Frozen
 
 if TYPE_CHECKING:
+    from millstream._functions import Bound
     from millstream._orders import Order
     from millstream._program import Program
 
@@ -163,6 +164,16 @@ class Stage(Frozen):
     def trace(self, value: Tree, mask: Any, batched: bool) -> Tree:
         """What becomes of ``value`` in XLA: one sample, or a batch of them."""
         raise TypeError(f"{type(self).__name__} cannot be traced")
+
+
+class WorkerStage(Stage):
+    """A stage that workers do. Its modules are loaded only where there is one."""
+
+    workers: int
+
+    def bound(self, plan: _engine.Plan, tree: Tree, number: int) -> Bound:
+        """The engine's transform after the pipeline ``plan``, which has no rows yet."""
+        raise NotImplementedError
 
 
 def keyed(tree: Tree, key: str, stage: str) -> Any:

@@ -6,7 +6,7 @@ import functools
 import warnings
 import weakref
 from collections.abc import Mapping
-from typing import Any, NamedTuple, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, cast
 
 import jax
 import jax.numpy as jnp
@@ -15,10 +15,8 @@ import numpy as np
 from millstream import _engine, _jit, _traced
 from millstream._agreement import AbsentError, agree, compare, layout
 from millstream._composed import batch_stage
-from millstream._crews import Crew, outlives
-from millstream._functions import PythonMapTransform
 from millstream._orders import Sequential
-from millstream._pipeline import SampleSource, Stage, Tree
+from millstream._pipeline import SampleSource, Stage, Tree, WorkerStage
 from millstream._resume import described
 from millstream._sharding import (
     Split,
@@ -34,6 +32,9 @@ from millstream._transforms import (
     HostCallbackTransform,
     check_spec,
 )
+
+if TYPE_CHECKING:
+    from millstream._crews import Crew
 
 
 class Placed(NamedTuple):
@@ -98,7 +99,7 @@ class Program:
                     self.split = split_of(stage.sharding, self.batch_size)
             made: tuple[list[_engine.Transform], Tree, list[str]] | None
             spec: Tree = None
-            if native and isinstance(stage, PythonMapTransform):
+            if native and isinstance(stage, WorkerStage):
                 first = Sequential().native(head.num_samples)
                 earlier = _engine.plan(source, first, 1, "pad", before, after)
                 bound = stage.bound(earlier, tree, number)
@@ -143,7 +144,7 @@ class Program:
         dtypes = [spec.dtype.name for spec in self.leaf_specs()]
         samples = head.prefetch_samples
         for stage in stages:
-            if isinstance(stage, PythonMapTransform):
+            if isinstance(stage, WorkerStage):
                 samples = max(samples or 64, 2 * stage.workers)
         if prefetch is None and samples is not None:
             # Workers are to have rows of the next batch while one is handed over.
@@ -158,6 +159,8 @@ class Program:
             self.split.devices if self.split else 1,
         )
         if self.waits:
+            from millstream._crews import outlives
+
             outlives(self)
         self.later = [p for p in self.placed if not p.native]
         if self.split is not None:

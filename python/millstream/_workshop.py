@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from millstream import _engine
+from millstream._beside import beside_rows
 from millstream._crews import crew, outlives
 from millstream._tasks import Column, Task
 
@@ -65,17 +65,6 @@ class Ticket:
             for column, raw in zip(self._columns, fields, strict=True)
         }
         return Made(arrays, beside_rows(parts, self._rows))
-
-
-def beside_rows(parts: Sequence[tuple[list[int], Any]], rows: int) -> list[Any]:
-    """What travels beside a batch, a value a row; None where there is none."""
-    values: list[Any] = [None] * rows
-    for at, part in parts:
-        # Bytes are of a worker process that this one started.
-        listed = pickle.loads(part) if isinstance(part, bytes) else part
-        for row, value in zip(at, listed, strict=True):
-            values[row] = value
-    return values
 
 
 class Workshop:
