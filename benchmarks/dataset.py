@@ -16,7 +16,7 @@ SCALE = np.float32(1 / 255)
 
 @dataclass(frozen=True)
 class Arrays:
-    """Images uint8[N, 28, 28, 1] and labels int32[N]."""
+    """Images uint8[N, 28, 28] and labels int32[N]."""
 
     image: np.ndarray
     label: np.ndarray
@@ -42,7 +42,7 @@ def fashion_mnist() -> Arrays:
     """The 60,000 training samples."""
     image = read_idx(FOLDER / f"{IMAGES}.gz")
     label = read_idx(FOLDER / f"{LABELS}.gz")
-    return Arrays(image[..., None].copy(), label.astype(np.int32))
+    return Arrays(image.copy(), label.astype(np.int32))
 
 
 def unpacked() -> Path:

@@ -2,15 +2,16 @@
 
 import millstream as ms
 
-from dataset import Arrays, unpacked
+from dataset import IMAGES, LABELS, Arrays, unpacked
 from workloads.host_loop.millstream import batched, loop_of
 from workloads.host_loop.workload import Loop
 
 
 def loader_of() -> ms.DataLoader:
     """The loader over the unpacked files."""
-    source = ms.FashionMNISTDataset.make_disk_source(cache_dir=unpacked())
-    return batched(source)
+    folder = unpacked()
+    source = ms.IdxSource({"image": folder / IMAGES, "label": folder / LABELS})
+    return batched(ms.CastTransform("label", "int32")(source))
 
 
 def build(data: Arrays) -> Loop:

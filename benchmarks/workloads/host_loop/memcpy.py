@@ -10,7 +10,7 @@ from workloads.host_loop.workload import Loop
 
 def build(data: Arrays, *, normalize: bool = False) -> Loop:
     """The loop over plain copies: no shuffle, nothing handed over."""
-    image = np.empty((BATCH, 28, 28, 1), np.float32 if normalize else np.uint8)
+    image = np.empty((BATCH, 28, 28), np.float32 if normalize else np.uint8)
     label = np.empty(BATCH, np.int32)
 
     def epoch() -> Iterator[tuple[np.ndarray, np.ndarray]]:
