@@ -66,7 +66,7 @@ fuzz: $(VENV)/.ready
 	tools/system_packages.sh clang libclang-rt-14-dev zlib1g-dev
 	PATH="$(abspath $(BIN)):$$PATH" $(CMAKE) --preset fuzz
 	PATH="$(abspath $(BIN)):$$PATH" $(CMAKE) --build --preset fuzz -j $(JOBS)
-	tools/fuzz.sh build/fuzz/engine/fuzz $(FUZZ_SECONDS)
+	tools/fuzz.sh build/fuzz/engine/fuzz $(FUZZ_SECONDS) $(JOBS)
 
 # The engine by itself.
 engine-bench: $(VENV)/.ready
