@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from millstream import _engine
+from millstream._numbers import whole
 from millstream._tasks import Task, run, whereabouts
 
 KINDS = ("thread", "process")
@@ -39,7 +40,12 @@ def crew(
 
     Raises ``ValueError`` or ``TypeError`` where an argument does not suit.
     """
-    _check(workers, worker_kind, restart_workers)
+    workers = whole("workers", workers, 1)
+    restart_workers = whole("restart_workers", restart_workers, 0)
+    if worker_kind not in KINDS:
+        raise ValueError(f"worker_kind is one of {KINDS}, not {worker_kind!r}")
+    if restart_workers and worker_kind == "thread":
+        raise ValueError("restart_workers is for worker_kind='process'")
     most = None if timeout is None else seconds("timeout", timeout)
     patience = 0 if most is None else max(int(most * 1000), 1)
     if worker_kind == "thread":
@@ -114,23 +120,6 @@ def _close_all() -> None:
         # Threads in a function never come back from it once the interpreter ends.
         for owner in list(_owners):
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(owner))
-
-
-def _check(workers: Any, worker_kind: Any, restart_workers: Any) -> None:
-    if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
-        raise ValueError(
-            f"workers must be a whole number of at least 1, not {workers!r}"
-        )
-    if worker_kind not in KINDS:
-        raise ValueError(f"worker_kind is one of {KINDS}, not {worker_kind!r}")
-    whole = isinstance(restart_workers, int) and not isinstance(restart_workers, bool)
-    if not whole or restart_workers < 0:
-        raise ValueError(
-            "restart_workers must be a whole number of at least 0, "
-            f"not {restart_workers!r}"
-        )
-    if restart_workers and worker_kind == "thread":
-        raise ValueError("restart_workers is for worker_kind='process'")
 
 
 def command() -> list[str]:

@@ -14,6 +14,7 @@ import numpy as np
 from millstream import _engine
 from millstream._crews import Crew, crew
 from millstream._jit import dtype_named
+from millstream._numbers import whole
 from millstream._pipeline import Pipeline, Source, Tree, WorkerStage
 from millstream._samples import OrderedSource, names_of
 from millstream._source import ArraySampleSource
@@ -68,12 +69,8 @@ class FunctionSource(Staffed, OrderedSource):
             raise TypeError(f"{name}: length must be a whole number, not {length!r}")
         if length < 1:
             raise ValueError(f"{name}: length must be at least 1, not {length}")
-        size = self.prefetch_size
-        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-            raise ValueError(
-                f"{name}: prefetch_size must be a whole number of at least 1, "
-                f"not {size!r}"
-            )
+        size = whole(f"{name}: prefetch_size", self.prefetch_size, 1)
+        object.__setattr__(self, "prefetch_size", size)
         spec = self.sample_spec  # type: ignore[attr-defined]
         apart = self.host_fields
         if spec is None:

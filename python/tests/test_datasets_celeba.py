@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from millstream import CelebADataset
+from millstream import BatchTransform, CelebADataset, DataLoader
 from millstream._errors import DataError
+from walks import indexed, iterated, jitted, same_walk, scanned
 
 NAMES = [f"{number:06}.jpg" for number in range(1, 7)]
 PARTS = [0, 0, 0, 1, 2, 2]
@@ -111,6 +112,47 @@ def test_without_pillow_it_says_so(
     assert dataset.files()[0] == tmp_path / "img_align_celeba" / NAMES[0]
     with pytest.raises(ImportError, match="install the package pillow"):
         dataset[0]
+
+
+@pytest.mark.parametrize("kind", ["thread", "process"])
+def test_off_the_disk(root: Path, kind: str) -> None:
+    arrays = CelebADataset(data_dir=root).as_array_dict()
+    source = CelebADataset.make_disk_source(data_dir=root, worker_kind=kind)
+    assert len(source) == 3
+    loader = DataLoader([source, BatchTransform(2)])
+    state = loader.init_state(0)
+    wanted = indexed(loader, arrays, state, 4)
+    for walk in (iterated, jitted, scanned):
+        same_walk(walk(loader, state, 4), wanted)
+
+
+def test_off_the_disk_options(root: Path) -> None:
+    source = CelebADataset.make_disk_source(
+        split="test",
+        cache_dir=root,
+        ordering="sequential",
+        include_attributes=False,
+        workers=np.int32(1),
+        prefetch_size=np.int64(3),
+    )
+    loader = DataLoader([source, BatchTransform(2)])
+    ((batch, _),) = loader.iterate(loader.init_state(0))
+    assert set(batch) == {"image"}
+    np.testing.assert_allclose(batch["image"], [image(4), image(5)], atol=2)
+    with pytest.raises(ValueError, match="split must be one of"):
+        CelebADataset.make_disk_source(split="val", cache_dir=root)
+    with pytest.raises(ValueError, match="workers must be a whole number"):
+        CelebADataset.make_disk_source(cache_dir=root, workers=0)
+
+
+def test_a_damaged_image_off_the_disk(root: Path) -> None:
+    source = CelebADataset.make_disk_source(data_dir=root, ordering="sequential")
+    loader = DataLoader([source, BatchTransform(1)])
+    (root / "img_align_celeba" / NAMES[1]).write_bytes(b"no image")
+    walk = loader.iterate(loader.init_state(0))
+    next(walk)
+    with pytest.raises(DataError, match=NAMES[1]):
+        next(walk)
 
 
 def test_damaged_missing_and_odd_images(root: Path) -> None:

@@ -14,7 +14,6 @@ from idx_files import images_and_labels, write_idx
 from millstream import (
     ArraySampleSource,
     BatchTransform,
-    CelebADataset,
     CIFAR10Dataset,
     CIFAR10DiskSource,
     CIFAR100Dataset,
@@ -148,7 +147,12 @@ def test_the_class_forms(tmp_path: Path) -> None:
 
 def test_prefetch_size_is_in_samples(tmp_path: Path) -> None:
     write_mnist(tmp_path)
-    for samples, batch, ahead in ((64, 128, 1), (64, 16, 4), (65, 16, 5), (1, 1, 1)):
+    for samples, batch, ahead in (
+        (64, 128, 1),
+        (64, 16, 4),
+        (np.int8(65), 16, 5),
+        (1, 1, 1),
+    ):
         source = MNISTDiskSource("train", tmp_path, prefetch_size=samples)
         for head in (source, source[:140]):
             loader = DataLoader([head, BatchTransform(batch)])
@@ -167,8 +171,6 @@ def test_wrong_arguments_fail_before_anything_is_fetched(tmp_path: Path) -> None
         MNISTDataset.make_disk_source(ordering="random", cache_dir=tmp_path)
     with pytest.raises(DownloadError):
         MNISTDataset.make_disk_source(cache_dir=tmp_path)
-    with pytest.raises(TypeError, match=r"CelebADataset .* JPEG .* as_array_dict"):
-        CelebADataset.make_disk_source(cache_dir=tmp_path)
 
 
 def test_files_of_another_kind(tmp_path: Path) -> None:

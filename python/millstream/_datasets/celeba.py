@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from millstream import _engine
 from millstream._archive import extract_folder
 from millstream._datasets.base import (
     ArrayDataset,
@@ -24,6 +24,9 @@ from millstream._datasets.base import (
 )
 from millstream._download import RemoteFile
 from millstream._errors import DataError
+
+if TYPE_CHECKING:
+    from millstream._functions import DatasetSource
 
 _SPLITS = ("train", "valid", "test")
 _IMAGES = "img_align_celeba"
@@ -132,12 +135,32 @@ class CelebADataset(ArrayDataset):
             arrays["attributes"] = self._attributes[1]
         return arrays
 
-    def _open(self, cache: Path) -> _engine.Source:
-        del cache
-        raise TypeError(
-            "CelebADataset cannot be read off the disk: its images are JPEG files, "
-            "which the engine does not decode. Take samples by index, or arrays by "
-            "as_array_dict() into ArraySampleSource or, saved once, into NpySource"
+    @classmethod
+    def make_disk_source(  # type: ignore[override]
+        cls,
+        *,
+        split: str = "train",
+        cache_dir: str | Path | None = None,
+        ordering: Any = "shuffle",
+        prefetch_size: int = 64,
+        workers: int | None = None,
+        worker_kind: str = "thread",
+        **more: Any,
+    ) -> DatasetSource:
+        """Return a source that decodes samples as they are asked for.
+
+        Pillow decodes them without the GIL, so threads suffice: by default as many as
+        this process may use. ``prefetch_size`` is how many samples to make ahead, and
+        ``more`` are ``data_dir`` and ``include_attributes``.
+        """
+        from millstream._functions import DatasetSource
+
+        return DatasetSource(
+            cls(split=split, cache_dir=cache_dir, **more),
+            ordering=ordering,
+            prefetch_size=prefetch_size,
+            workers=len(os.sched_getaffinity(0)) if workers is None else workers,
+            worker_kind=worker_kind,
         )
 
     def _root(self) -> Path:

@@ -11,6 +11,7 @@ from millstream._datasets.base import ArrayDataset
 from millstream._datasets.cifar import CIFAR10Dataset
 from millstream._datasets.mnist import MNISTDataset
 from millstream._disk import cache_path
+from millstream._numbers import whole
 from millstream._orders import order_of
 from millstream._samples import OrderedSource
 
@@ -35,11 +36,8 @@ class DatasetDiskSource(OrderedSource):
     prefetch_size: int = 64
 
     def __post_init__(self) -> None:
-        count = self.prefetch_size
-        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-            raise ValueError(
-                f"prefetch_size must be a whole number of at least 1, not {count!r}"
-            )
+        size = whole("prefetch_size", self.prefetch_size, 1)
+        object.__setattr__(self, "prefetch_size", size)
         order_of(self.ordering)
         native = opened(self.dataset)
         tree = {name: i for i, (name, _, _) in enumerate(native.schema)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import operator
+import math
 import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
 
+from millstream._numbers import whole
 from millstream.hydrax._layout import ArrayLayout, ArraySpec, layouts_of
 from millstream.hydrax._schedule import SHUFFLES, GroupOrder
 
@@ -78,7 +79,7 @@ class DataGroup(Sequence[D], Generic[D]):
         self._order = GroupOrder(
             items=len(self._data),
             batch_size=size,
-            seed=_whole("seed", seed, 0),
+            seed=whole("seed", seed, 0, most=math.inf),
             shuffle_first=bool(shuffle_first),
             shuffle_later=shuffle_later,
             drop_last=bool(drop_last),
@@ -175,7 +176,7 @@ def _as_sequence(data: Any) -> Sequence[Any]:
 
 
 def _clamped(batch_size: Any, items: int) -> int:
-    size = _whole("batch_size", batch_size, 1)
+    size = whole("batch_size", batch_size, 1)
     if items == 0:
         raise ValueError("data is empty: a group needs at least one item")
     if size > items:
@@ -186,15 +187,3 @@ def _clamped(batch_size: Any, items: int) -> int:
             stacklevel=4,
         )
     return min(size, items)
-
-
-def _whole(name: str, value: Any, least: int) -> int:
-    try:
-        number = operator.index(value)
-    except TypeError:
-        number = None
-    if number is None or isinstance(value, bool) or number < least:
-        raise ValueError(
-            f"{name} must be a whole number of at least {least}, not {value!r}"
-        )
-    return number

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable
 from typing import Any, Generic, Self, TypeVar
 
 from millstream._crews import seconds
+from millstream._numbers import whole
 from millstream.hydrax import _cache
 from millstream.hydrax._batch import Batch
-from millstream.hydrax._groups import DataGroup, _whole
+from millstream.hydrax._groups import DataGroup
 from millstream.hydrax._place import PlacementFunc, canonical
 from millstream.hydrax._run import BatchTimeoutError, Plan, Run
 from millstream.hydrax._schedule import Schedule
@@ -115,9 +116,9 @@ class Dataloader(Generic[D]):
                 last=_last(end_at, per_epoch),
                 interleave=bool(interleave_groups),
             ),
-            depth=_whole("depth", depth, 1),
+            depth=whole("depth", depth, 1),
             loader_count=_loaders(loader_func, loader_count, groups),
-            loader_nice=_whole("loader_nice", loader_nice, 0),
+            loader_nice=whole("loader_nice", loader_nice, 0),
             cacher_count=_cachers(cacher_count, groups),
             deterministic=bool(deterministic),
             timeout=seconds("timeout_sec", timeout_sec, forever=True),
@@ -227,15 +228,15 @@ def _validation(
     mode, interval, groups = validation
     if mode not in ("epoch", "batch"):
         raise ValueError(f"validation's mode must be 'epoch' or 'batch', not {mode!r}")
-    interval = _whole("validation's interval", interval, 1)
+    interval = whole("validation's interval", interval, 1)
     return (mode, interval), _as_groups("validation", groups)
 
 
 def _first(start_at: Any, per_epoch: int) -> int:
     if not isinstance(start_at, tuple) or len(start_at) != 2:
         raise ValueError(f"start_at must be (epoch, batches), not {start_at!r}")
-    epoch = _whole("start_at's epoch", start_at[0], 0)
-    return epoch * per_epoch + _whole("start_at's batches", start_at[1], 0)
+    epoch = whole("start_at's epoch", start_at[0], 0)
+    return epoch * per_epoch + whole("start_at's batches", start_at[1], 0)
 
 
 def _last(end_at: Any, per_epoch: int) -> int | None:
@@ -250,7 +251,7 @@ def _last(end_at: Any, per_epoch: int) -> int | None:
         raise ValueError(
             f"end_at's mode must be 'epoch', 'batch' or 'never', not {mode!r}"
         )
-    number = _whole("end_at's number", number, 0)
+    number = whole("end_at's number", number, 0)
     return number * per_epoch if mode == "epoch" else number
 
 
@@ -260,7 +261,7 @@ def _loaders(function: Any, count: Any, groups: tuple[DataGroup[Any], ...]) -> i
         return 0
     if not callable(function):
         raise TypeError(f"loader_func must be a function, not {function!r}")
-    return _whole("loader_count", count, 1)
+    return whole("loader_count", count, 1)
 
 
 def _cachers(count: Any, groups: tuple[DataGroup[Any], ...]) -> int:
@@ -268,7 +269,7 @@ def _cachers(count: Any, groups: tuple[DataGroup[Any], ...]) -> int:
         group._cache_location is not None and not group._cache_readonly
         for group in groups
     )
-    return _whole("cacher_count", count, 1) if writes else 0
+    return whole("cacher_count", count, 1) if writes else 0
 
 
 def _warn_of_narrowing(group: DataGroup[Any]) -> None:
