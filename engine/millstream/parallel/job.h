@@ -111,7 +111,10 @@ class Pace {
     if (row_ns == 0) return share;
     // Of what is so cheap each worker makes whole batches, one after the other.
     if (rows * row_ns < kWholeNs) return rows;
-    return std::clamp<std::int64_t>(kPartNs / row_ns, 1, share);
+    // As many parts for each worker, or some would have nothing to do at the end.
+    const std::int64_t parts =
+        std::max<std::int64_t>((share * row_ns + kPartNs / 2) / kPartNs, 1);
+    return (share + parts - 1) / parts;
   }
   void note(std::int64_t rows, std::chrono::nanoseconds taken) noexcept {
     const std::int64_t before = row_ns_.load(std::memory_order_relaxed);
@@ -121,7 +124,7 @@ class Pace {
   }
 
  private:
-  static constexpr std::int64_t kPartNs = 8'000'000;
+  static constexpr std::int64_t kPartNs = 32'000'000;
   static constexpr std::int64_t kWholeNs = 1'000'000;
   std::atomic<std::int64_t> row_ns_{0};
 };
