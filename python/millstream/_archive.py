@@ -31,9 +31,9 @@ def extract_folder(archive: Path, name: str, into: Path) -> Path:
     final = into / name
     if not _is_filled(final):
         into.mkdir(parents=True, exist_ok=True)
-        with locked(final):
+        with locked(final) as alone:
             if not _is_filled(final):
-                _unpack_folder(archive, name, final)
+                _unpack_folder(archive, name, final, alone)
     return final
 
 
@@ -48,10 +48,10 @@ def extract_member(archive: Path, name: str, target: Path) -> Path:
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     before = _version(target)
-    with locked(target):
+    with locked(target) as alone:
         found = _version(target)
         if found is None or found == before:
-            _unpack_member(archive, name, target)
+            _unpack_member(archive, name, target, alone)
     return target
 
 
@@ -67,8 +67,8 @@ def _version(path: Path) -> tuple[int, int, int] | None:
     return found.st_ino, found.st_size, found.st_mtime_ns
 
 
-def _unpack_folder(archive: Path, name: str, final: Path) -> None:
-    with _scratch(final) as scratch:
+def _unpack_folder(archive: Path, name: str, final: Path, alone: bool) -> None:
+    with _scratch(final, alone) as scratch:
         unfinished = scratch / name
         with _naming_damage(archive):
             for parts, stream, size in _members(archive):
@@ -86,8 +86,8 @@ def _unpack_folder(archive: Path, name: str, final: Path) -> None:
                 raise
 
 
-def _unpack_member(archive: Path, name: str, target: Path) -> None:
-    with _scratch(target) as scratch, _naming_damage(archive):
+def _unpack_member(archive: Path, name: str, target: Path, alone: bool) -> None:
+    with _scratch(target, alone) as scratch, _naming_damage(archive):
         for parts, stream, size in _members(archive):
             if parts[-1] == name:
                 unfinished = scratch / target.name
@@ -98,15 +98,24 @@ def _unpack_member(archive: Path, name: str, target: Path) -> None:
 
 
 @contextlib.contextmanager
-def _scratch(target: Path) -> Iterator[Path]:
+def _scratch(target: Path, alone: bool) -> Iterator[Path]:
     """A folder of the caller's own beside ``target``, deleted in the end.
 
-    Only its owner may enter it, so what is to stay is made in it and moved out.
+    Only its owner may enter it, so what is to stay is made in it and moved out. One who
+    is ``alone`` deletes those that processes left behind that were killed.
     """
+    import re
+    import shutil
     import tempfile
 
+    prefix, suffix = f".{target.name}.", ".part"
+    if alone:
+        left = re.compile(f"{re.escape(prefix)}[^.]+{re.escape(suffix)}")
+        for other in target.parent.iterdir():
+            if left.fullmatch(other.name):
+                shutil.rmtree(other, ignore_errors=True)
     with tempfile.TemporaryDirectory(
-        prefix=f".{target.name}.", suffix=".part", dir=target.parent
+        prefix=prefix, suffix=suffix, dir=target.parent
     ) as folder:
         yield Path(folder)
 

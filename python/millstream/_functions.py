@@ -335,7 +335,7 @@ def fill_source(
         worker_kind=worker_kind,
         timeout=timeout,
         restart_workers=restart_workers,
-        task=FillTask(fn, data, clear=clear, outputs=columns),
+        task=FillTask(fn, data, clear=clear, kept=False, outputs=columns),
     )
     return Pipeline(head, (stage,))
 

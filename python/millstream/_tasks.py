@@ -325,13 +325,15 @@ class FillTask(Task):
     """``fn(data[i], arrays, seed)`` writes a sample into the arrays of its row.
 
     They are zero before, unless it is known to write all of them (``clear``). What it
-    returns travels beside the batch. ``startup()`` runs once in each worker.
+    returns travels beside the batch if it is ``kept``. ``startup()`` runs once in each
+    worker.
     """
 
     fn: Callable[[Any, Mapping[str, np.ndarray], int | None], Any]
     data: Any
     startup: Callable[[], None] | None = None
     clear: bool = True
+    kept: bool = True
 
     def start(self) -> None:
         if self.startup is not None:
@@ -352,7 +354,8 @@ class FillTask(Task):
                 beside.append(None)
                 continue
             beside.append(self.fn(self.data[index], MappingProxyType(arrays), seed))
-        return beside if any(value is not None for value in beside) else None
+        used = self.kept and any(value is not None for value in beside)
+        return beside if used else None
 
     def tell(self, error: BaseException, index: int) -> None:
         tell_item = getattr(self.fn, "tell_item", None)

@@ -82,6 +82,16 @@ def test_a_folder_of_another_process_is_kept(archive: Path, tmp_path: Path) -> N
     assert not list(tmp_path.glob(".data*"))
 
 
+def test_what_a_killed_process_left_is_deleted(archive: Path, tmp_path: Path) -> None:
+    into = tmp_path / "into"
+    for name in (".data.abc_1.part", ".data.more.abc_1.part", ".a.bin.abc_1.part"):
+        (into / name / "deep").mkdir(parents=True)
+    extract_folder(archive, "data", into)
+    extract_member(archive, "a.bin", into / "a.bin")
+    kept = {".data.more.abc_1.part", ".data.lock", ".a.bin.lock", "data", "a.bin"}
+    assert {path.name for path in into.iterdir()} == kept  # the first is of data.more
+
+
 def test_an_empty_folder_is_filled(archive: Path, tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     assert (extract_folder(archive, "data", tmp_path) / "a.bin").exists()

@@ -282,6 +282,17 @@ def test_a_fill_function_that_writes_everything_needs_no_clearing() -> None:
         assert not rows[1].any()  # padding
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_a_fill_function_returns_is_dropped(kind: str) -> None:
+    spec = {"x": jax.ShapeDtypeStruct((2,), np.int32)}
+    source = fill_source(
+        fns.fill_and_return, range(4), spec, ordering="sequential", worker_kind=kind
+    )
+    loader = DataLoader([source, BatchTransform(4)])
+    ((batch, _),) = loader.iterate(loader.init_state(0))
+    np.testing.assert_array_equal(batch["x"], [[k, k] for k in range(4)])
+
+
 def test_fill_sources_are_checked() -> None:
     spec = {"a": jax.ShapeDtypeStruct((), np.int32)}
     with pytest.raises(ValueError, match="data must be a sequence of at least one"):
