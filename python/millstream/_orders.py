@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 import operator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from millstream import _engine, _traced
 from millstream._frozen import Frozen
 from millstream._numbers import number, whole
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
 
 class Order(Frozen):
