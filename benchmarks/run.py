@@ -17,6 +17,7 @@ from processes import run_round
 from report import markdown, missed
 from results import Outcome, Results
 
+ROUNDS = 3
 QUICK_ROUNDS = 2
 QUICK_KINDS = (Kind.OURS, Kind.LIMIT)
 
@@ -30,7 +31,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--contenders", nargs="+", default=["*"], help="names or patterns; all of them"
     )
-    parser.add_argument("--rounds", type=int, help=f"5, or {QUICK_ROUNDS} with --quick")
+    parser.add_argument(
+        "--rounds", type=int, help=f"{ROUNDS}, or {QUICK_ROUNDS} with --quick"
+    )
     parser.add_argument(
         "--quick", action="store_true", help="few rounds of millstream and the limits"
     )
@@ -99,7 +102,7 @@ def draw(results: Path, chart: Path) -> None:
 def main() -> int:
     """Runs what was asked for, writes it down and returns the exit code."""
     options = arguments()
-    rounds = options.rounds or (QUICK_ROUNDS if options.quick else 5)
+    rounds = options.rounds or (QUICK_ROUNDS if options.quick else ROUNDS)
     if options.cores:
         cores = sorted(os.sched_getaffinity(0))[: options.cores]
         os.sched_setaffinity(0, cores)

@@ -27,7 +27,7 @@ FACTOR, STEP = np.uint32(2654435761), np.uint32(40503)
 INVERSE = np.uint32(pow(int(FACTOR), -1, 2**32))
 COLUMNS = np.arange(WORDS, dtype=np.uint32) * STEP
 WEIGHTS = COLUMNS * FACTOR | np.uint32(1)
-EPOCHS = 1
+EPOCHS = 2
 
 Body = Callable[[Any, Any], tuple[Any, Any]]
 

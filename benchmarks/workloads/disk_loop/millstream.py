@@ -7,13 +7,12 @@ from workloads.host_loop.millstream import batched, loop_of
 from workloads.host_loop.workload import Loop
 
 
-def loader_of() -> ms.DataLoader:
-    """The loader over the unpacked files."""
+def source_of() -> ms.IdxSource:
+    """The unpacked files; labels are uint8 in them."""
     folder = unpacked()
-    source = ms.IdxSource({"image": folder / IMAGES, "label": folder / LABELS})
-    return batched(ms.CastTransform("label", "int32")(source))
+    return ms.IdxSource({"image": folder / IMAGES, "label": folder / LABELS})
 
 
 def build(data: Arrays) -> Loop:
     """The loop over the files; the arrays are left alone."""
-    return loop_of(loader_of())
+    return loop_of(batched(ms.CastTransform("label", "int32")(source_of())))
