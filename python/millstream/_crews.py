@@ -22,6 +22,7 @@ from millstream._tasks import Task, run, whereabouts
 KINDS = ("thread", "process")
 
 _FOREVER = 1e8
+_MOST = (1 << 31) - 1
 
 _crews: weakref.WeakSet[Any] = weakref.WeakSet()
 _owners: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -40,8 +41,8 @@ def crew(
 
     Raises ``ValueError`` or ``TypeError`` where an argument does not suit.
     """
-    workers = whole("workers", workers, 1)
-    restart_workers = whole("restart_workers", restart_workers, 0)
+    workers = whole("workers", workers, 1, _MOST)
+    restart_workers = whole("restart_workers", restart_workers, 0, _MOST)
     if worker_kind not in KINDS:
         raise ValueError(f"worker_kind is one of {KINDS}, not {worker_kind!r}")
     if restart_workers and worker_kind == "thread":
