@@ -15,4 +15,4 @@ def source_of() -> ms.IdxSource:
 
 def build(data: Arrays) -> Loop:
     """The loop over the files; the arrays are left alone."""
-    return loop_of(batched(ms.CastTransform("label", "int32")(source_of())))
+    return loop_of(batched(source_of()))

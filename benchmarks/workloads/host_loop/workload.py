@@ -69,13 +69,13 @@ class Loop:
         return batches
 
 
-def rows(loop: Loop, item: Any, *, normalize: bool) -> np.ndarray:
+def rows(loop: Loop, item: Any, *, normalize: bool, label_dtype: Any) -> np.ndarray:
     """The fingerprints of the valid rows of one delivered item."""
     image, label, mask = loop.unpack(item)
     if loop.reaches_jax and not all(isinstance(x, jax.Array) for x in (image, label)):
         raise WrongAnswer("batches that are not JAX arrays")
     image, label = np.asarray(image), np.asarray(label)
-    if image.shape[1:] != (28, 28) or label.dtype != np.int32:
+    if image.shape[1:] != (28, 28) or label.dtype != label_dtype:
         raise WrongAnswer(f"image{image.shape} with labels of {label.dtype}")
     image = as_pixels(image) if normalize else image
     if image.dtype != np.uint8:
@@ -84,7 +84,9 @@ def rows(loop: Loop, item: Any, *, normalize: bool) -> np.ndarray:
     return seen if mask is None else seen[np.asarray(mask)]
 
 
-def measure(contender: ModuleType, *, normalize: bool = False) -> list[Measurement]:
+def measure(
+    contender: ModuleType, *, normalize: bool = False, label_dtype: Any = np.int32
+) -> list[Measurement]:
     """Checks an epoch of the contender, then times epochs of it.
 
     What was delivered is looked at after the epoch has ended: batches in JAX's hands
@@ -94,7 +96,8 @@ def measure(contender: ModuleType, *, normalize: bool = False) -> list[Measureme
     loop = contender.build(data)
     items = map(loop.deliver, loop.epoch()) if loop.deliver else loop.epoch()
     kept = list(items) if loop.reaches_jax else items
-    seen = [rows(loop, item, normalize=normalize) for item in kept]
+    expected = {"normalize": normalize, "label_dtype": label_dtype}
+    seen = [rows(loop, item, **expected) for item in kept]
     del kept
     check_once(
         np.concatenate(seen), data, complete=loop.complete, shuffled=loop.shuffled
