@@ -353,9 +353,9 @@ class FillTask(Task):
             if index < 0:  # padding has nothing to be filled with
                 beside.append(None)
                 continue
-            beside.append(self.fn(self.data[index], MappingProxyType(arrays), seed))
-        used = self.kept and any(value is not None for value in beside)
-        return beside if used else None
+            value = self.fn(self.data[index], MappingProxyType(arrays), seed)
+            beside.append(value if self.kept else None)
+        return beside if any(value is not None for value in beside) else None
 
     def tell(self, error: BaseException, index: int) -> None:
         tell_item = getattr(self.fn, "tell_item", None)

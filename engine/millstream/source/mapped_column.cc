@@ -184,11 +184,6 @@ void MappedColumn::copy_mapped(std::span<const std::int64_t> indices, std::byte*
 void MappedColumn::check_ends(std::span<const std::int64_t> indices,
                               std::span<const std::size_t> part_at, const std::byte* to,
                               std::int64_t stride) const {
-  if (part_at.empty()) {  // rarely any; a plain loop over all of them is fast
-    bool any = false;
-    for (const std::int64_t index : indices) any |= index >= in_last_page_.front();
-    if (!any) return;
-  }
   const MappedFile* checked = nullptr;
   for (std::size_t k = 0; k < indices.size(); ++k) {
     const std::size_t i = part_at.empty() ? 0 : part_at[k];

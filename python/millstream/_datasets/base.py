@@ -15,7 +15,7 @@ from millstream import _engine
 from millstream._download import RemoteFile, fetch
 
 if TYPE_CHECKING:
-    from millstream._datasets.disk import DatasetDiskSource
+    from millstream._samples import OrderedSource
 
 Arrays = dict[str, NDArray[Any]]
 Sample = dict[str, Any]
@@ -49,7 +49,7 @@ class ArrayDataset:
         ordering: Any = "shuffle",
         prefetch_size: int = 64,
         **more: Any,
-    ) -> DatasetDiskSource:
+    ) -> OrderedSource:
         """Return a source that reads samples from their files as they are asked for.
 
         The samples are those of the data set, in the same numbering. ``prefetch_size``

@@ -136,7 +136,7 @@ class CelebADataset(ArrayDataset):
         return arrays
 
     @classmethod
-    def make_disk_source(  # type: ignore[override]
+    def make_disk_source(
         cls,
         *,
         split: str = "train",

@@ -123,7 +123,7 @@ class _SeriesDataset(ArrayDataset):
         return (fetched(self._remote, folder / self._remote.name, trusted=True),)
 
     @classmethod
-    def make_disk_source(  # type: ignore[override]
+    def make_disk_source(
         cls, *, ordering: Any = "shuffle", prefetch_size: int = 64, **options: Any
     ) -> ArraySampleSource:
         """Return a source of the windows; ``options`` are those of the data set.
