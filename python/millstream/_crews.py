@@ -41,12 +41,7 @@ def crew(
 
     Raises ``ValueError`` or ``TypeError`` where an argument does not suit.
     """
-    workers = whole("workers", workers, 1, _MOST)
-    restart_workers = whole("restart_workers", restart_workers, 0, _MOST)
-    if worker_kind not in KINDS:
-        raise ValueError(f"worker_kind is one of {KINDS}, not {worker_kind!r}")
-    if restart_workers and worker_kind == "thread":
-        raise ValueError("restart_workers is for worker_kind='process'")
+    workers, restart_workers = staffing(workers, worker_kind, restart_workers)
     most = None if timeout is None else seconds("timeout", timeout)
     patience = 0 if most is None else max(int(most * 1000), 1)
     if worker_kind == "thread":
@@ -61,6 +56,17 @@ def crew(
             restart_workers,
         )
     return Crew(made)
+
+
+def staffing(workers: Any, worker_kind: Any, restart_workers: Any) -> tuple[int, int]:
+    """Both numbers as ints; ``ValueError`` names what does not suit."""
+    workers = whole("workers", workers, 1, _MOST)
+    restart_workers = whole("restart_workers", restart_workers, 0, _MOST)
+    if worker_kind not in KINDS:
+        raise ValueError(f"worker_kind is one of {KINDS}, not {worker_kind!r}")
+    if restart_workers and worker_kind == "thread":
+        raise ValueError("restart_workers is for worker_kind='process'")
+    return workers, restart_workers
 
 
 def seconds(name: str, value: Any, *, forever: bool = False) -> float | None:

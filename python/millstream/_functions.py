@@ -12,9 +12,10 @@ import jax
 import numpy as np
 
 from millstream import _engine
-from millstream._crews import Crew, crew
+from millstream._crews import Crew, crew, staffing
 from millstream._jit import dtype_named
 from millstream._numbers import whole
+from millstream._orders import order_of
 from millstream._pipeline import Pipeline, Source, Tree, WorkerStage
 from millstream._samples import OrderedSource, names_of
 from millstream._source import ArraySampleSource
@@ -53,12 +54,20 @@ class FunctionSource(Staffed, OrderedSource):
     """A source whose samples a function makes in workers.
 
     Subclasses are dataclasses with the fields ``ordering``, ``prefetch_size`` and
-    ``host_fields`` of ``DiskSampleSource``, and call ``_start``.
+    ``host_fields`` of ``DiskSampleSource``, and call ``_check`` and ``_start``.
     """
 
     prefetch_size: int
     host_fields: tuple[str, ...] | None
     _crew: Crew
+
+    def _check(self) -> None:
+        """What can be refused before the samples are asked for anything."""
+        name = f"{type(self).__name__}: prefetch_size"
+        size = whole(name, self.prefetch_size, 1)
+        object.__setattr__(self, "prefetch_size", size)
+        order_of(self.ordering)
+        staffing(self.workers, self.worker_kind, self.restart_workers)
 
     def _start(
         self, length: int, one: Callable[[int], Any], task: type[SampleTask], fn: Any
@@ -69,8 +78,6 @@ class FunctionSource(Staffed, OrderedSource):
             raise TypeError(f"{name}: length must be a whole number, not {length!r}")
         if length < 1:
             raise ValueError(f"{name}: length must be at least 1, not {length}")
-        size = whole(f"{name}: prefetch_size", self.prefetch_size, 1)
-        object.__setattr__(self, "prefetch_size", size)
         spec = self.sample_spec  # type: ignore[attr-defined]
         apart = self.host_fields
         if spec is None:
@@ -139,6 +146,7 @@ class DiskSampleSource(FunctionSource):
                 f"DiskSampleSource: sample_fn must be a function, "
                 f"not {self.sample_fn!r}"
             )
+        self._check()
         self._start(self.length, self.sample_fn, SampleTask, self.sample_fn)
 
 
@@ -163,6 +171,7 @@ class DatasetSource(FunctionSource):
                 "DatasetSource needs an object with __len__ and __getitem__, "
                 f"not {type(self.dataset).__name__}"
             )
+        self._check()
         several = getattr(self.dataset, "__getitems__", None)
         one = self.dataset.__getitem__
         if callable(several):

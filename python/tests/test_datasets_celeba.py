@@ -141,8 +141,22 @@ def test_off_the_disk_options(root: Path) -> None:
     np.testing.assert_allclose(batch["image"], [image(4), image(5)], atol=2)
     with pytest.raises(ValueError, match="split must be one of"):
         CelebADataset.make_disk_source(split="val", cache_dir=root)
-    with pytest.raises(ValueError, match="workers must be a whole number"):
-        CelebADataset.make_disk_source(cache_dir=root, workers=0)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"workers": 0}, "workers must be a whole number"),
+        ({"worker_kind": "fork"}, "worker_kind is one of"),
+        ({"ordering": "random"}, "unknown ordering 'random'"),
+        ({"prefetch_size": 0}, "prefetch_size must be a whole number"),
+    ],
+)
+def test_wrong_options_fail_before_anything_is_fetched(
+    tmp_path: Path, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        CelebADataset.make_disk_source(cache_dir=tmp_path, **options)
 
 
 def test_a_damaged_image_off_the_disk(root: Path) -> None:
