@@ -13,6 +13,7 @@ import jax
 import numpy as np
 
 from millstream import _jit, _resume
+from millstream._aliasing import Aliasing
 from millstream._beside import beside_rows
 from millstream._pipeline import Tree
 from millstream._sharding import Assembly
@@ -54,6 +55,7 @@ class HostDoor:
             self._assembly = Assembly(program.split, self._specs, natively)
         device = program.device
         self._device = None if device is None or _is_default(device) else device
+        self._alias = Aliasing(self._device)
         self._by_call = (
             not program.traced
             and not program.later
@@ -211,8 +213,7 @@ class HostDoor:
         if self._assembly is not None:
             leaves = self._assembly.leaves(fields)
         else:
-            shaped = _jit.shaped(self._specs, fields[:-1])
-            leaves = jax.device_put(shaped, self._device)
+            leaves = self._alias(_jit.shaped(self._specs, fields[:-1]))
         return self.program.unflatten(leaves)
 
     def _make_room(self) -> None:
@@ -376,7 +377,9 @@ class BatchIterator:
             made = self._door.fetch(self._words, known, self._valid(last))
         value, mask, self._words = made
         if known is not None:
-            self._known = _jit.next_words(self.program, known)
+            after = self._words
+            natively = isinstance(after, np.ndarray)
+            self._known = after if natively else _jit.next_words(self.program, known)
         self._step = 0 if last else self._step + 1
         self._left -= 1
         if self._door.transfers and self._left > 0:
