@@ -75,7 +75,7 @@ def _is_simple(placed: jax.Array) -> bool:
 def _batched_device_put() -> Any:
     """jaxlib's ``put(aval, sharding, arrays, devices, committed)``; None without it."""
     try:
-        from jax._src.lib import xla_client
+        from jax._src.lib import xla_client  # type: ignore[attr-defined]
     except ImportError:
         return None
     return getattr(xla_client, "batched_device_put", None)
