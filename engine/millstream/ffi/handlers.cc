@@ -4,6 +4,7 @@
 #include <memory>
 #include <span>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "millstream/core/error.h"
@@ -16,6 +17,28 @@ namespace millstream {
 namespace {
 
 namespace ffi = xla::ffi;
+
+/// What is known at once, or a promise: promises cost what small batches do.
+using Reply = std::variant<ffi::Error, ffi::Future>;
+
+}  // namespace
+}  // namespace millstream
+
+template <xla::ffi::ExecutionStage stage>
+struct xla::ffi::ResultEncoding<stage, millstream::Reply> {
+  static std::variant<XLA_FFI_Error*, XLA_FFI_Future*> Encode(
+      const XLA_FFI_Api* api, XLA_FFI_ExecutionContext* context,
+      millstream::Reply reply) {
+    if (auto* error = std::get_if<Error>(&reply)) {
+      return ResultEncoding<stage, Error>::Encode(api, context, std::move(*error));
+    }
+    return ResultEncoding<stage, Future>::Encode(api, context,
+                                                 std::get<Future>(std::move(reply)));
+  }
+};
+
+namespace millstream {
+namespace {
 
 DType dtype_of(ffi::DataType type) {
   switch (type) {
@@ -220,35 +243,31 @@ ffi::Error answered(std::int64_t plan, std::int64_t digest, Ask&& ask) {
   });
 }
 
-/// The same as a promise where something has to be waited for.
+/// The same, or the promise of it where something has to be waited for.
 template <typename Ask>
-ffi::Future promised(std::int64_t plan, std::int64_t digest, Ask&& ask) {
-  ffi::Promise promise;
-  ffi::Future future(promise);
+Reply promised(std::int64_t plan, std::int64_t digest, Ask&& ask) {
   std::shared_ptr<Loader> loader;
-  auto call = std::make_shared<Call>();
+  Call asked;
   bool done = false;
   ffi::Error error = reported(loader, [&] {
     loader = listed_loader(plan);
     check_digest(*loader, digest);
-    *call = ask(loader);
-    done = answered_at_once(*call);
+    asked = ask(loader);
+    done = answered_at_once(asked);
   });
-  if (error.failure()) {
-    promise.SetError(error);
-  } else if (done) {
-    promise.SetAvailable();
-  } else {
-    deliver([promise, call]() mutable {
-      ffi::Error late = reported(call->loader, [&] { answer(*call); });
-      call.reset();  // XLA goes on with the user's program on this thread
-      if (late.failure()) {
-        promise.SetError(late);
-      } else {
-        promise.SetAvailable();
-      }
-    });
-  }
+  if (done || error.failure()) return error;
+  ffi::Promise promise;
+  ffi::Future future(promise);
+  auto call = std::make_shared<Call>(std::move(asked));
+  deliver([promise, call]() mutable {
+    ffi::Error late = reported(call->loader, [&] { answer(*call); });
+    call.reset();  // XLA goes on with the user's program on this thread
+    if (late.failure()) {
+      promise.SetError(late);
+    } else {
+      promise.SetAvailable();
+    }
+  });
   return future;
 }
 
@@ -259,7 +278,7 @@ ffi::Error in_jit(ffi::Buffer<ffi::U32> states, ffi::RemainingRets results,
   });
 }
 
-ffi::Future in_jit_later(ffi::Buffer<ffi::U32> states, ffi::RemainingRets results,
+Reply in_jit_later(ffi::Buffer<ffi::U32> states, ffi::RemainingRets results,
                          std::int64_t plan, std::int64_t digest) {
   return promised(plan, digest, [&](const std::shared_ptr<Loader>& loader) {
     return whole(loader, states, results, true);
@@ -274,7 +293,7 @@ ffi::Error shard_at_once(ffi::Buffer<ffi::U32> states, ffi::Buffer<ffi::U32> num
   });
 }
 
-ffi::Future shard_later(ffi::Buffer<ffi::U32> states, ffi::Buffer<ffi::U32> number,
+Reply shard_later(ffi::Buffer<ffi::U32> states, ffi::Buffer<ffi::U32> number,
                         ffi::RemainingRets results, std::int64_t plan,
                         std::int64_t digest, std::int64_t rows) {
   return promised(plan, digest, [&](const std::shared_ptr<Loader>& loader) {

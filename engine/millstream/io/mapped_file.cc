@@ -18,7 +18,7 @@ const std::int64_t kPage = ::sysconf(_SC_PAGESIZE);
 }  // namespace
 
 MappedFile::MappedFile(File file, Descriptor descriptor)
-    : path_(file.path()), file_(std::move(file)) {
+    : path_(file.path()), file_(std::move(file)), mark_(file_->size() - 1) {
   install_guard();
   if (file_->size() > 0) {
     const auto size = static_cast<std::size_t>(file_->size());
@@ -76,15 +76,27 @@ std::int64_t MappedFile::last_page() const noexcept {
   return std::max<std::int64_t>(size() - 1, 0) / kPage * kPage;
 }
 
-void MappedFile::touch_end() const noexcept {
-  if (range_.begin == nullptr) return;
+std::int64_t MappedFile::whole_to() const noexcept {
+  if (range_.begin == nullptr) return 0;
   std::atomic_thread_fence(std::memory_order_acquire);  // the copy comes first
-  static_cast<void>(*static_cast<const volatile std::byte*>(range_.end - 1));
+  const std::int64_t mark = mark_.load(std::memory_order_relaxed);
+  const std::byte found = *static_cast<const volatile std::byte*>(range_.begin + mark);
+  return found == std::byte{0} ? last_page() : mark + 1;
+}
+
+void MappedFile::look_for_mark() const noexcept {
+  if (mark_.load(std::memory_order_relaxed) != size() - 1) return;
+  std::int64_t mark = size() - 1;
+  const std::byte* lost = guarded({&range_, 1}, [&] {
+    while (mark > last_page() && range_.begin[mark] == std::byte{0}) --mark;
+  });
+  if (lost == nullptr) mark_.store(mark, std::memory_order_relaxed);
 }
 
 void MappedFile::check_size() const {
   const std::int64_t there = size_now();
   if (there >= 0 && there < size()) throw lost(range_.begin + there);
+  if (size() > 0) look_for_mark();
 }
 
 IoError MappedFile::lost(const std::byte* address) const {

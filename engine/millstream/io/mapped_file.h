@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -43,13 +44,12 @@ class MappedFile {
   /// where the system cannot say.
   bool cached(std::int64_t offset) const noexcept;
 
-  /// Where its last page begins.
-  std::int64_t last_page() const noexcept;
-
-  /// Faults if the file lost that page. In the page where a file was cut the bytes
-  /// beyond read as zeros without a fault, so a `guarded` copy ends with this; one from
-  /// the last page, which may be that page itself, is followed by `check_size`.
-  void touch_end() const noexcept;
+  /// Ends a `guarded` copy: up to which offset the bytes that it took are surely those
+  /// of the file. Faults if the file has lost its last page. In the page where a file
+  /// was cut the bytes beyond read as zeros without a fault, so of the last page only
+  /// those before a byte that is not zero count; what was taken from behind it is
+  /// followed by `check_size`.
+  std::int64_t whole_to() const noexcept;
 
   /// Throws `IoError` if the file is smaller than it was.
   void check_size() const;
@@ -58,12 +58,16 @@ class MappedFile {
   IoError lost(const std::byte* address) const;
 
  private:
+  std::int64_t last_page() const noexcept;  // where it begins
   /// What its size is now, or -1 where that cannot be said.
   std::int64_t size_now() const noexcept;
+  /// Finds the last byte that is not zero in the last page, once.
+  void look_for_mark() const noexcept;
 
   std::filesystem::path path_;
   MappedRange range_;
   std::optional<File> file_;
+  mutable std::atomic<std::int64_t> mark_;  // a byte of the last page
 };
 
 }  // namespace millstream

@@ -13,10 +13,12 @@ namespace {
 /// Seeds that are told apart; the one unused for longest makes room for another.
 constexpr std::size_t kStreams = 64;
 
-/// A batch made in less is not worth another thread. A single slow one, a thread put to
-/// sleep for once, counts no more than `kSlowNs`.
+/// A batch made in less is not worth another thread. A single slow one counts no more
+/// than `kSlowNs`, and less where no disk was waited for: a thread that shares its core
+/// with those of the step is often put to sleep.
 constexpr std::int64_t kQuickNs = 60'000;
 constexpr std::int64_t kSlowNs = 4 * kQuickNs;
+constexpr std::int64_t kAsleepNs = 3 * kQuickNs / 2;
 
 /// How much further ahead than batches are made the source is told of them, so that a
 /// disk has many reads to choose from.
@@ -115,7 +117,8 @@ std::shared_ptr<const Batch> Prefetcher::ready(const Position& position) {
 
 void Prefetcher::note(std::chrono::nanoseconds taken) noexcept {
   const std::int64_t before = typical_ns_.load(std::memory_order_relaxed);
-  const std::int64_t now = std::min<std::int64_t>(taken.count(), kSlowNs);
+  std::int64_t now = taken.count();
+  if (now > kQuickNs) now = std::min(now, waited_for_pages() ? kSlowNs : kAsleepNs);
   typical_ns_.store(before + (now - before) / 8, std::memory_order_relaxed);
 }
 

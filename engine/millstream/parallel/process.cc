@@ -2,12 +2,14 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <fstream>
 #include <string>
+#include <utility>
 
 namespace millstream {
 namespace {
@@ -45,6 +47,13 @@ int cpu_budget() {
   }
   if (limit > 0) cpus = std::min(cpus, static_cast<int>(std::ceil(limit)));
   return std::max(cpus, 1);
+}
+
+bool waited_for_pages() noexcept {
+  thread_local long before = 0;
+  rusage used{};
+  if (getrusage(RUSAGE_THREAD, &used) != 0) return true;
+  return std::exchange(before, used.ru_majflt) != used.ru_majflt;
 }
 
 std::uint64_t fork_generation() noexcept {

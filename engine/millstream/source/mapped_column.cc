@@ -61,12 +61,6 @@ MappedColumn::MappedColumn(Field field, std::vector<MappedPart> parts, RowForm f
                            part.stride, " bytes apart, found ", size,
                            " bytes in the file"));
     }
-    const std::int64_t before = part.file->last_page() - part.offset - row_bytes_;
-    const std::int64_t whole =  // rows that end before the last page
-        before < 0         ? 0
-        : part.stride == 0 ? part.rows
-                           : before / part.stride + 1;
-    in_last_page_.push_back(first_.back() + std::min(whole, part.rows));
     first_.push_back(first_.back() + part.rows);
     ranges_.push_back(part.file->range());
     positioned_ = positioned_ && part.file->has_descriptor();
@@ -151,50 +145,52 @@ void MappedColumn::fetch(std::span<const std::int64_t> indices, std::byte* to,
 
 void MappedColumn::copy_mapped(std::span<const std::int64_t> indices, std::byte* to,
                                std::int64_t stride, Memory& memory) const {
-  const std::byte* fault = nullptr;
-  std::span<std::size_t> part_at;  // of each row, where there are several
   if (parts_.size() == 1) {
     const MappedPart& part = parts_.front();
     const Column from = {field_.dtype, field_.shape,
                          const_cast<std::byte*>(part.file->data()) + part.offset,
                          part.stride, nullptr};
     Column dense = {field_.dtype, field_.shape, to, stride, nullptr};
-    fault = guarded(ranges_, [&] {
+    std::int64_t whole = 0;
+    const std::byte* fault = guarded(ranges_, [&] {
       gather(from, indices, dense, field_.name);
-      part.file->touch_end();
+      whole = part.file->whole_to();
     });
-  } else {
-    const auto count = static_cast<std::int64_t>(indices.size());
-    const auto rows = memory.array<const std::byte*>(count);
-    part_at = memory.array<std::size_t>(count);
-    for (std::size_t k = 0; k < indices.size(); ++k) {
-      const std::size_t i = part_of(indices[k]);
-      part_at[k] = i;
-      rows[k] = parts_[i].file->data() + offset_of(i, indices[k]);
-    }
-    fault = guarded(ranges_, [&] {
-      copy_rows(rows, row_bytes_, to, stride);
-      for (const std::size_t i : part_at) parts_[i].file->touch_end();
-    });
+    if (fault != nullptr) fail_at(fault);
+    check_ends(indices, whole);
+    return;
   }
+  const auto count = static_cast<std::int64_t>(indices.size());
+  const auto rows = memory.array<const std::byte*>(count);
+  const auto part_at = memory.array<std::size_t>(count);
+  const auto whole = memory.array<std::int64_t>(count);
+  for (std::size_t k = 0; k < indices.size(); ++k) {
+    part_at[k] = part_of(indices[k]);
+    rows[k] = parts_[part_at[k]].file->data() + offset_of(part_at[k], indices[k]);
+  }
+  const std::byte* fault = guarded(ranges_, [&] {
+    copy_rows(rows, row_bytes_, to, stride);
+    for (std::size_t k = 0; k < part_at.size(); ++k) {
+      whole[k] = parts_[part_at[k]].file->whole_to();
+    }
+  });
   if (fault != nullptr) fail_at(fault);
-  check_ends(indices, part_at, to, stride);
+  for (std::size_t k = 0; k < indices.size(); ++k) {
+    const std::int64_t end = offset_of(part_at[k], indices[k]) + row_bytes_;
+    if (end > whole[k]) parts_[part_at[k]].file->check_size();
+  }
 }
 
 void MappedColumn::check_ends(std::span<const std::int64_t> indices,
-                              std::span<const std::size_t> part_at, const std::byte* to,
-                              std::int64_t stride) const {
-  const MappedFile* checked = nullptr;
-  for (std::size_t k = 0; k < indices.size(); ++k) {
-    const std::size_t i = part_at.empty() ? 0 : part_at[k];
-    if (indices[k] < in_last_page_[i]) continue;
-    // What was cut off reads as zeros, so a row that ends otherwise is whole.
-    const std::byte last = to[static_cast<std::int64_t>(k) * stride + row_bytes_ - 1];
-    if (last != std::byte{0} || parts_[i].file.get() == checked) continue;
-    checked = parts_[i].file.get();
-    checked->check_size();
-    if (part_at.empty()) return;
-  }
+                              std::int64_t whole) const {
+  const MappedPart& part = parts_.front();
+  if (whole == part.file->size()) return;
+  const std::int64_t room = whole - part.offset - row_bytes_;
+  const std::int64_t last = room < 0           ? -1  // row that ends there or before
+                            : part.stride == 0 ? part.rows - 1
+                                               : room / part.stride;
+  const auto behind = [last](std::int64_t index) { return index > last; };
+  if (std::ranges::any_of(indices, behind)) part.file->check_size();
 }
 
 void MappedColumn::fail_at(const std::byte* fault) const {

@@ -79,11 +79,9 @@ class MappedColumn {
              Memory& memory) const;
   void copy_mapped(std::span<const std::int64_t> indices, std::byte* to,
                    std::int64_t stride, Memory& memory) const;
-  /// Throws `IoError` if a row that was copied to `to` lies in the last page of a file
-  /// that was cut since it was opened.
-  void check_ends(std::span<const std::int64_t> indices,
-                  std::span<const std::size_t> part_at, const std::byte* to,
-                  std::int64_t stride) const;
+  /// Throws `IoError` if a row that was copied lies behind what is surely whole in the
+  /// file of the one part, and that was cut since it was opened.
+  void check_ends(std::span<const std::int64_t> indices, std::int64_t whole) const;
   [[noreturn]] void fail_at(const std::byte* fault) const;
   void read_positioned(std::span<const std::int64_t> indices, std::byte* to,
                        std::int64_t stride, Memory& memory) const;
@@ -93,9 +91,8 @@ class MappedColumn {
   RowForm form_;
   bool positioned_;  // rows are large enough for a system call each
   std::vector<MappedPart> parts_;
-  std::vector<std::int64_t> first_ = {0};   // row of each part, and their number
-  std::vector<std::int64_t> in_last_page_;  // first row of each part that reaches there
-  std::vector<MappedRange> ranges_;         // of each part's file
+  std::vector<std::int64_t> first_ = {0};  // row of each part, and their number
+  std::vector<MappedRange> ranges_;        // of each part's file
   std::unique_ptr<std::atomic<int>> idle_hints_ = std::make_unique<std::atomic<int>>(0);
 };
 

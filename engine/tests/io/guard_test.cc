@@ -126,12 +126,49 @@ TEST(Guard, TakesASignalThatAnotherHandlerRaisesAgain) {
   }
 }
 
-TEST(Guard, TouchesTheEnd) {
-  const Shrunk shrunk;
-  const auto ranges = std::span(&shrunk.file.range(), 1);
-  EXPECT_EQ(guarded(ranges, [&] { shrunk.file.touch_end(); }),
-            shrunk.file.data() + kPages * kPage - 1);
-  EXPECT_EQ(shrunk.file.last_page(), (kPages - 1) * kPage);
+/// Up to where a copy from the file would be whole; -1 where it faults.
+std::int64_t whole_to(const MappedFile& file) {
+  std::int64_t whole = -1;
+  const std::byte* fault =
+      guarded(std::span(&file.range(), 1), [&] { whole = file.whole_to(); });
+  return fault == nullptr ? whole : -1;
+}
+
+/// A file of a page of `x` and then these bytes.
+MappedFile with_last_page(const TemporaryFolder& folder, const std::string& bytes) {
+  const std::string first(static_cast<std::size_t>(kPage), 'x');
+  return MappedFile(File(folder.write("whole.bin", first + bytes)));
+}
+
+TEST(Guard, SeesThatTheLastPageIsLost) { EXPECT_EQ(whole_to(Shrunk().file), -1); }
+
+TEST(Guard, ByteThatIsNotZeroSaysThatThoseBeforeItAreWhole) {
+  const TemporaryFolder folder;
+  const MappedFile ends = with_last_page(folder, "abc");
+  EXPECT_EQ(whole_to(ends), kPage + 3);
+
+  const MappedFile padded = with_last_page(folder, std::string("ab\0\0", 4));
+  EXPECT_EQ(whole_to(padded), kPage);  // for all that is known
+  padded.check_size();
+  EXPECT_EQ(whole_to(padded), kPage + 2);
+  std::filesystem::resize_file(padded.path(), static_cast<std::uintmax_t>(kPage + 3));
+  EXPECT_EQ(whole_to(padded), kPage + 2);
+  EXPECT_THROW(padded.check_size(), IoError);
+  std::filesystem::resize_file(padded.path(), static_cast<std::uintmax_t>(kPage + 1));
+  EXPECT_EQ(whole_to(padded), kPage);
+  EXPECT_THROW(padded.check_size(), IoError);
+}
+
+TEST(Guard, NothingSaysThatZerosAreWhole) {
+  const TemporaryFolder folder;
+  const MappedFile zeros = with_last_page(folder, std::string(100, '\0'));
+  for (int time = 0; time < 2; ++time) {
+    EXPECT_EQ(whole_to(zeros), kPage);
+    zeros.check_size();
+  }
+  const MappedFile nothing(File(folder.write("nothing.bin", "")));
+  EXPECT_EQ(whole_to(nothing), 0);
+  nothing.check_size();
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
