@@ -279,7 +279,7 @@ ffi::Error in_jit(ffi::Buffer<ffi::U32> states, ffi::RemainingRets results,
 }
 
 Reply in_jit_later(ffi::Buffer<ffi::U32> states, ffi::RemainingRets results,
-                         std::int64_t plan, std::int64_t digest) {
+                   std::int64_t plan, std::int64_t digest) {
   return promised(plan, digest, [&](const std::shared_ptr<Loader>& loader) {
     return whole(loader, states, results, true);
   });
@@ -294,8 +294,8 @@ ffi::Error shard_at_once(ffi::Buffer<ffi::U32> states, ffi::Buffer<ffi::U32> num
 }
 
 Reply shard_later(ffi::Buffer<ffi::U32> states, ffi::Buffer<ffi::U32> number,
-                        ffi::RemainingRets results, std::int64_t plan,
-                        std::int64_t digest, std::int64_t rows) {
+                  ffi::RemainingRets results, std::int64_t plan, std::int64_t digest,
+                  std::int64_t rows) {
   return promised(plan, digest, [&](const std::shared_ptr<Loader>& loader) {
     return shard(loader, states, number, rows, results);
   });

@@ -3,11 +3,14 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstddef>
+#include <latch>
 #include <string>
 
+#include "millstream/parallel/thread_pool.h"
 #include "temporary_folder.h"
 
 namespace millstream {
@@ -36,6 +39,28 @@ TEST(Process, TellsWhetherPagesOfAFileWereWaitedFor) {
   ::munmap(mapped, bytes);
   ::close(file);
 }
+
+TEST(Process, HasABudget) { EXPECT_GE(cpu_budget(), 1); }
+
+#if !defined(__SANITIZE_THREAD__)
+TEST(Process, AForkedProcessHasAPoolOfItsOwn) {
+  ThreadPool& before = shared_pool();
+  const std::uint64_t generation = fork_generation();
+  const pid_t child = fork();
+  if (child == 0) {
+    const bool anew = fork_generation() == generation + 1 && &shared_pool() != &before;
+    std::latch ran(1);
+    shared_pool().submit([&] { ran.count_down(); });
+    ran.wait();
+    _exit(anew ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_EQ(fork_generation(), generation);
+}
+#endif
 
 }  // namespace
 }  // namespace millstream

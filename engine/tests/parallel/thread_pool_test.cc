@@ -1,15 +1,11 @@
 #include "millstream/parallel/thread_pool.h"
 
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <latch>
 #include <stdexcept>
 #include <vector>
-
-#include "millstream/parallel/process.h"
 
 namespace millstream {
 namespace {
@@ -74,28 +70,6 @@ TEST(ThreadPool, RangesRethrow) {
   pool.for_ranges(1, 1, 2, [&](std::int64_t, std::int64_t) { ++done; });
   EXPECT_EQ(done, 1);
 }
-
-TEST(Process, HasABudget) { EXPECT_GE(cpu_budget(), 1); }
-
-#if !defined(__SANITIZE_THREAD__)
-TEST(Process, AForkedProcessHasAPoolOfItsOwn) {
-  ThreadPool& before = shared_pool();
-  const std::uint64_t generation = fork_generation();
-  const pid_t child = fork();
-  if (child == 0) {
-    const bool anew = fork_generation() == generation + 1 && &shared_pool() != &before;
-    std::latch ran(1);
-    shared_pool().submit([&] { ran.count_down(); });
-    ran.wait();
-    _exit(anew ? 0 : 1);
-  }
-  int status = 0;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_TRUE(WIFEXITED(status));
-  EXPECT_EQ(WEXITSTATUS(status), 0);
-  EXPECT_EQ(fork_generation(), generation);
-}
-#endif
 
 }  // namespace
 }  // namespace millstream
