@@ -15,7 +15,8 @@ import numpy as np
 from jax import lax
 
 from millstream import _engine, _jit, _resume
-from millstream._host import BatchIterator, HostDoor, stepper
+from millstream._host import HostDoor, stepper
+from millstream._iterator import BatchIterator
 from millstream._numbers import whole
 from millstream._pipeline import Source, Tree, assembled
 from millstream._program import Program

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from millstream._host import BatchIterator, HostDoor
+from millstream._host import HostDoor
+from millstream._iterator import BatchIterator
 from millstream._pipeline import Tree
 from millstream.progress import Report, StepProgress
 

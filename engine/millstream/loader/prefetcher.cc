@@ -68,9 +68,11 @@ std::shared_ptr<const Batch> Prefetcher::get(const Position& position, bool keep
 
   Lock lock(mutex_);
   auto& found = entries_[position];
-  if (!found) found = std::make_shared<Entry>(Entry{.position = position});
+  const bool unexpected = !found;
+  if (unexpected) found = std::make_shared<Entry>(Entry{.position = position});
   const std::shared_ptr<Entry> entry = found;
   entry->used = ++clock_;
+  entry->untold |= unexpected;
   const bool asked_before = std::exchange(entry->asked, true);
   look_ahead(position);
   bool begun = entry->stage != Stage::kQueued || (waiting_ && asked_before);
@@ -82,7 +84,10 @@ std::shared_ptr<const Batch> Prefetcher::get(const Position& position, bool keep
   if (!begun) {
     entry->stage = Stage::kMaking;
     lock.unlock();
+    const auto start = Clock::now();
+    tell(entry->later);
     make(*entry);
+    note(Clock::now() - start);
     lock.lock();
     entry->stage = Stage::kDone;
     done_.notify_all();
@@ -132,20 +137,27 @@ ThreadPool& Prefetcher::pool() { return waiting_ ? *waiting_ : shared_pool(); }
 void Prefetcher::make(Entry& entry, Lock* turn) noexcept {
   try {
     auto batch = slots_->take();
-    const auto start = std::chrono::steady_clock::now();
-    // Where the system holds the file in memory, telling it costs more than reading.
-    // Where it does not, telling takes long enough to show that, once it is read early.
-    if (entry.later && !is_quick()) plan_->hint(*entry.later);
+    if (entry.untold) tell(entry.position);
     const std::span<const RowRange> parts = slots_->layout().parts();
     for (std::size_t i = 0; i < parts.size(); ++i) {
       plan_->part(entry.position, parts[i].first, parts[i].count, batch->columns(i),
                   batch->mask(i), thread_memory(),
                   {&batch->beside(), failures_, &stopping_, turn});
     }
-    note(std::chrono::steady_clock::now() - start);
     entry.batch = std::move(batch);
   } catch (...) {
     entry.error = std::current_exception();
+  }
+}
+
+/// Where the system holds the file in memory, telling it costs more than reading. Where
+/// it does not, telling takes long enough to show that, once all is read early; it may
+/// even wait until the disk takes more requests.
+void Prefetcher::tell(const std::optional<Position>& position) noexcept {
+  try {
+    if (position && !is_quick()) plan_->hint(*position);
+  } catch (...) {
+    // It was only a hint.
   }
 }
 
@@ -176,13 +188,18 @@ void Prefetcher::run() {
     queue_.pop_front();
     entry->stage = Stage::kMaking;
     lock.unlock();
+    const auto start = Clock::now();
     make(*entry, &turn);
     if (turn.owns_lock()) turn.unlock();
     lock.lock();
     entry->stage = Stage::kDone;
+    done_.notify_all();
+    lock.unlock();
+    tell(entry->later);
+    note(Clock::now() - start);
+    lock.lock();
     if (!queue_.empty()) {  // behind what other loaders wait for
       pool().submit([this] { run(); });
-      done_.notify_all();
       return;
     }
   }
@@ -210,13 +227,17 @@ void Prefetcher::look_ahead(const Position& position) {
       return;  // asked again, after a wait that was cut short
     }
     backwards = previous(stream->last) == position;
+    if (!backwards && plan_->schedule().next(stream->last) != position) {
+      stream->untold = kHinted;
+    }
   } else {
     if (streams_.size() == kStreams) {
       streams_.erase(std::ranges::min_element(streams_, {}, &Stream::used));
     }
-    stream = streams_.insert(streams_.end(), Stream{});
+    stream = streams_.insert(streams_.end(), Stream{position, 0, kHinted});
   }
-  *stream = {position, clock_};
+  stream->last = position;
+  stream->used = clock_;
 
   const auto step = [&](const Position& from) {
     return backwards ? previous(from) : plan_->schedule().next(from);
@@ -228,6 +249,8 @@ void Prefetcher::look_ahead(const Position& position) {
     auto& entry = entries_[at];
     if (entry) continue;
     entry = std::make_shared<Entry>(Entry{.position = at, .used = ++clock_});
+    entry->untold = stream->untold > 0;
+    stream->untold -= entry->untold ? 1 : 0;
     entry->later = at;
     for (int k = 0; k < kHinted && entry->later; ++k) {
       const bool first = entry->later->step == 0 && entry->later->epoch == 0;

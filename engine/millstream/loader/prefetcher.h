@@ -62,7 +62,8 @@ class Prefetcher {
     Stage stage = Stage::kQueued;
     std::uint64_t used = 0;              // when, by `clock_`
     bool asked = false;                  // by someone, and not only made ahead
-    std::optional<Position> later = {};  // what to tell the source of, before making it
+    bool untold = false;                 // the source does not know that it is coming
+    std::optional<Position> later = {};  // what to tell the source of next
     std::shared_ptr<const Batch> batch = {};
     std::exception_ptr error = {};
   };
@@ -70,12 +71,15 @@ class Prefetcher {
   struct Stream {
     Position last;
     std::uint64_t used = 0;
+    int untold = 0;  // batches after those asked for that nobody told the source of
   };
 
   using Lock = std::unique_lock<std::mutex>;
+  using Clock = std::chrono::steady_clock;
 
   ThreadPool& pool();
   void make(Entry& entry, Lock* turn = nullptr) noexcept;
+  void tell(const std::optional<Position>& position) noexcept;
   void run();
   bool
   start() noexcept;  // another thread that takes from the queue; false if none does
