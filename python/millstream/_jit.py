@@ -158,7 +158,7 @@ def _host_call(program: Program, words: Any) -> tuple[list[Any], Any, Any]:
 
 
 def _as(spec: jax.ShapeDtypeStruct, data: np.ndarray) -> np.ndarray:
-    return data.view(spec.dtype).reshape(spec.shape)
+    return np.ndarray(spec.shape, spec.dtype, data)
 
 
 def shaped(specs: list[jax.ShapeDtypeStruct], fields: list[Any]) -> list[np.ndarray]:

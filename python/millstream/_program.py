@@ -230,9 +230,14 @@ class Program:
         lead = (self.batch_size,) if self.batched else ()
         return jax.ShapeDtypeStruct(lead, np.bool_)
 
+    @functools.cached_property
+    def _positions(self) -> tuple[list[int], Any]:
+        return jax.tree.flatten(self.tree)
+
     def unflatten(self, leaves: list[Any]) -> Tree:
         """The tree of a value from the engine's fields."""
-        return jax.tree.map(lambda position: leaves[position], self.tree)
+        positions, structure = self._positions
+        return structure.unflatten([leaves[position] for position in positions])
 
     def element_spec(self) -> Tree:
         value = self.unflatten(self.leaf_specs())

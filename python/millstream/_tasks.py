@@ -340,20 +340,22 @@ class FillTask(Task):
             self.startup()
 
     def make(self, part: Part) -> list[Any] | None:
-        names = [column.name for column in self.outputs]
+        # All of them first: a large sample leaves nothing of Python in the caches.
+        samples = [_views(part.made, self.outputs, k) for k in range(len(part.indices))]
+        indices = part.indices.tolist()
+        seeds = [None] * len(indices) if part.seeds is None else part.seeds.tolist()
         beside: list[Any] = []
-        for k, index in enumerate(part.indices.tolist()):
+        for k, (index, arrays, seed) in enumerate(
+            zip(indices, samples, seeds, strict=True)
+        ):
             part.row[0] = k
-            # With an ellipsis a scalar is a view too.
-            arrays = {n: rows[k, ...] for n, rows in zip(names, part.made, strict=True)}
-            seed = None if part.seeds is None else int(part.seeds[k])
             if self.clear or index < 0:
                 for array in arrays.values():
                     array.fill(0)
             if index < 0:  # padding has nothing to be filled with
                 beside.append(None)
                 continue
-            value = self.fn(self.data[index], MappingProxyType(arrays), seed)
+            value = self.fn(self.data[index], arrays, seed)
             beside.append(value if self.kept else None)
         return beside if any(value is not None for value in beside) else None
 
@@ -361,6 +363,12 @@ class FillTask(Task):
         tell_item = getattr(self.fn, "tell_item", None)
         if tell_item is not None:
             tell_item(error, self.data[index])
+
+
+def _views(made: Rows, columns: tuple[Column, ...], k: int) -> Mapping[str, np.ndarray]:
+    """Row k by names. With an ellipsis a scalar is a view too."""
+    pairs = zip(columns, made, strict=True)
+    return MappingProxyType({column.name: rows[k, ...] for column, rows in pairs})
 
 
 @dataclass(frozen=True)

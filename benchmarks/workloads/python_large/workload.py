@@ -2,9 +2,11 @@
 
 The function writes into the memory that becomes the batch. Its own time is that of two
 processes which do nothing else, in memory of the same kind; what a loader takes beyond
-it is the hand-over.
+it is the hand-over. The two take turns within one process, window by window: on a
+shared machine what is measured a minute later may differ by more than the hand-over.
 """
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -18,25 +20,29 @@ import numpy as np
 
 from functions import BLOCK
 from harness import Measurement, WrongAnswer
-from workloads.python_gil.workload import seconds_of_window
 
 LENGTH = 256
 ROWS = 8
 SLOTS = 6
 WINDOW = 20
 COUNT = 40
+BEYOND = "beyond the function"
+
+# Made ahead of a loader that rests, and how long until it does rest.
+AHEAD = 10
+REST = 0.03
 
 
 @dataclass(frozen=True)
 class Blocks:
     """What a contender builds: `batches()` of `ROWS` blocks of one sample each.
 
-    One with `seconds()` times windows itself; it yields no batches beyond the first
+    One with `window()` times its windows itself; it yields no batches beyond the first
     `LENGTH` samples.
     """
 
     batches: Callable[[], Iterator[Any]]
-    seconds: Callable[[], list[float]] | None = None
+    window: Callable[[], float] | None = None
     reaches_jax: bool = True
     shuffled: bool = True
 
@@ -64,8 +70,42 @@ def measure(contender: ModuleType) -> list[Measurement]:
             raise WrongAnswer(f"{len(set(seen))} different samples of {LENGTH}")
         if made.shuffled and seen == sorted(seen):
             raise WrongAnswer("samples in the order of the source")
-        if made.seconds is not None:
-            seconds = median(made.seconds())
-        else:
-            seconds = seconds_of_window(lambda item: item, batches, WINDOW, COUNT)
-    return [Measurement(ROWS, [seconds / WINDOW])]
+        if made.window is not None:
+            made.window()
+            return measured([made.window() for _ in range(COUNT)])
+        if not made.reaches_jax:
+            return measured([seconds_of(batches) for _ in range(COUNT)])
+        return in_turns(batches)
+
+
+def measured(windows: list[float], variant: str = "") -> list[Measurement]:
+    """The seconds of a batch by those of windows."""
+    return [Measurement(ROWS, [median(windows) / WINDOW], variant)]
+
+
+def seconds_of(batches: Iterator[Any]) -> float:
+    """The seconds of the next window, and nothing that was made before it."""
+    for _ in islice(batches, AHEAD):
+        pass
+    start = time.perf_counter()
+    for _ in range(WINDOW):
+        batch = next(batches)
+    jax.block_until_ready(batch)
+    return time.perf_counter() - start
+
+
+def in_turns(batches: Iterator[Any]) -> list[Measurement]:
+    """Windows of a loader, and what each takes beyond one of the function alone."""
+    from workloads.python_large import function_alone
+
+    alone = function_alone.build()
+    assert alone.window is not None
+    windows, beyond = [], []
+    with closing(alone.batches()) as started:
+        next(started)
+        for _ in range(COUNT):
+            time.sleep(REST)
+            function = alone.window()
+            windows.append(seconds_of(batches))
+            beyond.append(windows[-1] - function)
+    return measured(windows) + measured(beyond, BEYOND)

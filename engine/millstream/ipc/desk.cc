@@ -165,8 +165,10 @@ void Desk::hand_out() {
     for (Seat& seat : seats_) {
       if (seat.child == nullptr || !seat.ready || seat.given.size() >= most) continue;
       const std::lock_guard lock(mutex_);
-      // A second part only where there is enough for everybody.
-      if (queue_.empty() || (most > 1 && queue_.size() < seats_.size())) return;
+      if (queue_.empty()) return;
+      // A second part only where there is enough for everybody, or it is soon done.
+      const bool scarce = queue_.size() < seats_.size();
+      if (most > 1 && scarce && !pace_.is_short(queue_.front()->rows())) return;
       std::string message = framed(Kind::kTask, encoded(queue_.front()->task));
       seat.given.push_back(std::move(queue_.front()));
       queue_.pop_front();

@@ -46,8 +46,9 @@ class Desk {
   void end() noexcept;
   /// Something may have been cancelled.
   void nudge() noexcept;
-  std::int64_t grain(std::int64_t rows) const noexcept {
-    return pace_.grain(rows, options_.workers);
+  /// For one of `at_once` batches.
+  std::int64_t grain(std::int64_t rows, int at_once) const noexcept {
+    return pace_.grain(rows, options_.workers, at_once);
   }
   std::vector<std::int64_t> pids() const;
 

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cstring>
 #include <optional>
@@ -36,6 +37,20 @@ std::optional<Task::Rows> shared(const SharedMemory& memory, const Column& colum
   if (end > first->bytes) return std::nullopt;
   return Task::Rows{*first, column.stride};
 }
+
+/// Counts a batch as long as it is being made.
+class Counted {
+ public:
+  explicit Counted(std::atomic<int>& count) : count_(count), among_(++count) {}
+  ~Counted() { --count_; }
+  Counted(const Counted&) = delete;
+  Counted& operator=(const Counted&) = delete;
+  int among() const { return among_; }
+
+ private:
+  std::atomic<int>& count_;
+  const int among_;
+};
 
 void copy(const Column& from, const Column& to, std::int64_t rows) {
   const auto bytes = static_cast<std::size_t>(from.row_bytes());
@@ -157,7 +172,8 @@ void ProcessCrew::make(const Work& work) {
   }
 
   const auto job = std::make_shared<Job>(rows);
-  const std::int64_t grain = crew->grain(rows);
+  const Counted counted(making_);
+  const std::int64_t grain = crew->grain(rows, counted.among());
   std::vector<std::shared_ptr<Part>> parts;
   for (std::int64_t begin = 0; begin < rows; begin += grain) {
     const auto count = static_cast<std::size_t>(std::min(grain, rows - begin));

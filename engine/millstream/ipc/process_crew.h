@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -46,6 +47,7 @@ class ProcessCrew final : public Maker {
   const Options options_;
   const std::shared_ptr<SharedMemory> memory_;
   const std::int64_t process_;
+  std::atomic<int> making_ = 0;  // batches at once
   mutable std::mutex mutex_;
   std::shared_ptr<Desk> desk_;  // made when first needed
   std::vector<Block> free_;     // for rows that are not in shared memory

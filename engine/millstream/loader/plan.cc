@@ -188,6 +188,7 @@ void Plan::padding(const Position& position, std::int64_t count,
 }
 
 void Plan::hint(const Position& position) const {
+  if (source_->resident()) return;
   Memory memory;
   const auto indices = memory.array<std::int64_t>(schedule_.valid_rows(position));
   schedule_.run(position, 0, indices);

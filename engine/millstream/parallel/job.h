@@ -104,17 +104,25 @@ inline std::string samples_at(std::int64_t noted,
 /// that all workers have some. Learns what a row costs.
 class Pace {
  public:
-  std::int64_t grain(std::int64_t rows, int workers) const noexcept {
+  /// `at_once` batches are being made, this one among them.
+  std::int64_t grain(std::int64_t rows, int workers, int at_once = 1) const noexcept {
     const std::int64_t row_ns = row_ns_.load(std::memory_order_relaxed);
     const std::int64_t share =
         std::max<std::int64_t>((rows + workers - 1) / workers, 1);
     if (row_ns == 0) return share;
     // Of what is so cheap each worker makes whole batches, one after the other.
     if (rows * row_ns < kWholeNs) return rows;
+    // And where there are enough for each to have one, and one to go on with.
+    if (rows * row_ns < kPartNs && at_once > workers) return rows;
     // As many parts for each worker, or some would have nothing to do at the end.
     const std::int64_t parts =
         std::max<std::int64_t>((share * row_ns + kPartNs / 2) / kPartNs, 1);
     return (share + parts - 1) / parts;
+  }
+  /// Whether so many rows are made in less time than anybody would mind to wait.
+  bool is_short(std::int64_t rows) const noexcept {
+    const std::int64_t row_ns = row_ns_.load(std::memory_order_relaxed);
+    return row_ns > 0 && rows * row_ns < kShortNs;
   }
   void note(std::int64_t rows, std::chrono::nanoseconds taken) noexcept {
     const std::int64_t before = row_ns_.load(std::memory_order_relaxed);
@@ -125,6 +133,7 @@ class Pace {
 
  private:
   static constexpr std::int64_t kPartNs = 32'000'000;
+  static constexpr std::int64_t kShortNs = 8'000'000;
   static constexpr std::int64_t kWholeNs = 1'000'000;
   std::atomic<std::int64_t> row_ns_{0};
 };

@@ -38,6 +38,22 @@ TEST(PaceTest, GivesSlowRowsOneByOne) {
   EXPECT_EQ(grain_of(std::chrono::hours(1)), 1);
 }
 
+TEST(PaceTest, GivesWholeBatchesWhereThereAreMoreOfThemThanWorkers) {
+  Pace pace;
+  pace.note(1, microseconds(100));
+  EXPECT_EQ(pace.grain(128, 3, 3), 43);
+  EXPECT_EQ(pace.grain(128, 3, 4), 128);
+  EXPECT_EQ(pace.grain(512, 3, 4), 171);  // that would take too long
+}
+
+TEST(PaceTest, KnowsWhichPartsAreShort) {
+  Pace pace;
+  EXPECT_FALSE(pace.is_short(1));
+  pace.note(1, milliseconds(1));
+  EXPECT_TRUE(pace.is_short(7));
+  EXPECT_FALSE(pace.is_short(8));
+}
+
 TEST(PaceTest, FollowsWhatRowsCost) {
   Pace pace;
   pace.note(8, milliseconds(8));
