@@ -276,7 +276,11 @@ void bind_loader(nb::module_& module) {
           "Bytes of samples asked of the source so far.")
       .def_prop_ro("last_error", last_error, "What last failed inside of jit, or None.")
       .def(
-          "forget_error", [](ListedLoader& l) { l.shared->remember(nullptr); },
+          "forget_error",
+          [](ListedLoader& l) {
+            const nb::gil_scoped_release released;
+            l.shared->remember(nullptr);
+          },
           "Sets `last_error` to None.")
       .def("take", take, "state"_a,
            "The bytes of each field and of the mask, made ahead where possible; part "

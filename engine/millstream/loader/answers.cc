@@ -45,19 +45,25 @@ Answers::Found Answers::get(const Position& position, bool wait,
   if (++answer->taken == shards_) {
     const auto mine = answers_.find(position);
     if (mine != answers_.end() && mine->second == answer) answers_.erase(mine);
+    changed_.notify_all();
   }
   evict();
   if (answer->error) std::rethrow_exception(answer->error);
   return answer->found;
 }
 
-void Answers::forget_errors(std::chrono::seconds age) {
+void Answers::forget_errors(std::chrono::seconds age,
+                            std::chrono::milliseconds patience) {
+  const auto failed = [](const auto& entry) {
+    return entry.second->done && entry.second->error != nullptr;
+  };
   const auto latest = std::chrono::steady_clock::now() - age;
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   std::erase_if(answers_, [&](const auto& entry) {
-    const Answer& answer = *entry.second;
-    return answer.done && answer.error != nullptr && answer.found_at <= latest;
+    return failed(entry) && entry.second->found_at <= latest;
   });
+  changed_.wait_for(lock, patience,
+                    [&] { return std::ranges::none_of(answers_, failed); });
 }
 
 void Answers::evict() {

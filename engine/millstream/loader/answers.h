@@ -31,8 +31,10 @@ class Answers {
   /// at it, waits for it, or without `wait` returns nothing.
   Found get(const Position& position, bool wait, const std::function<Found()>& find);
 
-  /// Forgets errors of at least that age, which not every shard has come for.
-  void forget_errors(std::chrono::seconds age);
+  /// Waits, not longer than `patience`, until every shard has come for the errors that
+  /// there are: a program that is started meanwhile would take those of the one before.
+  /// Forgets those of at least that age, for which some never will.
+  void forget_errors(std::chrono::seconds age, std::chrono::milliseconds patience);
 
  private:
   struct Answer {

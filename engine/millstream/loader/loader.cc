@@ -17,6 +17,8 @@ constexpr std::int64_t kPartBytes = std::int64_t{1} << 19;
 /// A shard that has not come for an error by then never will: XLA itself gives up on a
 /// collective sooner. Forgotten before that, a late one would go on without the others.
 constexpr std::chrono::seconds kLastShard{60};
+/// Usually they all come within a millisecond.
+constexpr std::chrono::milliseconds kShardsPatience{2000};
 
 Schema with_dtypes(Schema schema, std::span<const DType> dtypes) {
   if (dtypes.size() != schema.size()) {
@@ -263,7 +265,7 @@ std::map<std::int64_t, std::string> Skipped::samples() const {
 }
 
 void Loader::remember(std::exception_ptr error) {
-  if (error == nullptr) answers_.forget_errors(kLastShard);
+  if (error == nullptr) answers_.forget_errors(kLastShard, kShardsPatience);
   const std::lock_guard lock(mutex_);
   last_error_ = std::move(error);
 }

@@ -68,11 +68,11 @@ std::shared_ptr<const Batch> Prefetcher::get(const Position& position, bool keep
 
   Lock lock(mutex_);
   auto& found = entries_[position];
-  const bool unexpected = !found;
-  if (unexpected) found = std::make_shared<Entry>(Entry{.position = position});
+  if (!found) {
+    found = std::make_shared<Entry>(Entry{.position = position, .untold = true});
+  }
   const std::shared_ptr<Entry> entry = found;
   entry->used = ++clock_;
-  entry->untold |= unexpected;
   const bool asked_before = std::exchange(entry->asked, true);
   look_ahead(position);
   bool begun = entry->stage != Stage::kQueued || (waiting_ && asked_before);

@@ -220,11 +220,26 @@ TEST(Answers, OfErrorsAreForgottenWhenTheyAreOld) {
   const auto fail = []() -> Answers::Found { throw DataError("bad"); };
   const auto find = [] { return Answers::Found(std::shared_ptr<const Batch>()); };
   EXPECT_THROW(answers.get(at, true, fail), DataError);
-  answers.forget_errors(std::chrono::seconds(60));
+  const std::chrono::milliseconds impatient{0};
+  answers.forget_errors(std::chrono::seconds(60), impatient);
   EXPECT_THROW(answers.get(at, true, find), DataError);  // for the second shard
   EXPECT_THROW(answers.get(at, true, fail), DataError);
-  answers.forget_errors(std::chrono::seconds(0));
+  answers.forget_errors(std::chrono::seconds(0), impatient);
   EXPECT_TRUE(answers.get(at, true, find));
+}
+
+TEST(Answers, OfErrorsAreLeftToTheShardsThatAreYetToCome) {
+  Answers answers(2);
+  const Position at{{1, 1}, 0, 0};
+  const auto fail = []() -> Answers::Found { throw DataError("bad"); };
+  const auto find = [] { return Answers::Found(std::shared_ptr<const Batch>()); };
+  EXPECT_THROW(answers.get(at, true, fail), DataError);
+  const std::jthread late([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    EXPECT_THROW(answers.get(at, true, find), DataError);
+  });
+  answers.forget_errors(std::chrono::minutes(1), std::chrono::minutes(1));
+  EXPECT_TRUE(answers.get(at, true, find));  // of the next program
 }
 
 TEST(Answers, KeepNoMoreThanAFew) {
