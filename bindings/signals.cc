@@ -29,9 +29,14 @@ void on_interrupt(int number, siginfo_t* info, void* context) {
 /// XLA ends at its next batch, and Python then raises KeyboardInterrupt.
 class Interruptible {
  public:
-  explicit Interruptible(const ListedLoader& loader) : loader_(loader.shared) {}
+  Interruptible(const ListedLoader& loader, bool active)
+      : loader_(loader.shared), active_(active) {}
+  ~Interruptible() { exit(); }
+  Interruptible(const Interruptible&) = delete;
+  Interruptible& operator=(const Interruptible&) = delete;
 
   void enter() {
+    if (!active_) return;
     Loader* none = nullptr;
     entered_ = interrupted_loader.compare_exchange_strong(none, loader_.get());
     if (!entered_) return;
@@ -42,7 +47,11 @@ class Interruptible {
     sigaction(SIGINT, &action, &previous_action);
   }
 
-  bool interrupted() const noexcept { return loader_->cancelled(); }
+  /// Raises what Python has yet to raise for the signal: once is enough.
+  bool interrupted() const {
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+    return active_ && loader_->cancelled();
+  }
 
   void exit() {
     if (!entered_) return;
@@ -54,19 +63,25 @@ class Interruptible {
 
  private:
   std::shared_ptr<Loader> loader_;
+  const bool active_;
   bool entered_ = false;
 };
 
 }  // namespace
 
 void bind_signals(nb::module_& module) {
+  // In C++ from end to end: a KeyboardInterrupt that Python raises on its way into an
+  // `__exit__` of its own would leave the handler behind.
   nb::class_<Interruptible>(module, "Interruptible",
                             "While entered, Ctrl-C ends the loader's next batch.")
-      .def(nb::init<const ListedLoader&>(), "loader"_a)
+      .def(nb::init<const ListedLoader&, bool>(), "loader"_a, "active"_a)
       .def_prop_ro("interrupted", &Interruptible::interrupted,
                    "Whether Ctrl-C came since it was entered.")
-      .def("enter", &Interruptible::enter)
-      .def("exit", &Interruptible::exit);
+      .def("__enter__", &Interruptible::enter)
+      .def(
+          "__exit__",
+          [](Interruptible& self, nb::handle, nb::handle, nb::handle) { self.exit(); },
+          "type"_a.none(), "value"_a.none(), "traceback"_a.none());
 }
 
 }  // namespace millstream::python

@@ -6,8 +6,7 @@ import functools
 import signal
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, overload
 
 import jax
@@ -251,14 +250,15 @@ class DataLoader:
     def _run(self, run: Any, words: Any, carry: Any, arrays: Any) -> Any:
         """Runs to the end; raises what went wrong in its own type."""
         self._program.forget_error()
-        with _interruptible(self._program.engine) as interrupted:
+        guard = _engine.Interruptible(self._program.engine, _raises_on_interrupt())
+        with guard:
             try:
                 result = run(words, carry, arrays)
                 if not any(is_traced(leaf) for leaf in jax.tree.leaves(result)):
                     jax.block_until_ready(result)
                 return result
             except _jit.FAILURES as error:
-                if interrupted():
+                if guard.interrupted:
                     raise KeyboardInterrupt from None
                 self._program.raise_original(error)
 
@@ -284,16 +284,7 @@ def _scan(
     return words, carry, outputs
 
 
-@contextmanager
-def _interruptible(engine: _engine.Loader) -> Iterator[Callable[[], bool]]:
-    """Lets Ctrl-C end a program at its next batch, where Python would raise for it."""
+def _raises_on_interrupt() -> bool:
+    """Whether Python would raise for Ctrl-C in this thread."""
     main = threading.current_thread() is threading.main_thread()
-    if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        yield lambda: False
-        return
-    guard = _engine.Interruptible(engine)
-    guard.enter()
-    try:
-        yield lambda: guard.interrupted
-    finally:
-        guard.exit()
+    return main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
