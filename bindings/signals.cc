@@ -49,8 +49,9 @@ class Interruptible {
 
   /// Raises what Python has yet to raise for the signal: once is enough.
   bool interrupted() const {
+    if (!active_) return false;
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
-    return active_ && loader_->cancelled();
+    return loader_->cancelled();
   }
 
   void exit() {

@@ -74,7 +74,7 @@ def measure(contender: ModuleType) -> list[Measurement]:
             made.window()
             return measured([made.window() for _ in range(COUNT)])
         if not made.reaches_jax:
-            return measured([seconds_of(batches) for _ in range(COUNT)])
+            return measured([next_window(batches) for _ in range(COUNT)])
         return in_turns(batches)
 
 
@@ -83,7 +83,7 @@ def measured(windows: list[float], variant: str = "") -> list[Measurement]:
     return [Measurement(ROWS, [median(windows) / WINDOW], variant)]
 
 
-def seconds_of(batches: Iterator[Any]) -> float:
+def next_window(batches: Iterator[Any]) -> float:
     """The seconds of the next window, and nothing that was made before it."""
     for _ in islice(batches, AHEAD):
         pass
@@ -106,6 +106,6 @@ def in_turns(batches: Iterator[Any]) -> list[Measurement]:
         for _ in range(COUNT):
             time.sleep(REST)
             function = alone.window()
-            windows.append(seconds_of(batches))
+            windows.append(next_window(batches))
             beyond.append(windows[-1] - function)
     return measured(windows) + measured(beyond, BEYOND)

@@ -18,7 +18,7 @@ namespace {
 
 namespace ffi = xla::ffi;
 
-/// What is known at once, or a promise: promises cost what small batches do.
+/// What is known at once, or a promise, which costs several allocations.
 using Reply = std::variant<ffi::Error, ffi::Future>;
 
 }  // namespace
