@@ -81,12 +81,14 @@ void Desk::nudge() noexcept {
 }
 
 void Desk::add(std::vector<std::shared_ptr<Part>> parts) {
+  bool awaited;
   {
     const std::lock_guard lock(mutex_);
     if (over_) throw Closed("the workers were closed");
     queue_.insert(queue_.end(), parts.begin(), parts.end());
+    awaited = hungry_;
   }
-  nudge();
+  if (awaited) nudge();
 }
 
 std::vector<std::int64_t> Desk::pids() const {
@@ -161,6 +163,13 @@ void Desk::start_workers() {
 }
 
 void Desk::hand_out() {
+  const auto busy = [](const Seat& seat) {
+    return seat.child != nullptr && seat.ready && seat.given.size() >= kGiven;
+  };
+  {
+    const std::lock_guard lock(mutex_);
+    hungry_ = true;  // before it looks into the queue: what comes later wakes it
+  }
   for (std::size_t most = 1; most <= kGiven; ++most) {
     for (Seat& seat : seats_) {
       if (seat.child == nullptr || !seat.ready || seat.given.size() >= most) continue;
@@ -180,6 +189,8 @@ void Desk::hand_out() {
       seat.child->send(std::move(message));
     }
   }
+  const std::lock_guard lock(mutex_);
+  hungry_ = !std::ranges::all_of(seats_, busy);  // else the next answer wakes it
 }
 
 bool Desk::idle() const {

@@ -97,6 +97,7 @@ class Desk {
   mutable std::mutex mutex_;
   std::deque<std::shared_ptr<Part>> queue_;
   std::vector<std::int64_t> pids_;
+  bool hungry_ = true;  // it would hand out what is added
   bool over_ = false;
   std::jthread thread_;  // last: it uses the members above
 };

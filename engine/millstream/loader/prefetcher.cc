@@ -41,7 +41,7 @@ Prefetcher::Prefetcher(std::shared_ptr<const Plan> plan, std::shared_ptr<Slots> 
                        int threads, int ahead, Failures* failures)
     : plan_(std::move(plan)),
       slots_(std::move(slots)),
-      threads_(plan_->maker() != nullptr ? std::min(ahead, kWaiting) : threads),
+      threads_(plan_->maker() != nullptr ? std::min(ahead + 1, kWaiting) : threads),
       ahead_(ahead),
       failures_(failures),
       generation_(fork_generation()),
