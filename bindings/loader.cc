@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "arrays.h"
 #include "millstream/core/error.h"
 #include "millstream/loader/state.h"
 #include "module.h"
@@ -24,10 +25,33 @@ using namespace nanobind::literals;
 namespace millstream::python {
 namespace {
 
+/// The words of a state, in an array that outlives the call.
+struct StateWords {
+  const std::uint32_t* data = nullptr;
+
+  std::span<const std::uint32_t, kStateWords> words() const {
+    return std::span<const std::uint32_t, kStateWords>(data, kStateWords);
+  }
+};
+
+}  // namespace
+}  // namespace millstream::python
+
+template <>
+struct nanobind::detail::type_caster<millstream::python::StateWords> {
+  NB_TYPE_CASTER(millstream::python::StateWords,
+                 const_name("numpy.typing.NDArray[numpy.uint32]"))
+
+  bool from_python(handle source, std::uint8_t, cleanup_list*) noexcept {
+    value.data = millstream::python::words_of(source, millstream::kStateWords);
+    return value.data != nullptr;
+  }
+};
+
+namespace millstream::python {
+namespace {
+
 using PlanHandle = Handle<Plan>;
-using Bytes = nb::ndarray<nb::numpy, std::uint8_t, nb::ndim<1>>;
-using StateWords =
-    nb::ndarray<const std::uint32_t, nb::shape<8>, nb::c_contig, nb::device::cpu>;
 
 Transforms shared(const std::vector<Handle<Transform>>& handles) {
   Transforms transforms;
@@ -45,7 +69,7 @@ PlanHandle plan(const Handle<Source>& source, const Handle<Order>& order,
 }
 
 Position position(const Plan& plan, const StateWords& state) {
-  return decoded(plan, std::span<const std::uint32_t, kStateWords>(state.data(), 8));
+  return decoded(plan, state.words());
 }
 
 nb::object indices(const PlanHandle& handle, const StateWords& state) {
@@ -163,7 +187,7 @@ nb::object last_error(ListedLoader& loader) {
 nb::object next_state(const PlanHandle& handle, const StateWords& state) {
   const Plan& plan = *handle.shared;
   const State after = encoded(plan, plan.schedule().next(position(plan, state)));
-  return nb::cast(nb::make_tuple(after[3], after[4], after[5]));
+  return words_array(after.data(), after.size());
 }
 
 }  // namespace
@@ -179,12 +203,11 @@ nb::list batch_arrays(std::shared_ptr<const Batch> batch, const Layout& layout,
   for (std::size_t part = first_part; part < first_part + end; ++part) {
     const std::int64_t rows = layout.parts()[part].count;
     for (const Column& column : (*owner)->columns(part)) {
-      const auto bytes = static_cast<std::size_t>(column.stride * rows);
-      result.append(nb::cast(
-          Bytes(reinterpret_cast<std::uint8_t*>(column.data), {bytes}, capsule)));
+      result.append(rows_array(column.dtype, column.shape, column.data, rows,
+                               column.stride, capsule));
     }
-    result.append(nb::cast(Bytes(reinterpret_cast<std::uint8_t*>((*owner)->mask(part)),
-                                 {static_cast<std::size_t>(rows)}, capsule)));
+    auto* mask = reinterpret_cast<std::byte*>((*owner)->mask(part));
+    result.append(rows_array(DType::kBool, {}, mask, rows, 1, capsule));
   }
   return result;
 }
@@ -245,7 +268,9 @@ void bind_loader(nb::module_& module) {
                    [](const PlanHandle& p) { return check_word(*p.shared); })
       .def("indices", indices, "state"_a, "The samples of that batch; -1 in padding.")
       .def("next_state", next_state, "state"_a,
-           "(epoch, low step, high step) of the batch after that one.")
+           nb::sig("def next_state(self, state: NDArray[numpy.uint32]) -> "
+                   "NDArray[numpy.uint32]"),
+           "That of the batch after it.")
       .def(
           "valid_rows",
           [](const PlanHandle& p, const StateWords& state) {
@@ -282,9 +307,10 @@ void bind_loader(nb::module_& module) {
             l.shared->remember(nullptr);
           },
           "Sets `last_error` to None.")
-      .def("take", take, "state"_a,
-           "The bytes of each field and of the mask, made ahead where possible; part "
-           "after part where there are several.")
+      .def(
+          "take", take, "state"_a,
+          "The rows of each field, and the mask, made ahead where possible; part after "
+          "part where there are several.")
       .def("await_batch", await_batch, "state"_a,
            "Returns when that batch has been made, where batches are made ahead.")
       .def("take_with_beside", take_with_beside, "state"_a,
@@ -295,7 +321,7 @@ void bind_loader(nb::module_& module) {
       .def("take_if_ready", take_if_ready, "state"_a,
            "The same if it is made already, else None.")
       .def("take_shard", take_shard, "state"_a, "first"_a, "count"_a,
-           "The bytes of those rows, from one batch for all shards that ask.")
+           "Those rows, from one batch for all shards that ask.")
       .def("batch", batch, "state"_a, "The same from one thread, with no cache.");
 
   module.def("loader", loader, "plan"_a, "dtypes"_a, "threads"_a, "prefetch"_a,

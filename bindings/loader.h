@@ -33,8 +33,8 @@ struct ListedLoader {
   std::optional<Listing> listing;
 };
 
-/// The bytes of each field, then of the mask, part by part: arrays that share one
-/// owner, the batch.
+/// The rows of each field, then the mask, part by part: arrays that share one owner,
+/// the batch.
 nanobind::list batch_arrays(std::shared_ptr<const Batch> batch, const Layout& layout,
                             std::size_t first_part = 0,
                             std::size_t parts = std::numeric_limits<int>::max());

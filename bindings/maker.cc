@@ -1,13 +1,11 @@
 #include "millstream/core/maker.h"
 
-#include <cxxabi.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -21,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "arrays.h"
 #include "loader.h"
 #include "millstream/core/error.h"
 #include "millstream/ipc/process_crew.h"
@@ -47,23 +46,6 @@ Schema schema(const std::vector<FieldSpec>& specs) {
   return fields;
 }
 
-/// Rows of bytes where they lie: shape (rows, bytes of a row). Borrowed for a call.
-nb::object view(std::byte* data, std::int64_t rows, std::int64_t bytes,
-                std::int64_t stride) {
-  const std::size_t shape[] = {static_cast<std::size_t>(rows),
-                               static_cast<std::size_t>(bytes)};
-  const std::int64_t strides[] = {stride, 1};
-  // An owner, so that NumPy takes the memory as it is and does not copy it.
-  return nb::cast(nb::ndarray<nb::numpy, std::uint8_t, nb::ndim<2>>(
-      data, 2, shape, nb::none(), strides));
-}
-
-template <typename T>
-nb::object vector_view(const T* data, std::size_t size) {
-  return nb::cast(
-      nb::ndarray<nb::numpy, T, nb::ndim<1>>(const_cast<T*>(data), {size}, nb::none()));
-}
-
 nb::list views(std::span<const Column> columns, std::int64_t rows,
                std::vector<Block>& gathered) {
   nb::list result;
@@ -71,7 +53,8 @@ nb::list views(std::span<const Column> columns, std::int64_t rows,
     const std::int64_t bytes = column.row_bytes();
     // Rows that lie on one another are parted: a function may change its own.
     if (column.rows == nullptr && column.stride >= bytes) {
-      result.append(view(column.data, rows, bytes, column.stride));
+      result.append(
+          rows_array(column.dtype, column.shape, column.data, rows, column.stride));
       continue;
     }
     gathered.emplace_back(bytes * rows);
@@ -79,7 +62,7 @@ nb::list views(std::span<const Column> columns, std::int64_t rows,
     for (std::int64_t k = 0; k < rows; ++k) {
       std::memcpy(to + k * bytes, column.row(k), static_cast<std::size_t>(bytes));
     }
-    result.append(view(to, rows, bytes, bytes));
+    result.append(rows_array(column.dtype, column.shape, to, rows, bytes));
   }
   return result;
 }
@@ -115,17 +98,6 @@ FunctionError failure(nb::python_error& error, const Work& part, std::int64_t ro
                        kept(error.value()), transient(error));
 }
 
-/// Where the interpreter has ended meanwhile it ends any thread that comes back to it.
-/// Frames of C++ cannot be ended so: such a thread sleeps until the process is gone.
-template <typename Body>
-auto in_python(Body&& body) {
-  try {
-    return body();
-  } catch (const abi::__forced_unwind&) {
-    while (true) pause();
-  }
-}
-
 void call(const std::shared_ptr<const void>& function, const Work& part,
           std::atomic<std::int64_t>& row) {
   const auto gil = in_python([] { return std::make_unique<nb::gil_scoped_acquire>(); });
@@ -135,12 +107,12 @@ void call(const std::shared_ptr<const void>& function, const Work& part,
   try {
     const nb::object seeds = part.seeds.empty()
                                  ? nb::none()
-                                 : vector_view(part.seeds.data(), part.seeds.size());
+                                 : numbers_array(part.seeds.data(), part.seeds.size());
     const nb::tuple arguments =
-        nb::make_tuple(vector_view(part.indices.data(), part.indices.size()), seeds,
+        nb::make_tuple(numbers_array(part.indices.data(), part.indices.size()), seeds,
                        views(part.input, part.rows(), gathered),
                        views(part.output, part.rows(), gathered),
-                       vector_view(reinterpret_cast<std::int64_t*>(&row), 1));
+                       numbers_array(reinterpret_cast<std::int64_t*>(&row), 1));
     const nb::object beside = nb::steal(in_python(
         [&] { return PyObject_Call(callable.ptr(), arguments.ptr(), nullptr); }));
     if (!beside.is_valid()) throw nb::python_error();
@@ -230,7 +202,7 @@ TicketHandle begin(
                                 std::move(numbers))};
 }
 
-/// (fields and mask as bytes, parts beside), or None if it is not done in time.
+/// (fields and mask, parts beside), or None if it is not done in time.
 nb::object wait(const TicketHandle& ticket, double seconds) {
   const auto deadline = std::chrono::steady_clock::now() +
                         std::chrono::duration<double>(std::min(seconds, 1e8));
@@ -253,9 +225,25 @@ nb::object wait(const TicketHandle& ticket, double seconds) {
   }
 }
 
+/// A worker and the fields of its rows.
+struct WorkerHandle {
+  explicit WorkerHandle(std::int64_t parent) : worker(parent) {}
+
+  Worker worker;
+  Schema inputs;
+  Schema outputs;
+};
+
+void ready(WorkerHandle& handle, const std::vector<FieldSpec>& inputs,
+           const std::vector<FieldSpec>& outputs) {
+  handle.inputs = schema(inputs);
+  handle.outputs = schema(outputs);
+  handle.worker.ready();
+}
+
 /// The next task's (indices, seeds, input, output), or None when there will be none.
-nb::object next_task(Worker& worker, const std::vector<std::int64_t>& input_bytes,
-                     const std::vector<std::int64_t>& output_bytes) {
+nb::object next_task(WorkerHandle& handle) {
+  Worker& worker = handle.worker;
   bool more;
   {
     const nb::gil_scoped_release released;
@@ -265,20 +253,21 @@ nb::object next_task(Worker& worker, const std::vector<std::int64_t>& input_byte
   const Task& task = worker.task();
   const auto rows = static_cast<std::int64_t>(task.indices.size());
   const auto listed = [&](const std::vector<Task::Rows>& columns,
-                          const std::vector<std::int64_t>& bytes) {
+                          const Schema& fields) {
     nb::list result;
     for (std::size_t i = 0; i < columns.size(); ++i) {
-      result.append(
-          view(worker.data(columns[i]), rows, bytes.at(i), columns[i].stride));
+      const Field& field = fields.at(i);
+      result.append(rows_array(field.dtype, field.shape, worker.data(columns[i]), rows,
+                               columns[i].stride));
     }
     return result;
   };
   const nb::object seeds = task.seeds.empty()
                                ? nb::none()
-                               : vector_view(task.seeds.data(), task.seeds.size());
-  return nb::make_tuple(vector_view(task.indices.data(), task.indices.size()), seeds,
-                        listed(task.input, input_bytes),
-                        listed(task.output, output_bytes));
+                               : numbers_array(task.seeds.data(), task.seeds.size());
+  return nb::make_tuple(numbers_array(task.indices.data(), task.indices.size()), seeds,
+                        listed(task.input, handle.inputs),
+                        listed(task.output, handle.outputs));
 }
 
 }  // namespace
@@ -334,7 +323,7 @@ Args:
   nb::class_<TicketHandle>(module, "Ticket", "A batch that was begun.")
       .def_prop_ro("done", [](const TicketHandle& t) { return t.shared->done(); })
       .def("wait", wait, "seconds"_a,
-           "(bytes of each field and of the mask, parts beside), or None.");
+           "(the rows of each field, and the mask; parts beside), or None.");
   nb::class_<WorkshopHandle>(module, "Workshop", "Batches of samples named one by one.")
       .def("begin", begin, "indices"_a, "seeds"_a.none(), "Queues a batch.")
       .def_prop_ro(
@@ -346,32 +335,35 @@ Args:
   module.def("workshop", workshop, "maker"_a, "fields"_a, "rows"_a, "at_once"_a,
              "Batches of samples named one by one, made by a maker.");
 
-  nb::class_<Worker>(module, "Worker", "The inside of a worker process.")
+  nb::class_<WorkerHandle>(module, "Worker", "The inside of a worker process.")
       .def(nb::init<std::int64_t>(), "parent"_a,
            nb::call_guard<nb::gil_scoped_release>())
-      .def_prop_ro(
-          "setup",
-          [](const Worker& w) { return nb::bytes(w.setup().data(), w.setup().size()); })
+      .def_prop_ro("setup",
+                   [](const WorkerHandle& w) {
+                     const std::string& setup = w.worker.setup();
+                     return nb::bytes(setup.data(), setup.size());
+                   })
       .def_prop_ro(
           "row",
-          [](Worker& w) {
-            return vector_view(reinterpret_cast<std::int64_t*>(&w.row()), 1);
+          [](WorkerHandle& w) {
+            return numbers_array(reinterpret_cast<std::int64_t*>(&w.worker.row()), 1);
           },
           "Where it notes the row that it is at.")
-      .def("ready", &Worker::ready)
-      .def("next", next_task, "input_bytes"_a, "output_bytes"_a,
+      .def("ready", ready, "inputs"_a, "outputs"_a,
+           "Says that it can take tasks; (name, dtype, shape) of each of their fields.")
+      .def("next", next_task,
            "The next task's (indices, seeds, inputs, outputs), or None at the end.")
       .def(
           "done",
-          [](Worker& w, const nb::bytes& beside) {
-            w.done({beside.c_str(), beside.size()});
+          [](WorkerHandle& w, const nb::bytes& beside) {
+            w.worker.done({beside.c_str(), beside.size()});
           },
           "beside"_a)
       .def(
           "failed",
-          [](Worker& w, std::int64_t row, const std::string& message,
+          [](WorkerHandle& w, std::int64_t row, const std::string& message,
              const nb::bytes& bytes, bool transient) {
-            w.failed(
+            w.worker.failed(
                 {row, message, std::string(bytes.c_str(), bytes.size()), transient});
           },
           "row"_a, "message"_a, "bytes"_a, "transient"_a);

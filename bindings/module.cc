@@ -13,5 +13,6 @@ NB_MODULE(_engine, module) {
   python::bind_loader(module);
   python::bind_maker(module);
   python::bind_ffi(module);
+  python::bind_rows(module);
   python::bind_signals(module);
 }

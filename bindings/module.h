@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cxxabi.h>
 #include <nanobind/nanobind.h>
+#include <unistd.h>
 
 #include <memory>
 #include <utility>
@@ -40,12 +42,24 @@ struct Handle {
   }
 };
 
+/// Where the interpreter has ended meanwhile it ends any thread that comes back to it.
+/// Frames of C++ cannot be ended so: such a thread sleeps until the process is gone.
+template <typename Body>
+auto in_python(Body&& body) {
+  try {
+    return body();
+  } catch (const abi::__forced_unwind&) {
+    while (true) pause();
+  }
+}
+
 void bind_core(nb::module_& module);
 void bind_disk_source(nb::module_& module);
 void bind_ffi(nb::module_& module);
 void bind_loader(nb::module_& module);
 void bind_maker(nb::module_& module);
 void bind_order(nb::module_& module);
+void bind_rows(nb::module_& module);
 void bind_signals(nb::module_& module);
 void bind_source(nb::module_& module);
 void bind_transform(nb::module_& module);

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "arrays.h"
 #include "millstream/core/error.h"
 #include "millstream/source/arrays.h"
 #include "millstream/source/combine.h"
@@ -101,7 +102,7 @@ SourceHandle recast(const SourceHandle& source, const std::vector<RecastSpec>& s
   return {std::make_shared<Recast>(source.shared, std::move(fields))};
 }
 
-/// The bytes of each field of these samples.
+/// The rows of each field of these samples.
 nb::list read(const SourceHandle& handle, const Indices& indices) {
   const Source& source = *handle.shared;
   const std::span samples(indices.data(), indices.size());
@@ -110,19 +111,17 @@ nb::list read(const SourceHandle& handle, const Indices& indices) {
     throw ArgumentError(
         text("sample ", sample, " is not within [0, ", source.size(), ")"));
   }
-  using Bytes = nb::ndarray<nb::numpy, std::uint8_t, nb::ndim<1>>;
+  const auto rows = static_cast<std::int64_t>(samples.size());
   nb::list result;
   std::vector<Column> columns;
   for (const Field& field : source.schema()) {
     const std::int64_t row = byte_size(field);
-    const std::size_t bytes = static_cast<std::size_t>(row) * samples.size();
-    auto* data = new std::uint8_t[bytes];
+    auto* data = new std::byte[static_cast<std::size_t>(row * rows)];
     const nb::capsule owner(data, [](void* pointer) noexcept {
-      delete[] static_cast<std::uint8_t*>(pointer);
+      delete[] static_cast<std::byte*>(pointer);
     });
-    columns.push_back(
-        {field.dtype, field.shape, reinterpret_cast<std::byte*>(data), row, nullptr});
-    result.append(nb::cast(Bytes(data, {bytes}, owner)));
+    columns.push_back({field.dtype, field.shape, data, row, nullptr});
+    result.append(rows_array(field.dtype, field.shape, data, rows, row, owner));
   }
   {
     const nb::gil_scoped_release released;

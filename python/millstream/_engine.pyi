@@ -5,6 +5,7 @@ import os
 from typing import Annotated
 
 import numpy
+import numpy.typing
 from numpy.typing import NDArray
 
 
@@ -210,13 +211,13 @@ class Plan:
     @property
     def check_word(self) -> int: ...
 
-    def indices(self, state: Annotated[NDArray[numpy.uint32], dict(shape=(8), order='C', device='cpu', writable=False)]) -> object:
+    def indices(self, state: numpy.typing.NDArray[numpy.uint32]) -> object:
         """The samples of that batch; -1 in padding."""
 
-    def next_state(self, state: Annotated[NDArray[numpy.uint32], dict(shape=(8), order='C', device='cpu', writable=False)]) -> object:
-        """(epoch, low step, high step) of the batch after that one."""
+    def next_state(self, state: NDArray[numpy.uint32]) -> NDArray[numpy.uint32]:
+        """That of the batch after it."""
 
-    def valid_rows(self, state: Annotated[NDArray[numpy.uint32], dict(shape=(8), order='C', device='cpu', writable=False)]) -> int:
+    def valid_rows(self, state: numpy.typing.NDArray[numpy.uint32]) -> int:
         """How many rows of that batch hold samples."""
 
 def plan(source: Source, order: Order, batch_size: int, remainder: str, before: Sequence[Transform], after: Sequence[Transform], skip: bool = False) -> Plan:
@@ -256,28 +257,28 @@ class Loader:
     def forget_error(self) -> None:
         """Sets `last_error` to None."""
 
-    def take(self, state: Annotated[NDArray[numpy.uint32], dict(shape=(8), order='C', device='cpu', writable=False)]) -> list:
+    def take(self, state: numpy.typing.NDArray[numpy.uint32]) -> list:
         """
-        The bytes of each field and of the mask, made ahead where possible; part after part where there are several.
+        The rows of each field, and the mask, made ahead where possible; part after part where there are several.
         """
 
-    def await_batch(self, state: Annotated[NDArray[numpy.uint32], dict(shape=(8), order='C', device='cpu', writable=False)]) -> None:
+    def await_batch(self, state: numpy.typing.NDArray[numpy.uint32]) -> None:
         """Returns when that batch has been made, where batches are made ahead."""
 
-    def take_with_beside(self, state: Annotated[NDArray[numpy.uint32], dict(shape=(8), order='C', device='cpu', writable=False)]) -> tuple:
+    def take_with_beside(self, state: numpy.typing.NDArray[numpy.uint32]) -> tuple:
         """The same, and the parts of what travels beside the batch."""
 
     @property
     def skipped(self) -> dict[int, str]:
         """The samples that were left out, and why."""
 
-    def take_if_ready(self, state: Annotated[NDArray[numpy.uint32], dict(shape=(8), order='C', device='cpu', writable=False)]) -> object:
+    def take_if_ready(self, state: numpy.typing.NDArray[numpy.uint32]) -> object:
         """The same if it is made already, else None."""
 
-    def take_shard(self, state: Annotated[NDArray[numpy.uint32], dict(shape=(8), order='C', device='cpu', writable=False)], first: int, count: int) -> list:
-        """The bytes of those rows, from one batch for all shards that ask."""
+    def take_shard(self, state: numpy.typing.NDArray[numpy.uint32], first: int, count: int) -> list:
+        """Those rows, from one batch for all shards that ask."""
 
-    def batch(self, state: Annotated[NDArray[numpy.uint32], dict(shape=(8), order='C', device='cpu', writable=False)]) -> list:
+    def batch(self, state: numpy.typing.NDArray[numpy.uint32]) -> list:
         """The same from one thread, with no cache."""
 
 def loader(plan: Plan, dtypes: Sequence[str], threads: int, prefetch: int, budget: int = -1, parts: Sequence[tuple[int, int]] = [], shards: int = 1) -> Loader:
@@ -340,7 +341,7 @@ class Ticket:
     def done(self) -> bool: ...
 
     def wait(self, seconds: float) -> object:
-        """(bytes of each field and of the mask, parts beside), or None."""
+        """(the rows of each field, and the mask; parts beside), or None."""
 
 class Workshop:
     """Batches of samples named one by one."""
@@ -370,9 +371,12 @@ class Worker:
     def row(self) -> object:
         """Where it notes the row that it is at."""
 
-    def ready(self) -> None: ...
+    def ready(self, inputs: Sequence[tuple[str, str, Sequence[int]]], outputs: Sequence[tuple[str, str, Sequence[int]]]) -> None:
+        """
+        Says that it can take tasks; (name, dtype, shape) of each of their fields.
+        """
 
-    def next(self, input_bytes: Sequence[int], output_bytes: Sequence[int]) -> object:
+    def next(self) -> object:
         """The next task's (indices, seeds, inputs, outputs), or None at the end."""
 
     def done(self, beside: bytes) -> None: ...
@@ -385,6 +389,24 @@ WHEREABOUTS_SIGNAL: int = 12
 
 def handlers() -> dict:
     """XLA's handlers by their names."""
+
+class RowWriter:
+    """
+    Writes samples to the rows of arrays.
+
+    Args:
+      rows: An array a field, the rows first.
+      tree: A sample with the numbers of its fields for leaves.
+      slowly: Called with (k, sample) where a sample needs more than to be copied.
+    """
+
+    def __init__(self, rows: Sequence[object], tree: object | None, slowly: object) -> None: ...
+
+    def put(self, k: int, sample: object | None) -> None:
+        """Writes a sample to row k."""
+
+    def put_all(self, function: object, indices: object, row: object) -> None:
+        """Writes function(index) of each index to its row, noting it in row[0]."""
 
 class Interruptible:
     """While entered, Ctrl-C ends the loader's next batch."""

@@ -27,7 +27,6 @@ from millstream._tasks import (
     SampleTask,
     Task,
     drawn,
-    dtype_of,
 )
 
 
@@ -204,7 +203,9 @@ class Bound(NamedTuple):
     @property
     def spec(self) -> Tree:
         """A ``jax.ShapeDtypeStruct`` for each leaf of a sample."""
-        specs = [jax.ShapeDtypeStruct(c.shape, dtype_of(c.dtype)) for c in self.columns]
+        specs = [
+            jax.ShapeDtypeStruct(c.shape, dtype_named(c.dtype)) for c in self.columns
+        ]
         return jax.tree.map(lambda position: specs[position], self.tree)
 
 
@@ -270,11 +271,7 @@ class PythonMapTransform(Staffed, WorkerStage):
         words = np.zeros(8, np.uint32)
         words[0] = plan.check_word
         *fields, _ = loader.batch(words)
-        values = [
-            data.view(dtype_named(c.dtype)).reshape(c.shape)
-            for data, c in zip(fields, inputs, strict=True)
-        ]
-        sample = jax.tree.map(lambda position: np.array(values[position]), tree)
+        sample = jax.tree.map(lambda position: np.array(fields[position][0]), tree)
         return self.fn(sample, **drawn(self._wants, 0))  # type: ignore[attr-defined]
 
     @property

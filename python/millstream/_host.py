@@ -112,7 +112,7 @@ class HostDoor:
         else:
             known = np.asarray(words) if known is None else known
             value, mask, beside = self._from_slot(known, valid)
-            after = _jit.next_words(program, known)
+            after = program.plan.next_state(known)
         if self._device is not None:
             value, mask = jax.device_put((value, mask), self._device)
         if program.remainder == "partial" and valid < program.batch_size:
@@ -137,7 +137,7 @@ class HostDoor:
         value, mask = self._placed(fields), self._mask(valid)
         if self._device is not None:
             mask = jax.device_put(mask, self._device)
-        return value, mask, _jit.next_words(program, known)
+        return value, mask, program.plan.next_state(known)
 
     def _compiled(self) -> bool:
         """Whether the jitted call is to be used from now on."""
@@ -205,15 +205,15 @@ class HostDoor:
             return usual
         if self._assembly is not None:
             return self._assembly.put(masks)
-        flags = masks[0].astype(np.bool_)
-        return jax.device_put(flags if self.program.batched else flags[0])
+        (flags,) = self.program.rows_of(masks)
+        return jax.device_put(flags)
 
     def _placed(self, fields: list[Any]) -> Tree:
-        """The engine's bytes as JAX's arrays, where batches are to be."""
+        """The engine's rows as JAX's arrays, where batches are to be."""
         if self._assembly is not None:
             leaves = self._assembly.leaves(fields)
         else:
-            leaves = self._alias(_jit.shaped(self._specs, fields[:-1]))
+            leaves = self._alias(self.program.rows_of(fields[:-1]))
         return self.program.unflatten(leaves)
 
     def _make_room(self) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from millstream import _jit, _resume
+from millstream import _resume
 from millstream._pipeline import Tree
 from millstream._state import LoaderState
 
@@ -57,7 +57,7 @@ class BatchIterator:
         if known is not None:
             after = self._words
             natively = isinstance(after, np.ndarray)
-            self._known = after if natively else _jit.next_words(self.program, known)
+            self._known = after if natively else self.program.plan.next_state(known)
         self._step = 0 if last else self._step + 1
         self._left -= 1
         if self._door.transfers and self._left > 0:

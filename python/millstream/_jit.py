@@ -118,8 +118,8 @@ def _host_shard(
     def fetch(words: Any, number: Any) -> list[np.ndarray]:
         known = np.asarray(words, np.uint32)
         first = int(number) * split.rows
-        fields = program.engine.take_shard(known, first, split.rows)
-        return [*shaped(specs[:-1], fields), next_words(program, known)]
+        fields: Any = program.engine.take_shard(known, first, split.rows)
+        return [*fields, program.plan.next_state(known)]
 
     *leaves, mask, after = jax.pure_callback(
         fetch, specs, words, number, vmap_method="sequential"
@@ -146,31 +146,13 @@ def _host_call(program: Program, words: Any) -> tuple[list[Any], Any, Any]:
 
     def fetch(words: Any) -> list[np.ndarray]:
         known = np.asarray(words, np.uint32)
-        fields = program.engine.take(known)
-        after = next_words(program, known)
-        shaped = [_as(spec, x) for spec, x in zip(specs, fields, strict=False)]
-        return [*shaped, after]
+        fields = program.rows_of(program.engine.take(known))
+        return [*fields, program.plan.next_state(known)]
 
     *leaves, mask, after = jax.pure_callback(
         fetch, specs, words, vmap_method="sequential"
     )
     return leaves, mask, after
-
-
-def _as(spec: jax.ShapeDtypeStruct, data: np.ndarray) -> np.ndarray:
-    return np.ndarray(spec.shape, spec.dtype, data)
-
-
-def shaped(specs: list[jax.ShapeDtypeStruct], fields: list[Any]) -> list[np.ndarray]:
-    """The engine's bytes as arrays of these shapes and dtypes."""
-    return [_as(spec, data) for spec, data in zip(specs, fields, strict=True)]
-
-
-def next_words(program: Program, words: np.ndarray) -> np.ndarray:
-    """The words after the batch that these name."""
-    after = words.copy()
-    after[3:6] = program.plan.next_state(words)
-    return after
 
 
 @functools.cache

@@ -230,6 +230,10 @@ class Program:
         lead = (self.batch_size,) if self.batched else ()
         return jax.ShapeDtypeStruct(lead, np.bool_)
 
+    def rows_of(self, fields: Any) -> list[np.ndarray]:
+        """What the engine gives, as it comes out: without batches, of the one row."""
+        return fields if self.batched else [field[0, ...] for field in fields]
+
     @functools.cached_property
     def _positions(self) -> tuple[list[int], Any]:
         return jax.tree.flatten(self.tree)

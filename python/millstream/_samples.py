@@ -13,7 +13,6 @@ import numpy as np
 
 from millstream import _engine, _numbers
 from millstream._frozen import Frozen
-from millstream._jit import dtype_named
 from millstream._orders import Order, Part, Sequential, order_of, split_sizes
 from millstream._pipeline import SampleSource, Tree
 from millstream._state import key_words, state_words
@@ -152,11 +151,7 @@ def sample_at(source: SampleSource, index: int) -> Tree:
     if arrays is not None:
         values = [np.asarray(array[index]) for array in arrays]
     else:
-        fields = native.read(np.array([index % count]))
-        values = [
-            data.view(dtype_named(dtype)).reshape(shape)
-            for data, (_, dtype, shape) in zip(fields, native.schema, strict=True)
-        ]
+        values = [field[0, ...] for field in native.read(np.array([index % count]))]
     return jax.tree.map(lambda position: values[position], tree)
 
 

@@ -205,14 +205,12 @@ class Assembly:
         self._place = {first: i for i, (first, _) in enumerate(split.parts)}
 
     def leaves(self, fields: list[Any]) -> list[jax.Array]:
-        """One array a field, from the bytes of each part's fields and mask."""
+        """One array a field, from each part's fields and mask."""
         stride = len(self._specs) + 1
-        made = []
-        for i, spec in enumerate(self._specs):
-            shape = (self._split.rows, *spec.shape[1:])
-            views = [data.view(spec.dtype).reshape(shape) for data in fields[i::stride]]
-            made.append(self._array(spec.shape, self._layout, views))
-        return made
+        return [
+            self._array(spec.shape, self._layout, fields[i::stride])
+            for i, spec in enumerate(self._specs)
+        ]
 
     def mask(self, valid: int) -> jax.Array:
         """The mask of a batch of so many samples, the others padding."""
@@ -221,10 +219,9 @@ class Assembly:
         return self._array(rows.shape, self._split.rows_sharding, views)
 
     def put(self, masks: list[Any]) -> jax.Array:
-        """The mask whose bytes the engine gives, a part each."""
-        views = [rows.astype(np.bool_) for rows in masks]
+        """The mask that the engine gives, a part each."""
         shape = (self._split.batch_size,)
-        return self._array(shape, self._split.rows_sharding, views)
+        return self._array(shape, self._split.rows_sharding, masks)
 
     def _array(
         self, shape: tuple[int, ...], sharding: NamedSharding, views: list[np.ndarray]

@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from millstream import _engine
+
 # Samples that are named where it may be any of them.
 _LISTED = 8
 
@@ -47,57 +49,27 @@ class Column:
         return f"{self.dtype}{list(self.shape)}"
 
     @property
-    def bytes(self) -> int:
-        """Of one row."""
-        return int(np.prod(self.shape, dtype=np.int64)) * dtype_of(self.dtype).itemsize
-
-    def of(self, raw: np.ndarray) -> np.ndarray:
-        """Rows of bytes as rows of this field, where they lie."""
-        rows = len(raw)
-        if raw.shape[1] == 0:
-            return np.empty((rows, *self.shape), dtype_of(self.dtype))
-        return raw.view(dtype_of(self.dtype)).reshape(rows, *self.shape)
+    def spec(self) -> tuple[str, str, list[int]]:
+        """The same as the engine takes it."""
+        return self.name, self.dtype, list(self.shape)
 
 
-def dtype_of(name: str) -> np.dtype[Any]:
-    """NumPy's dtype of that name; bfloat16 is one that ml_dtypes brings."""
-    if name == "bfloat16":
-        import ml_dtypes
+def writer(rows: Rows, columns: tuple[Column, ...], tree: Any) -> _engine.RowWriter:
+    """Writes samples, trees of that kind, to the rows of their fields.
 
-        return np.dtype(ml_dtypes.bfloat16)
-    return np.dtype(name)
-
-
-def writer(rows: np.ndarray, column: Column) -> Callable[[int, Any], None]:
-    """``put(k, value)``: writes a value to row k.
-
-    It raises ``ValueError`` where the value has another shape or would lose what it
-    holds. It is called for every field of every sample, so what is usual comes first.
+    It raises ``ValueError`` where a value has another shape or would lose what it
+    holds.
     """
-    shape, dtype = column.shape, rows.dtype
-    whole = dtype.kind in "iu"
-    low, high = (np.iinfo(dtype).min, np.iinfo(dtype).max) if whole else (0, -1)
-    scalar = shape == ()
 
-    def put(k: int, value: Any) -> None:
-        kind = type(value)
-        if kind is np.ndarray:
-            if value.dtype is dtype and value.shape == shape:
-                rows[k] = value
-                return
-        elif (
-            scalar
-            and (kind is int or isinstance(value, np.integer))
-            and low <= value <= high
-        ):
-            rows[k] = value
-            return
-        _put_slowly(rows, k, value, column)
+    def slowly(k: int, sample: Any) -> None:
+        leaves = leaves_of(sample, tree)
+        for field_rows, column, leaf in zip(rows, columns, leaves, strict=True):
+            _put(field_rows, k, leaf, column)
 
-    return put
+    return _engine.RowWriter(rows, tree, slowly)
 
 
-def _put_slowly(rows: np.ndarray, k: int, value: Any, column: Column) -> None:
+def _put(rows: np.ndarray, k: int, value: Any, column: Column) -> None:
     found = np.asarray(value)
     mismatch = f"{column.name}: expected {column}, found {found.dtype}"
     if found.shape != column.shape:
@@ -111,7 +83,7 @@ def _put_slowly(rows: np.ndarray, k: int, value: Any, column: Column) -> None:
             raise ValueError(
                 f"{column.name}: a {found.dtype} that {rows.dtype} cannot hold"
             )
-    rows[k] = found.astype(rows.dtype)
+    rows[k] = found.astype(rows.dtype, copy=False)
 
 
 def leaves_of(value: Any, tree: Any, path: str = "") -> list[Any]:
@@ -206,62 +178,34 @@ class SampleTask(Task):
     tree: Any
     beside: tuple[str, ...] = ()
 
+    def make(self, part: Part) -> list[Any] | None:
+        rows = writer(part.made, self.outputs, self.tree)
+        if not self.beside:
+            self._write(rows, part)
+            return None
+        beside = []
+        for k, sample in enumerate(self._samples(part.indices.tolist(), part.row)):
+            arrays, apart = _parted(sample, self.beside)
+            beside.append(apart)
+            rows.put(k, arrays)
+        return beside
+
+    def _write(self, rows: _engine.RowWriter, part: Part) -> None:
+        rows.put_all(self.fn, part.indices, part.row)
+
     def _samples(self, indices: list[int], row: np.ndarray) -> Iterator[Any]:
         for k, index in enumerate(indices):
             row[0] = k
             yield self.fn(index)
 
-    def make(self, part: Part) -> list[Any] | None:
-        samples = self._samples(part.indices.tolist(), part.row)
-        puts = [writer(r, c) for r, c in zip(part.made, self.outputs, strict=True)]
-        if self.beside:
-            return self._make_parted(samples, puts)
-        if type(self.tree) is int:
-            self._make_leaves(samples, part.made[0], puts[0])
-            return None
-        flat = type(self.tree) is dict
-        places = list(self.tree.items()) if flat else []
-        flat = flat and all(type(place) is int for _, place in places)
-        direct = [(key, puts[place]) for key, place in places] if flat else []
-        for k, sample in enumerate(samples):
-            if direct and type(sample) is dict and len(sample) == len(direct):
-                try:
-                    for key, put in direct:
-                        put(k, sample[key])
-                    continue
-                except KeyError:
-                    pass  # said better below
-            for put, leaf in zip(puts, leaves_of(sample, self.tree), strict=True):
-                put(k, leaf)
-        return None
-
-    def _make_leaves(
-        self, samples: Iterator[Any], rows: np.ndarray, put: Callable[[int, Any], None]
-    ) -> None:
-        shape, dtype = rows.shape[1:], rows.dtype
-        for k, value in enumerate(samples):
-            # What put would ask first, without the call.
-            usual = type(value) is np.ndarray and value.dtype is dtype
-            if usual and value.shape == shape:
-                rows[k] = value
-            else:
-                put(k, value)
-
-    def _make_parted(
-        self, samples: Iterator[Any], puts: list[Callable[[int, Any], None]]
-    ) -> list[Any]:
-        beside = []
-        for k, sample in enumerate(samples):
-            arrays, apart = _parted(sample, self.beside)
-            beside.append(apart)
-            for put, leaf in zip(puts, leaves_of(arrays, self.tree), strict=True):
-                put(k, leaf)
-        return beside
-
 
 @dataclass(frozen=True)
 class SamplesTask(SampleTask):
     """``fn(indices)`` gives a list of samples."""
+
+    def _write(self, rows: _engine.RowWriter, part: Part) -> None:
+        for k, sample in enumerate(self._samples(part.indices.tolist(), part.row)):
+            rows.put(k, sample)
 
     def _samples(self, indices: list[int], row: np.ndarray) -> Iterator[Any]:
         if len(indices) > 1:
@@ -300,14 +244,12 @@ class MapTask(Task):
 
     def make(self, part: Part) -> list[Any] | None:
         numbers = [0] * len(part.indices) if part.seeds is None else part.seeds.tolist()
-        puts = [writer(r, c) for r, c in zip(part.made, self.outputs, strict=True)]
+        rows = writer(part.made, self.outputs, self.after)
         for k, seed in enumerate(numbers):
             part.row[0] = k
             # With an ellipsis a scalar is an array too.
-            sample = rebuilt(self.before, [rows[k, ...] for rows in part.given])
-            result = self.fn(sample, **drawn(self.wants, seed))
-            for put, leaf in zip(puts, leaves_of(result, self.after), strict=True):
-                put(k, leaf)
+            sample = rebuilt(self.before, [given[k, ...] for given in part.given])
+            rows.put(k, self.fn(sample, **drawn(self.wants, seed)))
         return None
 
 
@@ -390,15 +332,13 @@ def run(
     task: Task,
     indices: np.ndarray,
     seeds: np.ndarray | None,
-    raw_inputs: Rows,
-    raw_outputs: Rows,
+    given: Rows,
+    made: Rows,
     row: np.ndarray,
 ) -> list[Any] | None:
     """Makes the rows of one part; what is thrown is told the sample that it is of."""
-    inputs = [c.of(raw) for c, raw in zip(task.inputs, raw_inputs, strict=True)]
-    outputs = [c.of(raw) for c, raw in zip(task.outputs, raw_outputs, strict=True)]
     try:
-        return task.make(Part(indices, seeds, inputs, outputs, row))
+        return task.make(Part(indices, seeds, given, made, row))
     except BaseException as error:
         _name(error, indices, row)
         raise

@@ -47,11 +47,9 @@ def _set_up(setup: bytes) -> Any:
 def _serve(worker: Any, task: Any) -> None:
     from millstream._tasks import packed, run
 
-    inputs = [column.bytes for column in task.inputs]
-    outputs = [column.bytes for column in task.outputs]
     row = worker.row
-    worker.ready()
-    while (part := worker.next(inputs, outputs)) is not None:
+    worker.ready([c.spec for c in task.inputs], [c.spec for c in task.outputs])
+    while (part := worker.next()) is not None:
         try:
             indices, seeds, given, made = part
             beside = run(task, indices, seeds, given, made, row)

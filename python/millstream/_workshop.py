@@ -61,8 +61,8 @@ class Ticket:
             return None
         (*fields, _), parts = answer
         arrays = {
-            column.name: column.of(raw.reshape(self._rows, column.bytes))
-            for column, raw in zip(self._columns, fields, strict=True)
+            column.name: rows
+            for column, rows in zip(self._columns, fields, strict=True)
         }
         return Made(arrays, beside_rows(parts, self._rows))
 
@@ -106,7 +106,7 @@ class Workshop:
             restart_workers=restart_workers,
             nice=nice,
         )
-        specs = [(c.name, c.dtype, list(c.shape)) for c in self._columns]
+        specs = [column.spec for column in self._columns]
         at_once = min(max(2, workers + 1), 32)
         self._native = _engine.workshop(self._crew.maker, specs, rows, at_once)
         outlives(self)

@@ -363,14 +363,8 @@ def test_keeping_every_batch_never_hangs(kind: str) -> None:
         words = np.asarray(state.words)
         for batch in kept:
             assert (batch[:, 7] == loader.which_samples(words)).all()
-            words = following(loader, words)
+            words = loader._program.plan.next_state(words)
         assert len(kept) == steps
-
-
-def following(loader: DataLoader, words: np.ndarray) -> np.ndarray:
-    after = words.copy()
-    after[3:6] = loader._program.plan.next_state(words)
-    return after
 
 
 def ticks(pid: int) -> int:

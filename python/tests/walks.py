@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from millstream import DataLoader, _jit
+from millstream import DataLoader
 
 Walk = tuple[Any, np.ndarray, np.ndarray]
 """Batches, masks and the words of the states after them, each stacked along axis 0."""
@@ -21,13 +21,12 @@ def stacked(steps: Iterable[tuple[Any, Any, Any]]) -> Walk:
 def specified(loader: DataLoader, state: Any, steps: int) -> Walk:
     """The specification: one thread, no cache, no JAX. Native stages only."""
     program = loader._program
-    specs = [*program.leaf_specs(), program.mask_spec()]
     words = np.asarray(state.words)
     found = []
     for _ in range(steps):
-        *leaves, mask = _jit.shaped(specs, program.engine.batch(words))
-        words = _jit.next_words(program, words)
-        # A copy: the bytes belong to the engine.
+        *leaves, mask = program.rows_of(program.engine.batch(words))
+        words = program.plan.next_state(words)
+        # A copy: the rows belong to the engine.
         found.append(
             (program.unflatten([x.copy() for x in leaves]), mask.copy(), words)
         )
@@ -48,7 +47,7 @@ def indexed(loader: DataLoader, data: Any, state: Any, steps: int) -> Walk:
             row[~mask] = 0
             return row
 
-        words = _jit.next_words(program, words)
+        words = program.plan.next_state(words)
         found.append((jax.tree.map(taken, data), mask, words))
     return stacked(found)
 

@@ -66,12 +66,7 @@ class Reader:
         words = np.array([self._plan.check_word, 0, 0, 0, low, high, 0, 0], np.uint32)
         *columns, _ = self._loader.take(words)
         valid = min(self.rows, self.samples - step * self.rows)
-        return [
-            column.view(dtype_named(field.dtype)).reshape(self.rows, *field.shape)[
-                :valid
-            ]
-            for field, column in zip(self.fields, columns, strict=True)
-        ]
+        return [column[:valid] for column in columns]
 
     def __iter__(self) -> Iterator[list[NDArray[Any]]]:
         for step in range(self.steps):

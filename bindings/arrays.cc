@@ -1,0 +1,103 @@
+#include "arrays.h"
+
+#include <algorithm>
+#include <array>
+
+#define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
+#include <numpy/arrayobject.h>
+
+namespace millstream::python {
+namespace {
+
+void need_numpy() {
+  if (PyArray_ImportNumPyAPI() < 0) throw nb::python_error();
+}
+
+/// NumPy's description of a dtype, kept for good.
+PyArray_Descr* description(DType dtype) {
+  static std::array<PyArray_Descr*, kDTypes> known{};
+  PyArray_Descr*& found = known[static_cast<std::size_t>(dtype)];
+  if (found != nullptr) return found;
+  const std::string_view words = name(dtype);
+  nb::object type = nb::str(words.data(), words.size());
+  if (dtype == DType::kBfloat16) {
+    type = nb::module_::import_("ml_dtypes").attr("bfloat16");
+  }
+  if (PyArray_DescrConverter(type.ptr(), &found) == NPY_FAIL) {
+    throw nb::python_error();
+  }
+  return found;
+}
+
+nb::object array(PyArray_Descr* description, const void* data, int dimensions,
+                 const npy_intp* shape, const npy_intp* strides,
+                 nb::handle owner = {}) {
+  Py_INCREF(description);
+  nb::object made = nb::steal(PyArray_NewFromDescr(
+      &PyArray_Type, description, dimensions, shape, strides, const_cast<void*>(data),
+      NPY_ARRAY_ALIGNED | NPY_ARRAY_WRITEABLE, nullptr));
+  if (!made.is_valid()) throw nb::python_error();
+  if (owner.is_valid()) {
+    auto* base = reinterpret_cast<PyArrayObject*>(made.ptr());
+    if (PyArray_SetBaseObject(base, owner.inc_ref().ptr()) < 0) {
+      throw nb::python_error();
+    }
+  }
+  return made;
+}
+
+nb::object vector(DType dtype, const void* data, std::size_t size) {
+  need_numpy();
+  const auto length = static_cast<npy_intp>(size);
+  return array(description(dtype), data, 1, &length, nullptr);
+}
+
+}  // namespace
+
+nb::object rows_array(DType dtype, const Shape& shape, std::byte* data,
+                      std::int64_t rows, std::int64_t stride, nb::handle owner) {
+  need_numpy();
+  PyArray_Descr* const element = description(dtype);
+  const int rank = shape.rank() + 1;
+  npy_intp extents[Shape::kMaxRank + 1] = {rows};
+  npy_intp strides[Shape::kMaxRank + 1] = {stride};
+  npy_intp bytes = PyDataType_ELSIZE(element);
+  for (int axis = rank - 1; axis > 0; --axis) {
+    extents[axis] = shape[axis - 1];
+    strides[axis] = bytes;
+    bytes *= extents[axis];
+  }
+  return array(element, data, rank, extents, strides, owner);
+}
+
+nb::object numbers_array(const std::int64_t* data, std::size_t size) {
+  return vector(DType::kInt64, data, size);
+}
+
+nb::object numbers_array(const std::uint64_t* data, std::size_t size) {
+  return vector(DType::kUint64, data, size);
+}
+
+nb::object words_array(const std::uint32_t* data, std::size_t size) {
+  nb::object made = vector(DType::kUint32, nullptr, size);
+  auto* to = PyArray_DATA(reinterpret_cast<PyArrayObject*>(made.ptr()));
+  std::copy_n(data, size, static_cast<std::uint32_t*>(to));
+  return made;
+}
+
+const std::uint32_t* words_of(nb::handle array, std::size_t size) noexcept {
+  if (PyArray_ImportNumPyAPI() < 0) {
+    PyErr_Clear();
+    return nullptr;
+  }
+  if (!PyArray_Check(array.ptr())) return nullptr;
+  auto* words = reinterpret_cast<PyArrayObject*>(array.ptr());
+  if (PyArray_TYPE(words) != NPY_UINT32 || !PyArray_ISCARRAY_RO(words) ||
+      PyArray_NDIM(words) != 1 ||
+      PyArray_DIM(words, 0) != static_cast<npy_intp>(size)) {
+    return nullptr;
+  }
+  return static_cast<const std::uint32_t*>(PyArray_DATA(words));
+}
+
+}  // namespace millstream::python

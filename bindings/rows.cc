@@ -1,0 +1,255 @@
+#include <nanobind/stl/vector.h>
+
+#include <atomic>
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "module.h"
+
+#define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
+#include <numpy/arrayobject.h>
+
+using namespace nanobind::literals;
+
+namespace millstream::python {
+namespace {
+
+/// From here on other threads of Python may run while bytes are copied.
+constexpr std::size_t kLargeBytes = std::size_t{1} << 16;
+
+PyArrayObject* array(nb::handle object) {
+  return reinterpret_cast<PyArrayObject*>(object.ptr());
+}
+
+void copy(std::byte* to, PyArrayObject* from, std::size_t bytes) {
+  const void* data = PyArray_DATA(from);
+  if (bytes < kLargeBytes) {
+    std::memcpy(to, data, bytes);
+    return;
+  }
+  const nb::object held = nb::borrow(reinterpret_cast<PyObject*>(from));
+  PyThreadState* state = PyEval_SaveThread();
+  std::memcpy(to, data, bytes);
+  in_python([&] { PyEval_RestoreThread(state); });
+}
+
+nb::object number(std::int64_t value) {
+  nb::object made = nb::steal(PyLong_FromLongLong(value));
+  if (!made.is_valid()) throw nb::python_error();
+  return made;
+}
+
+/// The rows of a field.
+class Rows {
+ public:
+  explicit Rows(nb::object rows) : rows_(std::move(rows)) {
+    if (!PyArray_CheckExact(rows_.ptr()) || PyArray_NDIM(array(rows_)) < 1 ||
+        !PyArray_ISWRITEABLE(array(rows_)) || !PyArray_ISNOTSWAPPED(array(rows_))) {
+      throw nb::value_error("rows are a NumPy array that can be written to");
+    }
+    const int type = PyArray_TYPE(array(rows_));
+    bytes_ = PyArray_ITEMSIZE(array(rows_));
+    whole_ = PyTypeNum_ISINTEGER(type);
+    const bool negative = PyTypeNum_ISSIGNED(type);
+    const auto bits = static_cast<int>(8 * bytes_) - (negative ? 1 : 0);
+    if (whole_) {
+      high_ = bits >= 63 ? INT64_MAX : (std::int64_t{1} << bits) - 1;
+      low_ = negative ? -high_ - 1 : 0;
+    }
+    for (int axis = PyArray_NDIM(array(rows_)) - 1; axis > 0; --axis) {
+      const npy_intp length = PyArray_DIM(array(rows_), axis);
+      const bool close = PyArray_STRIDE(array(rows_), axis) == bytes_;
+      if (length > 1 && PyArray_SIZE(array(rows_)) > 0 && !close) {
+        throw nb::value_error("a row has no gaps");
+      }
+      bytes_ *= length;
+    }
+  }
+
+  /// Writes a value that needs no conversion to row `k`; false if it does.
+  bool put(std::int64_t k, PyObject* value) {
+    std::byte* to = static_cast<std::byte*>(PyArray_DATA(array(rows_))) +
+                    k * PyArray_STRIDE(array(rows_), 0);
+    if (PyArray_CheckExact(value)) {
+      auto* from = reinterpret_cast<PyArrayObject*>(value);
+      if (!is_row(from)) return false;
+      copy(to, from, static_cast<std::size_t>(bytes_));
+      return true;
+    }
+    if (!whole_ || PyArray_NDIM(array(rows_)) != 1) return false;
+    std::int64_t found;
+    if (!is_number(value, found) || found < low_ || found > high_) return false;
+    static_assert(std::endian::native == std::endian::little);
+    std::memcpy(to, &found, static_cast<std::size_t>(bytes_));
+    return true;
+  }
+
+  std::int64_t count() const { return PyArray_DIM(array(rows_), 0); }
+
+ private:
+  bool is_row(PyArrayObject* value) const {
+    PyArrayObject* rows = array(rows_);
+    if (PyArray_DESCR(value) != PyArray_DESCR(rows)) return false;
+    if (PyArray_NDIM(value) != PyArray_NDIM(rows) - 1) return false;
+    if (!PyArray_IS_C_CONTIGUOUS(value)) return false;
+    return PyArray_CompareLists(PyArray_DIMS(value), PyArray_DIMS(rows) + 1,
+                                PyArray_NDIM(value)) != 0;
+  }
+
+  static bool is_number(PyObject* value, std::int64_t& found) {
+    nb::object converted;
+    if (!PyLong_CheckExact(value)) {
+      if (!PyArray_IsScalar(value, Integer)) return false;
+      converted = nb::steal(PyNumber_Index(value));
+      if (!converted.is_valid()) throw nb::python_error();
+      value = converted.ptr();
+    }
+    int overflow = 0;
+    found = PyLong_AsLongLongAndOverflow(value, &overflow);
+    return overflow == 0;
+  }
+
+  nb::object rows_;
+  npy_intp bytes_;
+  bool whole_;
+  std::int64_t low_ = 0;
+  std::int64_t high_ = 0;
+};
+
+/// A place in a sample: a leaf, or what holds others. The tree is that of the pipeline:
+/// dicts, tuples and lists with the numbers of fields for leaves.
+struct Place {
+  enum class Kind : std::uint8_t { kLeaf, kMapping, kSequence, kOther };
+  Kind kind = Kind::kOther;
+  std::size_t leaf = 0;
+  std::vector<nb::object> keys;
+  std::vector<Place> inner;
+};
+
+Place placed(nb::handle tree, std::size_t leaves) {
+  Place place;
+  if (PyLong_CheckExact(tree.ptr())) {
+    place.leaf = nb::cast<std::size_t>(tree);
+    place.kind = place.leaf < leaves ? Place::Kind::kLeaf : Place::Kind::kOther;
+  } else if (PyDict_CheckExact(tree.ptr())) {
+    place.kind = Place::Kind::kMapping;
+    for (const auto& [key, value] : nb::borrow<nb::dict>(tree)) {
+      place.keys.push_back(nb::borrow(key));
+      place.inner.push_back(placed(value, leaves));
+    }
+  } else if (PyTuple_Check(tree.ptr()) || PyList_Check(tree.ptr())) {
+    place.kind = Place::Kind::kSequence;
+    for (const nb::handle value : tree) place.inner.push_back(placed(value, leaves));
+  }
+  return place;
+}
+
+/// Writes samples as they usually are, arrays and whole numbers of the rows' own dtypes
+/// and shapes, without a word of Python. All others it leaves to a function.
+class RowWriter {
+ public:
+  RowWriter(const std::vector<nb::object>& rows, nb::handle tree, nb::object slowly)
+      : slowly_(std::move(slowly)) {
+    if (PyArray_ImportNumPyAPI() < 0) throw nb::python_error();
+    for (const nb::object& each : rows) rows_.emplace_back(each);
+    place_ = placed(tree, rows_.size());
+  }
+
+  void put(std::int64_t k, nb::handle sample) {
+    for (const Rows& rows : rows_) {
+      if (k < 0 || k >= rows.count()) throw nb::index_error("no such row");
+    }
+    if (write(place_, k, sample.ptr())) return;
+    const nb::object place = number(k);
+    PyObject* arguments[] = {place.ptr(), sample.ptr()};
+    called([&] { return PyObject_Vectorcall(slowly_.ptr(), arguments, 2, nullptr); });
+  }
+
+  /// Writes what `function` gives for each index, noting in `row` which it is at.
+  void put_all(nb::handle function, nb::handle indices, nb::handle row) {
+    if (!is_int64(indices) || !is_int64(row) || PyArray_SIZE(array(row)) < 1) {
+      throw nb::value_error("indices and row are vectors of int64");
+    }
+    const auto* numbers =
+        static_cast<const std::int64_t*>(PyArray_DATA(array(indices)));
+    const std::atomic_ref<std::int64_t> at(
+        *static_cast<std::int64_t*>(PyArray_DATA(array(row))));
+    for (std::int64_t k = 0; k < PyArray_SIZE(array(indices)); ++k) {
+      at.store(k, std::memory_order_relaxed);
+      const nb::object index = number(numbers[k]);
+      put(k, called([&] { return PyObject_CallOneArg(function.ptr(), index.ptr()); }));
+    }
+  }
+
+ private:
+  /// Of two values the second may need `slowly`: the first is then written again.
+  bool write(const Place& place, std::int64_t k, PyObject* value) {
+    switch (place.kind) {
+      case Place::Kind::kLeaf: return rows_[place.leaf].put(k, value);
+      case Place::Kind::kMapping:
+        if (!PyDict_CheckExact(value) ||
+            PyDict_GET_SIZE(value) != static_cast<Py_ssize_t>(place.keys.size())) {
+          return false;
+        }
+        for (std::size_t i = 0; i < place.keys.size(); ++i) {
+          PyObject* found = PyDict_GetItemWithError(value, place.keys[i].ptr());
+          if (found == nullptr && PyErr_Occurred()) throw nb::python_error();
+          if (found == nullptr || !write(place.inner[i], k, found)) return false;
+        }
+        return true;
+      case Place::Kind::kSequence:
+        if (!PyTuple_Check(value) && !PyList_CheckExact(value)) return false;
+        for (std::size_t i = 0; i < place.inner.size(); ++i) {
+          // Each time: a list may change while others run.
+          if (PySequence_Fast_GET_SIZE(value) !=
+              static_cast<Py_ssize_t>(place.inner.size())) {
+            return false;
+          }
+          PyObject* found = PySequence_Fast_GET_ITEM(value, static_cast<Py_ssize_t>(i));
+          if (!write(place.inner[i], k, found)) return false;
+        }
+        return true;
+      case Place::Kind::kOther: return false;
+    }
+    return false;
+  }
+
+  template <typename Call>
+  static nb::object called(const Call& call) {
+    nb::object result = nb::steal(in_python(call));
+    if (!result.is_valid()) throw nb::python_error();
+    return result;
+  }
+
+  static bool is_int64(nb::handle vector) {
+    return PyArray_Check(vector.ptr()) && PyArray_TYPE(array(vector)) == NPY_INT64 &&
+           PyArray_ISCARRAY_RO(array(vector));
+  }
+
+  std::vector<Rows> rows_;
+  Place place_;
+  nb::object slowly_;
+};
+
+}  // namespace
+
+void bind_rows(nb::module_& module) {
+  nb::class_<RowWriter>(module, "RowWriter", R"(
+Writes samples to the rows of arrays.
+
+Args:
+  rows: An array a field, the rows first.
+  tree: A sample with the numbers of its fields for leaves.
+  slowly: Called with (k, sample) where a sample needs more than to be copied.)")
+      .def(nb::init<const std::vector<nb::object>&, nb::handle, nb::object>(), "rows"_a,
+           "tree"_a.none(), "slowly"_a)
+      .def("put", &RowWriter::put, "k"_a, "sample"_a.none(),
+           "Writes a sample to row k.")
+      .def("put_all", &RowWriter::put_all, "function"_a, "indices"_a, "row"_a,
+           "Writes function(index) of each index to its row, noting it in row[0].");
+}
+
+}  // namespace millstream::python

@@ -1,0 +1,187 @@
+"""What a sample may be made of, and what becomes of it in the rows of a batch."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from typing import Any, NamedTuple
+
+import ml_dtypes
+import numpy as np
+import pytest
+from millstream._engine import RowWriter
+from millstream._tasks import Column, writer
+
+ROWS = 5
+
+
+class Pair(NamedTuple):
+    x: Any
+    y: Any
+
+
+def written(values: list[Any], dtype: Any, shape: tuple[int, ...] = ()) -> np.ndarray:
+    column = Column("x", np.dtype(dtype).name, shape)
+    rows = np.full((len(values), *shape), 99, dtype)
+    put = writer([rows], (column,), 0).put
+    for k, value in enumerate(values):
+        put(k, value)
+    return rows
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint32", "int64"])
+def test_whole_numbers_of_any_kind(dtype: str) -> None:
+    limits = np.iinfo(dtype)
+    values = [limits.min, limits.max, np.int8(5), np.uint64(7), np.array(3, dtype), 0]
+    expected = [limits.min, limits.max, 5, 7, 3, 0]
+    assert written(values, dtype).tolist() == expected
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "uint64", "int64"])
+def test_whole_numbers_that_do_not_fit_are_refused(dtype: str) -> None:
+    limits = np.iinfo(dtype)
+    for value in (limits.max + 1, limits.min - 1):
+        with pytest.raises((ValueError, OverflowError)):
+            written([value], dtype)
+
+
+def test_the_largest_of_64_bits() -> None:
+    top = (1 << 64) - 1
+    assert written([top, np.uint64(top)], np.uint64).tolist() == [top, top]
+
+
+def test_other_numbers() -> None:
+    floats = written([1, 2.5, np.float16(3), True], np.float32)
+    assert floats.tolist() == [1, 2.5, 3, 1]
+    assert written([True, np.bool_(False)], np.bool_).tolist() == [True, False]
+    with pytest.raises(ValueError, match=r"x: expected int32\[\], found float64"):
+        written([1.0], np.int32)
+
+
+def test_arrays_of_any_layout() -> None:
+    whole = np.arange(24, dtype=np.int32).reshape(4, 6)
+    values = [whole, np.asfortranarray(whole), np.repeat(whole, 2, 0)[::2], whole[::-1]]
+    rows = written(values, np.int32, (4, 6))
+    for row, value in zip(rows, values, strict=True):
+        assert np.array_equal(row, value)
+    swapped = whole.astype(">i4")
+    assert np.array_equal(written([swapped], np.int32, (4, 6))[0], whole)
+    assert np.array_equal(written([whole.tolist()], np.int32, (4, 6))[0], whole)
+    half = whole.astype(ml_dtypes.bfloat16)
+    assert np.array_equal(written([half], ml_dtypes.bfloat16, (4, 6))[0], half)
+    assert written([np.empty((0, 3), np.int8)], np.int8, (0, 3)).shape == (1, 0, 3)
+
+
+def test_rows_far_apart() -> None:
+    memory = np.zeros((ROWS, 12), np.uint8)
+    rows = memory[:, 2:8].view(np.int16)  # with gaps, and not aligned for int64
+    put = writer([rows], (Column("x", "int16", (3,)),), 0).put
+    for k in range(ROWS):
+        put(k, np.full(3, k, np.int16))
+    assert (rows == np.arange(ROWS)[:, None]).all()
+    assert not memory[:, :2].any()
+    assert not memory[:, 8:].any()
+
+
+@pytest.mark.parametrize(
+    ("tree", "sample"),
+    [
+        ({"a": 0, "b": 1}, {"b": 7, "a": np.arange(3.0)}),
+        ({"a": 0, "b": 1}, OrderedDict(b=7, a=np.arange(3.0))),
+        ((0, 1), (np.arange(3.0), 7)),
+        ([0, 1], (np.arange(3.0), 7)),
+        ((0, 1), [np.arange(3.0), np.int64(7)]),
+        (Pair(0, 1), Pair(np.arange(3.0), 7)),
+        ({"a": {"c": 0}, "b": (1,)}, {"a": {"c": np.arange(3.0)}, "b": (7,)}),
+        ((0, None, {"b": [1]}), (np.arange(3), None, {"b": [7]})),
+    ],
+)
+def test_samples_of_any_structure(tree: Any, sample: Any) -> None:
+    columns = (Column("a", "float64", (3,)), Column("b", "int32", ()))
+    rows = [np.zeros((ROWS, 3)), np.zeros(ROWS, np.int32)]
+    at = np.zeros(1, np.int64)
+    indices = np.arange(10, 10 + ROWS)
+    seen = []
+
+    def sampled(index: int) -> Any:
+        seen.append((index, int(at[0])))
+        return sample
+
+    writer(rows, columns, tree).put_all(sampled, indices, at)
+    assert seen == [(10 + k, k) for k in range(ROWS)]
+    assert (rows[0] == np.arange(3)).all()
+    assert (rows[1] == 7).all()
+
+
+@pytest.mark.parametrize(
+    ("sample", "words"),
+    [
+        ({"a": np.zeros(3)}, r"the sample: expected keys \['a', 'b'\], found \['a'\]"),
+        ({"a": np.zeros(3), "c": 1}, r"expected keys \['a', 'b'\], found \['a', 'c'\]"),
+        ({"a": np.zeros(2), "b": 1}, r"a: expected float64\[3\], found float64\[2\]"),
+        ({"a": np.zeros(3), "b": 1 << 40}, r"b: a int64 that int32 cannot hold"),
+        ([np.zeros(3), 1], r"the sample: expected keys \['a', 'b'\], found list"),
+        (None, r"the sample: expected keys \['a', 'b'\], found NoneType"),
+    ],
+)
+def test_other_samples_are_refused(sample: Any, words: str) -> None:
+    columns = (Column("a", "float64", (3,)), Column("b", "int32", ()))
+    rows = [np.zeros((ROWS, 3)), np.zeros(ROWS, np.int32)]
+    with pytest.raises(ValueError, match=words):
+        writer(rows, columns, {"a": 0, "b": 1}).put(0, sample)
+
+
+def test_an_error_stops_at_its_row() -> None:
+    at = np.zeros(1, np.int64)
+
+    def sampled(index: int) -> int:
+        if index == 3:
+            raise KeyError(index)
+        return index
+
+    rows = np.full(ROWS, -1)
+    put = writer([rows], (Column("x", "int64", ()),), 0)
+    with pytest.raises(KeyError):
+        put.put_all(sampled, np.arange(ROWS), at)
+    assert at[0] == 3
+    assert rows.tolist() == [0, 1, 2, -1, -1]
+
+
+def test_rows_that_are_not_there() -> None:
+    put = writer([np.zeros(ROWS)], (Column("x", "float64", ()),), 0)
+    at = np.zeros(1, np.int64)
+    for k in (-1, ROWS):
+        with pytest.raises(IndexError):
+            put.put(k, 0)
+    with pytest.raises(IndexError):
+        put.put_all(float, np.arange(ROWS + 1), at)
+    with pytest.raises(ValueError, match="int64"):
+        put.put_all(float, np.arange(3.0), at)
+    frozen = np.zeros(ROWS)
+    frozen.flags.writeable = False
+    for rows in (frozen, np.zeros(ROWS, ">i4"), np.zeros((ROWS, 4))[:, ::2], [0.0]):
+        with pytest.raises(ValueError, match="row"):
+            RowWriter([rows], 0, print)
+
+
+def test_others_run_while_a_large_row_is_copied() -> None:
+    large = np.ones(64 << 20, np.uint8)
+    rows = np.zeros((1, large.size), np.uint8)
+    put = writer([rows], (Column("x", "uint8", large.shape),), 0).put
+    turns, over = 0, threading.Event()
+
+    def count() -> None:
+        nonlocal turns
+        while not over.is_set():
+            turns += 1
+
+    counting = threading.Thread(target=count)
+    counting.start()
+    before = turns
+    for _ in range(4):
+        put(0, large)
+    after = turns
+    over.set()
+    counting.join()
+    assert rows.all()
+    assert after > before
