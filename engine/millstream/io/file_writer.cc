@@ -16,7 +16,9 @@
 namespace millstream {
 namespace {
 
-constexpr std::size_t kBuffer = std::size_t{1} << 18;
+/// What is written at once the system may keep in one page, as large as this where it
+/// has such, and such pages are cheaper to read at random.
+constexpr std::size_t kBuffer = std::size_t{1} << 21;
 
 }  // namespace
 

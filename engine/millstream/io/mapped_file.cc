@@ -47,10 +47,14 @@ void MappedFile::will_need(std::int64_t offset, std::int64_t bytes) const noexce
             static_cast<std::size_t>(end - begin), MADV_WILLNEED);
 }
 
-void MappedFile::in_any_order() const noexcept {
+void MappedFile::in_any_order() const noexcept { advise(MADV_RANDOM); }
+
+void MappedFile::in_large_pages() const noexcept { advise(MADV_HUGEPAGE); }
+
+void MappedFile::advise(int advice) const noexcept {
   if (range_.begin == nullptr) return;
   ::madvise(const_cast<std::byte*>(range_.begin), static_cast<std::size_t>(size()),
-            MADV_RANDOM);
+            advice);
 }
 
 bool MappedFile::cached(std::int64_t offset) const noexcept {

@@ -40,6 +40,10 @@ class MappedFile {
   /// Tells the system to read what is asked for and not what is around it.
   void in_any_order() const noexcept;
 
+  /// Lets the system read it in its largest pages, which are cheaper to copy from at
+  /// random; a row then brings all that is around it.
+  void in_large_pages() const noexcept;
+
   /// Whether the byte at `offset` could be read without waiting for the disk; true
   /// where the system cannot say.
   bool cached(std::int64_t offset) const noexcept;
@@ -58,6 +62,7 @@ class MappedFile {
   IoError lost(const std::byte* address) const;
 
  private:
+  void advise(int advice) const noexcept;
   std::int64_t last_page() const noexcept;  // where it begins
   /// What its size is now, or -1 where that cannot be said.
   std::int64_t size_now() const noexcept;

@@ -22,6 +22,10 @@ constexpr std::int64_t kGap = std::int64_t{1} << 14;
 /// Of rows of at least this many bytes the system is not to read the neighbours: rows
 /// are drawn from anywhere, and the prefetcher says which will be needed.
 constexpr std::int64_t kAlone = std::int64_t{1} << 13;
+/// Of files of at most this many bytes together a few batches of smaller rows touch
+/// every large page that there is, so they are read whole at once and need no hints:
+/// these would have the system read them in small pages.
+constexpr std::int64_t kSmallFiles = std::int64_t{1} << 28;
 constexpr std::size_t kProbes = 4;
 constexpr int kIdleHints = 15;
 constexpr std::size_t kAhead = 4;
@@ -46,6 +50,7 @@ MappedColumn::MappedColumn(Field field, std::vector<MappedPart> parts, RowForm f
                       ? row_bytes_ >= kPositioned
                       : form.reading == Reading::kPositioned),
       parts_(std::move(parts)) {
+  std::int64_t bytes = 0;
   for (const MappedPart& part : parts_) {
     const std::int64_t size = part.file->size();
     std::int64_t end = 0;  // of the last row
@@ -64,7 +69,12 @@ MappedColumn::MappedColumn(Field field, std::vector<MappedPart> parts, RowForm f
     first_.push_back(first_.back() + part.rows);
     ranges_.push_back(part.file->range());
     positioned_ = positioned_ && part.file->has_descriptor();
+    bytes += size;
+  }
+  small_ = row_bytes_ < kAlone && bytes <= kSmallFiles;
+  for (const MappedPart& part : parts_) {
     if (row_bytes_ >= kAlone) part.file->in_any_order();
+    if (small_) part.file->in_large_pages();
   }
 }
 
@@ -233,7 +243,7 @@ void MappedColumn::read_positioned(std::span<const std::int64_t> indices, std::b
 }
 
 void MappedColumn::hint(std::span<const std::int64_t> indices) const noexcept {
-  if (row_bytes_ == 0 || indices.empty()) return;
+  if (row_bytes_ == 0 || indices.empty() || small_) return;
   if (idle_hints_->load(std::memory_order_relaxed) > 0) {
     idle_hints_->fetch_sub(1, std::memory_order_relaxed);
     return;

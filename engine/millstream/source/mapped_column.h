@@ -89,7 +89,8 @@ class MappedColumn {
   Field field_;
   std::int64_t row_bytes_;
   RowForm form_;
-  bool positioned_;  // rows are large enough for a system call each
+  bool positioned_;     // rows are large enough for a system call each
+  bool small_ = false;  // all of it is soon in memory
   std::vector<MappedPart> parts_;
   std::vector<std::int64_t> first_ = {0};  // row of each part, and their number
   std::vector<MappedRange> ranges_;        // of each part's file

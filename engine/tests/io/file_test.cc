@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <numeric>
 
 #include "millstream/io/file_writer.h"
 #include "temporary_folder.h"
@@ -53,7 +54,8 @@ TEST(File, SaysWhereItEnds) {
 TEST(FileWriter, RenamesWhenWhole) {
   const TemporaryFolder folder;
   const auto path = folder.path() / "new" / "a.bin";
-  const std::string large(1'000'000, 'x');
+  std::string large(5'000'000, ' ');  // more than is written at once
+  std::iota(large.begin(), large.end(), 'a');
   FileWriter writer(path);
   writer.write("head");
   writer.write(large);
