@@ -297,7 +297,11 @@ class FillTask(Task):
             if index < 0:  # padding has nothing to be filled with
                 beside.append(None)
                 continue
-            value = self.fn(self.data[index], arrays, seed)
+            try:
+                value = self.fn(self.data[index], arrays, seed)
+            except KeyError as error:
+                error.add_note(f"millstream: the arrays to fill are {list(arrays)}")
+                raise
             beside.append(value if self.kept else None)
         return beside if any(value is not None for value in beside) else None
 

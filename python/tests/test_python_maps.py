@@ -293,6 +293,18 @@ def test_what_a_fill_function_returns_is_dropped(kind: str) -> None:
     np.testing.assert_array_equal(batch["x"], [[k, k] for k in range(4)])
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_fill_function_that_asks_for_another_array_is_told_which(kind: str) -> None:
+    spec = {"image": jax.ShapeDtypeStruct((8,), np.int32)}
+    source = fill_source(fns.fill_one, range(4), spec, worker_kind=kind)
+    loader = DataLoader([source, BatchTransform(4)])
+    with pytest.raises(KeyError, match="x") as caught:
+        next(loader.iterate(loader.init_state(0)))
+    notes = "\n".join(caught.value.__notes__)
+    assert "the arrays to fill are ['image']" in notes
+    assert "this was sample" in notes
+
+
 def test_fill_sources_are_checked() -> None:
     spec = {"a": jax.ShapeDtypeStruct((), np.int32)}
     with pytest.raises(ValueError, match="data must be a sequence of at least one"):
