@@ -30,7 +30,6 @@ void copy(std::byte* to, PyArrayObject* from, std::size_t bytes) {
     std::memcpy(to, data, bytes);
     return;
   }
-  const nb::object held = nb::borrow(reinterpret_cast<PyObject*>(from));
   PyThreadState* state = PyEval_SaveThread();
   std::memcpy(to, data, bytes);
   in_python([&] { PyEval_RestoreThread(state); });
@@ -73,7 +72,7 @@ class Rows {
   bool put(std::int64_t k, PyObject* value) {
     std::byte* to = static_cast<std::byte*>(PyArray_DATA(array(rows_))) +
                     k * PyArray_STRIDE(array(rows_), 0);
-    if (PyArray_CheckExact(value)) {
+    if (PyArray_Check(value)) {
       auto* from = reinterpret_cast<PyArrayObject*>(value);
       if (!is_row(from)) return false;
       copy(to, from, static_cast<std::size_t>(bytes_));
@@ -185,33 +184,31 @@ class RowWriter {
   }
 
  private:
-  /// Of two values the second may need `slowly`: the first is then written again.
+  /// Of two values the second may need `slowly`: the first is then written again. What
+  /// is copied is held on to, since others may run meanwhile and change the sample.
   bool write(const Place& place, std::int64_t k, PyObject* value) {
+    const auto size = static_cast<Py_ssize_t>(place.inner.size());
     switch (place.kind) {
       case Place::Kind::kLeaf: return rows_[place.leaf].put(k, value);
       case Place::Kind::kMapping:
-        if (!PyDict_CheckExact(value) ||
-            PyDict_GET_SIZE(value) != static_cast<Py_ssize_t>(place.keys.size())) {
-          return false;
-        }
-        for (std::size_t i = 0; i < place.keys.size(); ++i) {
-          PyObject* found = PyDict_GetItemWithError(value, place.keys[i].ptr());
-          if (found == nullptr && PyErr_Occurred()) throw nb::python_error();
-          if (found == nullptr || !write(place.inner[i], k, found)) return false;
+        if (!PyDict_CheckExact(value) || PyDict_GET_SIZE(value) != size) return false;
+        for (std::size_t i = 0; i < place.inner.size(); ++i) {
+          const nb::object found =
+              nb::borrow(PyDict_GetItemWithError(value, place.keys[i].ptr()));
+          if (!found.is_valid() && PyErr_Occurred()) throw nb::python_error();
+          if (!found.is_valid() || !write(place.inner[i], k, found.ptr())) return false;
         }
         return true;
       case Place::Kind::kSequence:
         if (!PyTuple_Check(value) && !PyList_CheckExact(value)) return false;
-        for (std::size_t i = 0; i < place.inner.size(); ++i) {
-          // Each time: a list may change while others run.
-          if (PySequence_Fast_GET_SIZE(value) !=
-              static_cast<Py_ssize_t>(place.inner.size())) {
+        for (Py_ssize_t i = 0; i < size && PySequence_Fast_GET_SIZE(value) == size;
+             ++i) {
+          const nb::object found = nb::borrow(PySequence_Fast_GET_ITEM(value, i));
+          if (!write(place.inner[static_cast<std::size_t>(i)], k, found.ptr())) {
             return false;
           }
-          PyObject* found = PySequence_Fast_GET_ITEM(value, static_cast<Py_ssize_t>(i));
-          if (!write(place.inner[i], k, found)) return false;
         }
-        return true;
+        return PySequence_Fast_GET_SIZE(value) == size;
       case Place::Kind::kOther: return false;
     }
     return false;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import ml_dtypes
@@ -58,7 +59,7 @@ def test_other_numbers() -> None:
         written([1.0], np.int32)
 
 
-def test_arrays_of_any_layout() -> None:
+def test_arrays_of_any_layout(tmp_path: Path) -> None:
     whole = np.arange(24, dtype=np.int32).reshape(4, 6)
     values = [whole, np.asfortranarray(whole), np.repeat(whole, 2, 0)[::2], whole[::-1]]
     rows = written(values, np.int32, (4, 6))
@@ -69,6 +70,9 @@ def test_arrays_of_any_layout() -> None:
     assert np.array_equal(written([whole.tolist()], np.int32, (4, 6))[0], whole)
     half = whole.astype(ml_dtypes.bfloat16)
     assert np.array_equal(written([half], ml_dtypes.bfloat16, (4, 6))[0], half)
+    mapped = np.memmap(tmp_path / "rows", np.int32, "w+", shape=(4, 6))
+    mapped[:] = whole
+    assert np.array_equal(written([mapped, mapped[::-1]], np.int32, (4, 6))[0], whole)
     assert written([np.empty((0, 3), np.int8)], np.int8, (0, 3)).shape == (1, 0, 3)
 
 
@@ -129,6 +133,14 @@ def test_other_samples_are_refused(sample: Any, words: str) -> None:
     rows = [np.zeros((ROWS, 3)), np.zeros(ROWS, np.int32)]
     with pytest.raises(ValueError, match=words):
         writer(rows, columns, {"a": 0, "b": 1}).put(0, sample)
+
+
+def test_tuples_of_another_length_are_refused() -> None:
+    put = writer([np.zeros(ROWS)], (Column("x", "float64", ()),), (0, ())).put
+    put(0, (1.0, ()))
+    for sample in ((1.0, (2,)), (1.0,), (np.float64(1), (), 3)):
+        with pytest.raises(ValueError, match=r"expected \d values"):
+            put(0, sample)
 
 
 def test_an_error_stops_at_its_row() -> None:
