@@ -180,12 +180,16 @@ TEST(ThreadCrew, BringsWhatTravelsBesideByItsRow) {
 }
 
 TEST(ThreadCrew, AStallNamesTheSampleAndOthersTakeTheRest) {
-  std::counting_semaphore<> release(0);
-  std::atomic<bool> stalls{true};
+  struct Stall {
+    std::counting_semaphore<> release{0};
+    std::atomic<bool> lasts{true};
+  };
+  // Shared: nobody waits for the thread that comes back.
+  const auto stall = std::make_shared<Stall>();
   const auto crew = crew_of(
-      [&](const Work& part, std::int64_t row) {
-        if (part.indices[static_cast<std::size_t>(row)] == 3 && stalls) {
-          release.acquire();
+      [stall](const Work& part, std::int64_t row) {
+        if (part.indices[static_cast<std::size_t>(row)] == 3 && stall->lasts) {
+          stall->release.acquire();
         }
         make_row(part, row);
       },
@@ -203,8 +207,8 @@ TEST(ThreadCrew, AStallNamesTheSampleAndOthersTakeTheRest) {
   others.get();
   EXPECT_TRUE(behind.right());
   rows.reset();  // the thread that comes back writes elsewhere
-  stalls = false;
-  release.release();
+  stall->lasts = false;
+  stall->release.release();
   const Rows again(5);
   crew->make(again.work());
   EXPECT_TRUE(again.right());
