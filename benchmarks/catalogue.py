@@ -11,6 +11,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 OWN = "own"
+BEYOND = "beyond the function"  # a variant of `python_large`
 
 
 class Kind(StrEnum):

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from catalogue import CONTENDERS, Kind, contenders_of
+from catalogue import BEYOND, CONTENDERS, Kind, contenders_of
 from results import Outcome, Results, Timing
 
 OURS = "millstream"
@@ -116,7 +116,7 @@ def hand_over(results: Results) -> float | None:
 
     By medians: of differences the smallest means nothing.
     """
-    beyond = results.timing("python_large", OURS, "beyond the function")
+    beyond = results.timing("python_large", OURS, BEYOND)
     copy = results.timing("python_large", "memcpy")
     return beyond.median / copy.median * 100 if beyond and copy else None
 

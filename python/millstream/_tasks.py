@@ -297,8 +297,9 @@ class FillTask(Task):
             if index < 0:  # padding has nothing to be filled with
                 beside.append(None)
                 continue
+            item = self.data[index]
             try:
-                value = self.fn(self.data[index], arrays, seed)
+                value = self.fn(item, arrays, seed)
             except KeyError as error:
                 error.add_note(f"millstream: the arrays to fill are {list(arrays)}")
                 raise

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import threading
+import time
 from collections import OrderedDict
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -180,20 +182,27 @@ def test_others_run_while_a_large_row_is_copied() -> None:
     large = np.ones(64 << 20, np.uint8)
     rows = np.zeros((1, large.size), np.uint8)
     put = writer([rows], (Column("x", "uint8", large.shape),), 0).put
-    turns, over = 0, threading.Event()
+    turns, over = 0, False
 
     def count() -> None:
         nonlocal turns
-        while not over.is_set():
+        while not over:
             turns += 1
+            time.sleep(1e-4)
 
     counting = threading.Thread(target=count)
     counting.start()
-    before = turns
-    for _ in range(4):
-        put(0, large)
-    after = turns
-    over.set()
-    counting.join()
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1000)  # nobody runs but where this thread lets go by itself
+    try:
+        before, tries = turns, 0
+        while turns == before and tries < 50:
+            put(0, large)
+            tries += 1
+        ran = turns > before
+    finally:
+        sys.setswitchinterval(interval)
+        over = True
+        counting.join()
+    assert ran
     assert rows.all()
-    assert after > before

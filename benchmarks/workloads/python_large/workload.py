@@ -18,6 +18,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from catalogue import BEYOND
 from functions import BLOCK
 from harness import Measurement, WrongAnswer
 
@@ -26,7 +27,6 @@ ROWS = 8
 SLOTS = 6
 WINDOW = 20
 COUNT = 40
-BEYOND = "beyond the function"
 
 # Made ahead of a loader that rests, and how long until it does rest.
 AHEAD = 10
