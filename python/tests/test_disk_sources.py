@@ -232,3 +232,39 @@ def test_descriptions_say_what_they_are(tmp_path: Path) -> None:
         NpySource({"x": 3})
     with pytest.raises(ValueError, match="unknown ordering 'shufle'"):
         NpySource(paths, "shufle")
+
+
+# How the system is told to read.
+
+
+def advice(path: Path) -> set[str]:
+    """What the system was told of this process's map of a file."""
+    flags: set[str] = set()
+    inside = False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if line.startswith("VmFlags:") and inside:
+            flags |= set(line.split()[1:])
+        elif not line.split()[0].endswith(":"):
+            inside = line.endswith(f" {path}")
+    return flags
+
+
+@pytest.mark.skipif(
+    not Path("/sys/kernel/mm/transparent_hugepage").exists(),
+    reason="the system has no large pages",
+)
+def test_small_files_are_read_in_large_pages(tmp_path: Path) -> None:
+    shapes = {
+        "small": (64, 784),
+        "wide": (64, 16384),
+        "large": ((1 << 28) // 784 + 1, 784),
+    }
+    seen = {}
+    for name, shape in shapes.items():
+        path = (tmp_path / f"{name}.npy").resolve()
+        np.lib.format.open_memmap(path, "w+", np.uint8, shape).flush()
+        loader = DataLoader([NpySource(path), BatchTransform(8)])
+        loader.next_batch(loader.init_state(0))
+        seen[name] = advice(path) & {"hg", "rr"}
+        del loader
+    assert seen == {"small": {"hg"}, "wide": {"rr"}, "large": set()}
