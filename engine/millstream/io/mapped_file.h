@@ -44,8 +44,8 @@ class MappedFile {
   /// random; a row then brings all that is around it.
   void in_large_pages() const noexcept;
 
-  /// Whether the byte at `offset` could be read without waiting for the disk; true
-  /// where the system cannot say.
+  /// Whether the byte at `offset` could be read without waiting for the disk; of a file
+  /// of another user, whose pages the system does not speak of, it may be read.
   bool cached(std::int64_t offset) const noexcept;
 
   /// Ends a `guarded` copy: up to which offset the bytes that it took are surely those
@@ -72,6 +72,7 @@ class MappedFile {
   std::filesystem::path path_;
   MappedRange range_;
   std::optional<File> file_;
+  bool is_told_;  // which of its pages are in memory
   mutable std::atomic<std::int64_t> mark_;  // a byte of the last page
 };
 

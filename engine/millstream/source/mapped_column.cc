@@ -26,7 +26,10 @@ constexpr std::int64_t kAlone = std::int64_t{1} << 13;
 /// every large page that there is, so they are read whole at once and need no hints:
 /// these would have the system read them in small pages.
 constexpr std::int64_t kSmallFiles = std::int64_t{1} << 28;
-constexpr std::size_t kProbes = 4;
+/// Rows of a batch that are looked at. All of them in memory says that the rest of the
+/// file is too, but for a hundredth or so, and for some batches nothing is asked for: a
+/// row that is then missing is waited for, page after page.
+constexpr std::size_t kProbes = 64;
 constexpr int kIdleHints = 15;
 constexpr std::size_t kAhead = 4;
 
@@ -249,7 +252,7 @@ void MappedColumn::hint(std::span<const std::int64_t> indices) const noexcept {
     return;
   }
   bool cached = true;
-  const std::size_t step = std::max<std::size_t>(indices.size() / kProbes, 1);
+  const std::size_t step = (indices.size() + kProbes - 1) / kProbes;
   for (std::size_t k = 0; k < indices.size() && cached; k += step) {
     const std::size_t i = part_of(indices[k]);
     // The middle: the first page may be there for the sake of the row before.
