@@ -12,6 +12,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 OWN = "own"
 BEYOND = "beyond the function"  # a variant of `python_large`
+ALONE = "computing alone"  # of `disk_cold`
 
 
 class Kind(StrEnum):
@@ -149,8 +150,6 @@ CONTENDERS = {
     "scan_take_given": Contender("scan + take, permutation given", Kind.LIMIT),
     "scan_take_made": Contender("scan + take, permutation made", Kind.LIMIT),
     "read_alone": Contender("millstream, reading alone", Kind.LIMIT),
-    "compute_alone": Contender("millstream, computing alone", Kind.LIMIT),
-    "compute_alone_loop": Contender("millstream, computing in a loop", Kind.LIMIT),
     "numpy_memmap": Contender("np.load, mmap_mode", Kind.LIMIT),
     "bare_processes": Contender("two bare processes, a message a batch", Kind.LIMIT),
     "function_alone": Contender("the function alone, no messages", Kind.LIMIT),

@@ -72,7 +72,7 @@ class MappedFile {
   std::filesystem::path path_;
   MappedRange range_;
   std::optional<File> file_;
-  bool is_told_;  // which of its pages are in memory
+  bool is_told_;                            // which of its pages are in memory
   mutable std::atomic<std::int64_t> mark_;  // a byte of the last page
 };
 

@@ -1,6 +1,7 @@
 #include "millstream/parallel/thread_pool.h"
 
 #include <pthread.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <atomic>
@@ -11,6 +12,19 @@
 #include "millstream/parallel/process.h"
 
 namespace millstream {
+namespace {
+
+/// Work is done ahead here: waking up for it is not to put those to sleep whom it is
+/// for, where there are no more cores than threads of theirs.
+void let_others_finish() noexcept {
+  int policy = SCHED_OTHER;
+  sched_param parameters{};
+  if (pthread_getschedparam(pthread_self(), &policy, &parameters) != 0) return;
+  if (policy != SCHED_OTHER) return;  // somebody has chosen
+  pthread_setschedparam(pthread_self(), SCHED_BATCH, &parameters);
+}
+
+}  // namespace
 
 ThreadPool::ThreadPool(int threads)
     : generation_(fork_generation()),
@@ -53,6 +67,7 @@ void ThreadPool::submit(std::function<void()> task) {
 }
 
 void ThreadPool::work(const std::stop_token& stop) {
+  let_others_finish();
   while (true) {
     std::function<void()> task;
     {

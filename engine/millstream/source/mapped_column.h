@@ -59,8 +59,8 @@ class MappedColumn {
   /// values out of their range.
   void read(std::span<const std::int64_t> indices, Column& to, Memory& memory) const;
 
-  /// Asks for these rows ahead, unless a few of them are found in the page cache; then
-  /// the next few hints cost nothing.
+  /// Asks for these rows ahead, unless all that are looked at are in the page cache;
+  /// then the next few hints cost nothing.
   void hint(std::span<const std::int64_t> indices) const noexcept;
 
  private:

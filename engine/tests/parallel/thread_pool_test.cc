@@ -1,6 +1,7 @@
 #include "millstream/parallel/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <atomic>
 #include <latch>
@@ -22,6 +23,21 @@ TEST(ThreadPool, RunsEveryTask) {
   }
   all.wait();
   EXPECT_EQ(ran, 100);
+}
+
+TEST(ThreadPool, DoesNotInterruptWhomItWorksFor) {
+  ThreadPool pool(1);
+  const int before = ::sched_getscheduler(0);
+  if (before != SCHED_OTHER) GTEST_SKIP() << "somebody has chosen " << before;
+  std::atomic<int> policy{-1};
+  std::latch done(1);
+  pool.submit([&] {
+    policy = ::sched_getscheduler(0);
+    done.count_down();
+  });
+  done.wait();
+  EXPECT_EQ(policy, SCHED_BATCH);
+  EXPECT_EQ(::sched_getscheduler(0), before);
 }
 
 TEST(ThreadPool, GrowsAndNeverShrinks) {
