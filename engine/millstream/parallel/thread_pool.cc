@@ -14,9 +14,7 @@
 namespace millstream {
 namespace {
 
-/// Work is done ahead here: waking up for it is not to put those to sleep whom it is
-/// for, where there are no more cores than threads of theirs.
-void let_others_finish() noexcept {
+void become_patient() noexcept {
   int policy = SCHED_OTHER;
   sched_param parameters{};
   if (pthread_getschedparam(pthread_self(), &policy, &parameters) != 0) return;
@@ -26,8 +24,9 @@ void let_others_finish() noexcept {
 
 }  // namespace
 
-ThreadPool::ThreadPool(int threads)
+ThreadPool::ThreadPool(int threads, Waking waking)
     : generation_(fork_generation()),
+      waking_(waking),
       wake_(std::make_unique<std::condition_variable_any>()) {
   grow(threads);
 }
@@ -67,7 +66,7 @@ void ThreadPool::submit(std::function<void()> task) {
 }
 
 void ThreadPool::work(const std::stop_token& stop) {
-  let_others_finish();
+  if (waking_ == Waking::kPatient) become_patient();
   while (true) {
     std::function<void()> task;
     {
@@ -132,7 +131,7 @@ ThreadPool& shared_pool() {
   static std::mutex making;
   const std::lock_guard lock(making);
   if (pool.load() == nullptr || made_in.load() != now) {
-    pool.store(new ThreadPool(cpu_budget()));
+    pool.store(new ThreadPool(cpu_budget(), ThreadPool::Waking::kPatient));
     made_in.store(now);
   }
   return *pool.load();
