@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -58,10 +57,7 @@ void MappedFile::will_need(std::int64_t offset, std::int64_t bytes) const noexce
             static_cast<std::size_t>(end - begin), MADV_WILLNEED);
 }
 
-void MappedFile::in_any_order() const noexcept {
-  advise(MADV_RANDOM);
-  if (file_) ::posix_fadvise(file_->descriptor(), 0, 0, POSIX_FADV_RANDOM);
-}
+void MappedFile::in_any_order() const noexcept { advise(MADV_RANDOM); }
 
 void MappedFile::in_large_pages() const noexcept { advise(MADV_HUGEPAGE); }
 
@@ -72,17 +68,12 @@ void MappedFile::advise(int advice) const noexcept {
 }
 
 bool MappedFile::cached(std::int64_t offset) const noexcept {
-  if (is_told_) {
-    unsigned char page = 1;
-    ::mincore(const_cast<std::byte*>(range_.begin) + offset / kPage * kPage, 1, &page);
-    return (page & 1) != 0;
-  }
-  if (!file_) return false;
-  // This has the system read the page, which `mincore` does not.
-  std::byte byte{};
-  const iovec to = {&byte, 1};
-  return ::preadv2(file_->descriptor(), &to, 1, offset, RWF_NOWAIT) >= 0 ||
-         errno != EAGAIN;
+  // A read that does not wait would tell of others' files too, but begins to read, and
+  // says yes where the disk is faster than the thread is woken.
+  if (!is_told_) return false;
+  unsigned char page = 1;
+  ::mincore(const_cast<std::byte*>(range_.begin) + offset / kPage * kPage, 1, &page);
+  return (page & 1) != 0;
 }
 
 std::int64_t MappedFile::size_now() const noexcept {

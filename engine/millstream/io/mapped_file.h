@@ -44,8 +44,8 @@ class MappedFile {
   /// random; a row then brings all that is around it.
   void in_large_pages() const noexcept;
 
-  /// Whether the byte at `offset` could be read without waiting for the disk; of a file
-  /// of another user, whose pages the system does not speak of, it may be read.
+  /// Whether the byte at `offset` is known to be in memory; of a file of another user,
+  /// whose pages the system does not speak of, that is never known.
   bool cached(std::int64_t offset) const noexcept;
 
   /// Ends a `guarded` copy: up to which offset the bytes that it took are surely those
