@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "io/page_cache.h"
@@ -38,14 +39,14 @@ TEST_F(MappedFileOffDisk, IsNotReadToSeeWhetherItIsInMemory) {
 TEST_F(MappedFileOffDisk, IsNotKnownToBeInMemoryIfItIsOfOthers) {
   constexpr uid_t kNobody = 65534;
   if (::geteuid() != 0) GTEST_SKIP() << "needs to become another user";
-  std::filesystem::permissions(folder_.path(), std::filesystem::perms(0755));
+  File opened(path_);
   ASSERT_EQ(::seteuid(kNobody), 0);
-  const MappedFile others{File(path_)};
+  const MappedFile others(std::move(opened));
+  ASSERT_EQ(::seteuid(0), 0);
   EXPECT_FALSE(others.cached(kMiddle));
   std::vector<std::byte> bytes(1);
   others.read(kMiddle, bytes);
   EXPECT_FALSE(others.cached(kMiddle));
-  EXPECT_EQ(::seteuid(0), 0);
   EXPECT_TRUE(MappedFile(File(path_)).cached(kMiddle));
 }
 
