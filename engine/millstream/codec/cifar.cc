@@ -1,6 +1,7 @@
 #include "millstream/codec/cifar.h"
 
 #include "millstream/codec/pickle.h"
+#include "millstream/core/characters.h"
 
 namespace millstream {
 namespace {
@@ -69,7 +70,8 @@ class CifarParser {
                              : item(parts, 3, Kind::kInteger, "an order").integer == 0;
     if (!calls(dtype, "dtype") || code.bytes != "u1" || !c_order) {
       fail("'data' of dtype u1 in C order",
-           text("dtype ", code.bytes, c_order ? " in C order" : " in Fortran order"));
+           text("dtype ", escaped(code.bytes),
+                c_order ? " in C order" : " in Fortran order"));
     }
     batch.images = item(shape, 0, Kind::kInteger, "a shape").integer;
     const std::int64_t row = item(shape, 1, Kind::kInteger, "a shape").integer;

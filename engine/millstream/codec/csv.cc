@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
 #include <string_view>
 #include <utility>
 
@@ -39,6 +40,7 @@ class CsvParser {
     if (rest_.empty()) fail("a line", "an empty file");
     read_names();
     while (!ended_) {
+      skip_empty_lines();
       ++line_;
       line_started_ = line_;
       for (std::size_t i = 0; i < names_.size(); ++i) {
@@ -58,8 +60,9 @@ class CsvParser {
 
  private:
   void read_names() {
+    skip_empty_lines();
     const std::string_view all = rest_;
-    ++line_;
+    const std::int64_t before = line_++;
     line_started_ = line_;
     do {
       column_ = names_.size();
@@ -69,7 +72,7 @@ class CsvParser {
     } while (!line_ended_);
     if (!format_.header) {
       rest_ = all;
-      line_ = 0;
+      line_ = before;
       ended_ = false;
     }
     slots_.assign(names_.size(), kSkipped);
@@ -81,12 +84,20 @@ class CsvParser {
       }
       column_ = static_cast<std::size_t>(found - names_.begin());
       if (std::ranges::count(names_, column) > 1 || slots_[column_] != kSkipped) {
-        fail("names that differ", text("'", column, "' twice"));
+        fail("names that differ", text(quote_bytes(column), " twice"));
       }
       if (!is_utf8(column))
         fail("a name in UTF-8", quote_bytes(column.substr(0, kShown)));
       slots_[column_] = table_.columns.size();
       table_.columns.emplace_back().name = column;
+    }
+  }
+
+  /// There is a line that is not empty: those at the end were cut off.
+  void skip_empty_lines() {
+    while (rest_.starts_with('\n') || rest_.starts_with("\r\n")) {
+      rest_.remove_prefix(rest_.find('\n') + 1);
+      ++line_;
     }
   }
 
@@ -129,15 +140,15 @@ class CsvParser {
     }
     if (rest_.starts_with("\r\n")) rest_.remove_prefix(1);
     if (!rest_.empty() && rest_.front() != format_.delimiter && rest_.front() != '\n') {
-      fail("the end of the cell after its quote", text("'", rest_.front(), "'"));
+      fail("the end of the cell after its quote", quote_bytes(rest_.substr(0, 1)));
     }
     return unquoted_;
   }
 
   void add(CsvColumn& column, std::string_view cell) {
     std::string_view number = cell;
-    while (number.starts_with(' ')) number.remove_prefix(1);
-    while (number.ends_with(' ')) number.remove_suffix(1);
+    while (number.starts_with(' ') || number.starts_with('\t')) number.remove_prefix(1);
+    while (number.ends_with(' ') || number.ends_with('\t')) number.remove_suffix(1);
     if (number.starts_with('+') && !number.starts_with("+-")) number.remove_prefix(1);
     const char* const begin = number.data();
     const char* const end = begin + number.size();
@@ -145,6 +156,9 @@ class CsvParser {
       std::int64_t value = 0;
       const auto read = std::from_chars(begin, end, value);
       if (read.ec == std::errc{} && read.ptr == end) {
+        if (value == 0 && number.starts_with('-')) {
+          negative_zeros_[&column].push_back(column.integers.size());
+        }
         column.integers.push_back(value);
         return;
       }
@@ -152,14 +166,16 @@ class CsvParser {
       column.dtype = DType::kFloat64;
       column.reals.assign(column.integers.begin(), column.integers.end());
       column.integers = {};
+      for (const std::size_t row : negative_zeros_[&column]) column.reals[row] = -0.0;
+      negative_zeros_.erase(&column);
     }
     double value = 0;
     const auto read = std::from_chars(begin, end, value);
     if (read.ec == std::errc::result_out_of_range) value = out_of_range(number);
     if (read.ec == std::errc::invalid_argument || read.ptr != end) {
       fail("a number", cell.size() <= kShown
-                           ? text("'", cell, "'")
-                           : text("'", cell.substr(0, kShown), "...'"));
+                           ? quote_bytes(cell)
+                           : text("'", escaped(cell.substr(0, kShown)), "...'"));
     }
     column.reals.push_back(value);
   }
@@ -167,7 +183,9 @@ class CsvParser {
   [[noreturn]] void fail(const std::string& expected, const std::string& found) const {
     std::string column;
     if (format_.header && column_ < names_.size()) {
-      column = text(" ('", std::string_view(names_[column_]).substr(0, kShown), "')");
+      const std::string_view shown =
+          std::string_view(names_[column_]).substr(0, kShown);
+      column = text(" (", quote_bytes(shown), ")");
     }
     throw DataError(text(name_, ": line ", line_started_, ", column ", column_ + 1,
                          column, ": expected ", expected, ", found ", found));
@@ -179,6 +197,8 @@ class CsvParser {
   CsvTable table_;
   std::vector<std::string> names_;
   std::vector<std::size_t> slots_;  // where in the table a column goes
+  /// Rows of "-0", which a column of integers does not tell from 0.
+  std::map<const CsvColumn*, std::vector<std::size_t>> negative_zeros_;
   std::string unquoted_;
   std::int64_t line_ = 0;
   std::int64_t line_started_ = 1;  // lines may go on within quotes

@@ -38,9 +38,9 @@ struct CsvTable {
 };
 
 /// Reads a table of numbers. Cells may be in quotes, lines may end in CRLF, a byte
-/// order mark may come first and empty lines last. Throws `DataError` naming `name`,
-/// the line and the column of a cell that is no number and of a line that is too short
-/// or too long; `ArgumentError` for a column that is not there.
+/// order mark may come first, and empty lines anywhere. Throws `DataError` naming
+/// `name`, the line and the column of a cell that is no number and of a line that is
+/// too short or too long; `ArgumentError` for a column that is not there.
 CsvTable parse_csv(std::span<const std::byte> bytes, const std::string& name,
                    const CsvFormat& format = {});
 

@@ -44,7 +44,7 @@ ArrayLayout parse_idx(ByteReader& reader, std::int64_t size) {
   layout.shape = stored_shape(reader, start + 4, std::span(extents).first(rank));
   layout.offset = reader.offset() - start;
   layout.big_endian = byte_size(*dtype) > 1;
-  check_extent(reader, layout, size);
+  check_extent(reader, layout, start, size);
   return layout;
 }
 

@@ -30,12 +30,13 @@ inline Shape stored_shape(const ByteReader& reader, std::int64_t at,
   }
 }
 
-/// Throws `DataError` unless the array fills the `size` bytes of its file or member.
+/// Throws `DataError` unless the array, whose header begins at `start`, fills the
+/// `size` bytes of its file or member.
 inline void check_extent(const ByteReader& reader, const ArrayLayout& layout,
-                         std::int64_t size) {
+                         std::int64_t start, std::int64_t size) {
   const std::int64_t there = size - layout.offset;
   if (layout.bytes() == there) return;
-  reader.fail(layout.offset,
+  reader.fail(start + layout.offset,
               text(layout.bytes(), " bytes for ", name(layout.dtype), " of shape ",
                    layout.shape.str()),
               text(there, " bytes"));

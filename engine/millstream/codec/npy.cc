@@ -1,5 +1,6 @@
 #include "millstream/codec/npy.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstring>
@@ -57,7 +58,8 @@ class HeaderParser {
         shape_at = here();
         layout.shape = shape();
       } else {
-        reader_.fail(key_at, "descr, fortran_order and shape, once each", quote(key));
+        reader_.fail(key_at, "descr, fortran_order and shape, once each",
+                     quote_bytes(key));
       }
       if (!accept(',')) {
         expect('}');
@@ -72,7 +74,10 @@ class HeaderParser {
     if (layout.shape.rank() == 0) {
       reader_.fail(*shape_at, "at least one dimension, that of the samples", "()");
     }
-    if (*fortran && layout.shape.rank() > 1) {
+    // With one axis to go along, both orders are the same.
+    const auto longer = [](std::int64_t extent) { return extent > 1; };
+    if (*fortran && layout.shape.elements() > 0 &&
+        std::ranges::count_if(layout.shape.extents(), longer) > 1) {
       reader_.fail(at_, "fortran_order False, samples that lie in one piece",
                    "fortran_order True: save numpy.ascontiguousarray(x) instead");
     }
@@ -82,17 +87,13 @@ class HeaderParser {
 
  private:
   std::int64_t here() const { return at_ + static_cast<std::int64_t>(next_); }
-  static std::string quote(std::string_view value) { return text("'", value, "'"); }
   std::string found() const {
-    return next_ < header_.size() ? quote(header_.substr(next_, 24))
+    return next_ < header_.size() ? quote_bytes(header_.substr(next_, 24))
                                   : "the end of the header";
   }
 
   void skip_spaces() {
-    while (next_ < header_.size() &&
-           (header_[next_] == ' ' || header_[next_] == '\n')) {
-      ++next_;
-    }
+    next_ = std::min(header_.find_first_not_of(" \t\r\n\f", next_), header_.size());
   }
   bool accept(char wanted) {
     skip_spaces();
@@ -136,19 +137,19 @@ class HeaderParser {
       reader_.fail(at, "one dtype of numbers", text("a record dtype ", found()));
     }
     const std::string_view value = quoted("a dtype");
-    const char order = value.empty() ? '\0' : value.front();
+    const bool has_order =
+        !value.empty() && std::string_view("<>=|").find(value[0]) != value.npos;
+    const std::string_view code = value.substr(has_order ? 1 : 0);
     for (const NpyType& type : kTypes) {
-      if (value.empty() || value.substr(1) != type.code) continue;
-      const bool single = byte_size(type.dtype) == 1;
-      if (order == '<' || (single && (order == '|' || order == '>'))) return type.dtype;
-      if (order == '>') {
-        reader_.fail(at, text("little-endian values, '<", type.code, "'"),
-                     text(quote(value), ": save x.astype('<", type.code, "') instead"));
-      }
+      if (code != type.code) continue;
+      if (!value.starts_with('>') || byte_size(type.dtype) == 1) return type.dtype;
+      reader_.fail(
+          at, text("little-endian values, '<", type.code, "'"),
+          text(quote_bytes(value), ": save x.astype('<", type.code, "') instead"));
     }
     reader_.fail(at, "a dtype of numbers such as '<f4' or '|u1'",
                  value == "|O" ? "'|O': objects cannot be read without running code"
-                               : quote(value));
+                               : quote_bytes(value));
   }
 
   Shape shape() {
@@ -166,6 +167,7 @@ class HeaderParser {
       accept('L');  // as Python 2 wrote its long integers
       extents.push_back(extent);
       if (!accept(',')) {
+        if (extents.size() == 1) expect(',');  // else it is a number in brackets
         expect(')');
         break;
       }
@@ -205,7 +207,7 @@ ArrayLayout parse_npy(ByteReader& reader, std::int64_t size) {
   ArrayLayout layout =
       HeaderParser(reader, reader.text(length, "the header"), at).parse();
   layout.offset = reader.offset() - start;
-  check_extent(reader, layout, size);
+  check_extent(reader, layout, start, size);
   return layout;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <concepts>
+#include <set>
 
 #include "millstream/codec/layout.h"
 #include "millstream/core/characters.h"
@@ -27,7 +28,7 @@ Field parse_field(ByteReader& reader) {
   try {
     field.dtype = dtype_named(dtype);
   } catch (const ArgumentError&) {
-    reader.fail(dtype_at, "the name of a dtype", text("'", dtype, "'"));
+    reader.fail(dtype_at, "the name of a dtype", quote_bytes(dtype));
   }
   const std::int64_t rank_at = reader.offset();
   const auto rank = reader.little<std::uint8_t>("a rank");
@@ -73,10 +74,15 @@ PackedLayout parse_packed(ByteReader& reader, std::int64_t size) {
   }
   const auto fields = reader.little<std::uint32_t>("a count of fields");
   PackedLayout layout;
+  std::set<std::string> names;
   layout.records = reader.size("a count of records");
   layout.offset = reader.size("an offset");
   for (std::uint32_t i = 0; i < fields; ++i) {
-    layout.schema.push_back(parse_field(reader));
+    const std::int64_t at = reader.offset();
+    const Field& field = layout.schema.emplace_back(parse_field(reader));
+    if (!names.insert(field.name).second) {
+      reader.fail(at, "names that differ", text(quote_bytes(field.name), " twice"));
+    }
   }
   if (layout.offset < reader.offset() - start || layout.offset > kPackedHeader) {
     reader.fail(start + 24,

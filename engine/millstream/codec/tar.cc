@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "millstream/core/characters.h"
+
 namespace millstream {
 namespace {
 
@@ -24,7 +26,7 @@ std::int64_t number(const ByteReader& reader, std::int64_t at, std::string_view 
   while (digits.starts_with(' ')) digits.remove_prefix(1);
   while (digits.ends_with(' ')) digits.remove_suffix(1);
   for (const char c : digits) {
-    if (c < '0' || c > '7') reader.fail(at, "an octal number", text("'", digits, "'"));
+    if (c < '0' || c > '7') reader.fail(at, "an octal number", quote_bytes(digits));
     value = value << 3 | (c - '0');  // at most 12 digits
   }
   return value;

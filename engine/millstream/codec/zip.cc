@@ -1,6 +1,6 @@
 #include "millstream/codec/zip.h"
 
-#include <optional>
+#include "millstream/core/characters.h"
 
 namespace millstream {
 namespace {
@@ -107,13 +107,13 @@ std::vector<ZipMember> parse_zip_directory(ByteReader& reader,
                                            const ZipDirectory& directory) {
   std::vector<ZipMember> members;
   for (std::int64_t i = 0; i < directory.members; ++i) {
-    const std::int64_t at = reader.offset();
     expect_signature(reader, kEntry, "a directory entry");
     reader.take(4, "versions");
     const auto flags = reader.little<std::uint16_t>("flags");
-    const auto method = reader.little<std::uint16_t>("a method");
-    reader.take(4, "a time");
     ZipMember member;
+    member.encrypted = (flags & 1) != 0;
+    member.method = reader.little<std::uint16_t>("a method");
+    reader.take(4, "a time");
     member.crc = reader.little<std::uint32_t>("a CRC");
     const auto packed = reader.little<std::uint32_t>("a packed size");
     const auto size = reader.little<std::uint32_t>("a size");
@@ -129,17 +129,6 @@ std::vector<ZipMember> parse_zip_directory(ByteReader& reader,
     read_large(reader, extra_bytes, size == kLarge, packed == kLarge, header == kLarge,
                member);
     reader.take(comment_bytes, "a comment");
-    if ((flags & 1) != 0) {
-      reader.fail(at, text("a plain member '", member.name, "'"), "an encrypted one");
-    }
-    if (method != 0 && method != 8) {
-      reader.fail(at, text("'", member.name, "' stored (0) or deflated (8)"), method);
-    }
-    member.deflated = method == 8;
-    if (!member.deflated && member.packed != member.size) {
-      reader.fail(at, text(member.size, " stored bytes of '", member.name, "'"),
-                  member.packed);
-    }
     members.push_back(std::move(member));
   }
   return members;
@@ -147,7 +136,18 @@ std::vector<ZipMember> parse_zip_directory(ByteReader& reader,
 
 std::int64_t zip_member_data(ByteReader& reader, const ZipMember& member,
                              std::int64_t size) {
-  expect_signature(reader, kMember, text("the header of '", member.name, "'"));
+  const std::int64_t start = reader.offset();
+  const std::string shown = quote_bytes(member.name);
+  expect_signature(reader, kMember, text("the header of ", shown));
+  if (member.encrypted) {
+    reader.fail(start, text("a plain member ", shown), "an encrypted one");
+  }
+  if (member.method != kZipStored && member.method != kZipDeflated) {
+    reader.fail(start, text(shown, " stored (0) or deflated (8)"), member.method);
+  }
+  if (member.method == kZipStored && member.packed != member.size) {
+    reader.fail(start, text(member.size, " stored bytes of ", shown), member.packed);
+  }
   reader.take(22, "a member's header");
   const auto name_bytes = reader.little<std::uint16_t>("a length");
   const auto extra_bytes = reader.little<std::uint16_t>("a length");
@@ -155,7 +155,7 @@ std::int64_t zip_member_data(ByteReader& reader, const ZipMember& member,
   reader.take(extra_bytes, "extra fields");
   const std::int64_t data = reader.offset();
   if (member.packed > size - data) {
-    reader.fail(data, text(member.packed, " bytes of '", member.name, "'"),
+    reader.fail(data, text(member.packed, " bytes of ", shown),
                 text(size - data, " bytes"));
   }
   return data;

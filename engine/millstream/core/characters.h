@@ -28,19 +28,26 @@ inline bool is_utf8(std::string_view bytes) noexcept {
   return true;
 }
 
-/// Bytes in quotes, those that are no printable ASCII as \x and two digits.
-inline std::string quote_bytes(std::string_view bytes) {
+/// Bytes from outside as a message can show them: control characters as \x and two
+/// digits, and where they are no UTF-8 all that is not ASCII too.
+inline std::string escaped(std::string_view bytes) {
   constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string to = "'";
+  const bool is_text = is_utf8(bytes);
+  std::string to;
   for (const char c : bytes) {
     const auto byte = static_cast<std::uint8_t>(c);
-    if (' ' <= c && c <= '~' && c != '\\') {
+    if ((' ' <= c && c <= '~' && c != '\\') || (byte >= 0x80 && is_text)) {
       to += c;
     } else {
       to += {'\\', 'x', kDigits[byte >> 4], kDigits[byte & 15]};
     }
   }
-  return to + "'";
+  return to;
+}
+
+/// The same in quotes.
+inline std::string quote_bytes(std::string_view bytes) {
+  return std::string("'").append(escaped(bytes)).append("'");
 }
 
 }  // namespace millstream

@@ -13,7 +13,19 @@ namespace millstream {
 /// Any failure that the engine reports. Subclasses say whose fault it was.
 class Error : public std::runtime_error {
  public:
-  using std::runtime_error::runtime_error;
+  /// A zero in the message, where `what` would end, is written as \x00.
+  explicit Error(const std::string& message)
+      : std::runtime_error(without_zeros(message)) {}
+
+ private:
+  static std::string without_zeros(const std::string& message) {
+    std::string whole;
+    for (const char c : message) {
+      if (c == '\0') whole += "\\x00";
+      if (c != '\0') whole += c;
+    }
+    return whole;
+  }
 };
 
 /// The caller asked for something impossible. Becomes `ValueError` in Python.

@@ -1,5 +1,7 @@
 #include "millstream/core/shape.h"
 
+#include <algorithm>
+
 #include "millstream/core/error.h"
 
 namespace millstream {
@@ -9,12 +11,14 @@ Shape::Shape(std::span<const std::int64_t> extents) {
     throw ArgumentError(
         text("a value may have ", kMaxRank, " dimensions, not ", extents.size()));
   }
+  std::int64_t others = 1;  // than extents of 0
   for (const std::int64_t extent : extents) {
     if (extent < 0) throw ArgumentError(text("an extent cannot be ", extent));
-    if (__builtin_mul_overflow(elements_, extent, &elements_) ||
-        elements_ > (std::int64_t{1} << 58)) {
+    if (__builtin_mul_overflow(others, std::max<std::int64_t>(extent, 1), &others) ||
+        others > (std::int64_t{1} << 58)) {
       throw ArgumentError("a shape has more elements than memory can have");
     }
+    elements_ = extent == 0 ? 0 : elements_ * extent;
     extents_[static_cast<std::size_t>(rank_++)] = extent;
   }
 }

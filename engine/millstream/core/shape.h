@@ -18,7 +18,8 @@ class Shape {
       : Shape(std::span<const std::int64_t>(extents.begin(), extents.size())) {}
 
   /// Throws `ArgumentError` for a negative extent, too many of them, or more than
-  /// 2^58 elements.
+  /// 2^58 elements, those that an extent of 0 leaves out too: what is right for a shape
+  /// is right for a part of it.
   explicit Shape(std::span<const std::int64_t> extents);
 
   int rank() const noexcept { return rank_; }

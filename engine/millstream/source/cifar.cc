@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "millstream/codec/tar.h"
+#include "millstream/core/characters.h"
 #include "millstream/core/error.h"
 #include "millstream/source/arrays.h"
 #include "millstream/source/columns.h"
@@ -128,17 +129,20 @@ SharedSource binary(const std::vector<Batch>& batches, CifarKind kind) {
 SharedSource open_batches(const std::vector<Batch>& batches, CifarKind kind) {
   if (batches.empty()) throw ArgumentError("CIFAR needs at least one batch");
   // A pickle begins with 0x80, which is no label: there are a hundred of them at most.
-  std::size_t pickles = 0;
-  for (const Batch& batch : batches) {
+  const auto is_pickle = [](const Batch& batch) {
     std::byte first{};
     if (batch.size > 0) batch.file->read(batch.begin, {&first, 1});
-    pickles += first == std::byte{0x80} ? 1u : 0u;
+    return first == std::byte{0x80};
+  };
+  const auto kind_of = [](bool pickle) { return pickle ? "pickled" : "binary"; };
+  const bool pickles = is_pickle(batches.front());
+  for (const Batch& batch : batches) {
+    if (is_pickle(batch) == pickles) continue;
+    throw DataError(text(batch.name, ": offset ", batch.begin, ": expected a ",
+                         kind_of(pickles), " batch as ", batches.front().name,
+                         " is, found a ", kind_of(!pickles), " one"));
   }
-  if (pickles != 0 && pickles != batches.size()) {
-    throw DataError(text(batches.front().name, ": expected all batches pickled or all ",
-                         "binary, found ", pickles, " pickled of ", batches.size()));
-  }
-  return pickles != 0 ? pickled(batches, kind) : binary(batches, kind);
+  return pickles ? pickled(batches, kind) : binary(batches, kind);
 }
 
 /// The names of a split's batches, without the binary ones' ".bin".
@@ -181,7 +185,7 @@ std::vector<Batch> archive_batches(const std::filesystem::path& path,
     if (!entry) break;
     at += kTarBlock;
     if (entry->size > archive.size - at) {
-      reader.fail(at, text(entry->size, " bytes of ", entry->name),
+      reader.fail(at, text(entry->size, " bytes of ", quote_bytes(entry->name)),
                   text(archive.size - at, " bytes"));
     }
     std::filesystem::path stem = std::filesystem::path(entry->name).filename();
@@ -189,7 +193,8 @@ std::vector<Batch> archive_batches(const std::filesystem::path& path,
     const auto found = std::ranges::find(names, stem.string());
     if (entry->is_file && found != names.end()) {
       batches[static_cast<std::size_t>(found - names.begin())] = {
-          archive.file, at, entry->size, text(path.string(), "[", entry->name, "]")};
+          archive.file, at, entry->size,
+          text(path.string(), "[", escaped(entry->name), "]")};
     }
     at += (entry->size + kTarBlock - 1) / kTarBlock * kTarBlock;
   }

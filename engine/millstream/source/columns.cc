@@ -12,14 +12,15 @@ ColumnsSource::ColumnsSource(std::vector<MappedColumn> columns)
   const MappedColumn& first = columns_.front();
   for (const MappedColumn& column : columns_) {
     if (column.size() != first.size()) {
-      throw DataError(text(column.path(), ": expected as many rows of '",
-                           column.field().name, "' as '", first.field().name,
-                           "' has in ", first.path(), ", ", first.size(), ", found ",
-                           column.size()));
+      throw DataError(text(column.path(), ": offset ", column.offset(),
+                           ": expected as many rows of '", column.field().name,
+                           "' as '", first.field().name, "' has in ", first.path(),
+                           ", ", first.size(), ", found ", column.size()));
     }
     if (column.size() < 1) {
-      throw DataError(
-          text(column.path(), ": '", column.field().name, "' is empty: it has 0 rows"));
+      throw DataError(text(column.path(), ": offset ", column.offset(),
+                           ": expected at least one row of '", column.field().name,
+                           "', found 0"));
     }
     schema_.push_back(column.field());
   }

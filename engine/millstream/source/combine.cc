@@ -75,7 +75,14 @@ Concatenated::Concatenated(std::vector<SharedSource> sources)
           text("sources to be concatenated must have one schema: ", "source 0 has ",
                str(schema()), ", source ", i, " has ", str(source.schema())));
     }
-    first_.push_back(first_.back() + source.size());
+    std::int64_t samples = 0;
+    if (__builtin_add_overflow(first_.back(), source.size(), &samples)) {
+      throw ArgumentError(
+          text("sources to be concatenated must have fewer than 2^63 "
+               "samples in all: source ",
+               i, " has ", source.size(), " more than ", first_.back()));
+    }
+    first_.push_back(samples);
     resident_ = resident_ && source.resident();
     if (maker_ == nullptr) maker_ = source.maker();
   }
@@ -147,17 +154,27 @@ void Concatenated::read_for(const Making& making, std::int64_t first,
       for (std::size_t k = 0; k < taken; ++k) {
         if (to.data == nullptr) {
           to.rows[rows[k]] = lent[i].rows[k];
-        } else if (const std::int64_t fitting =
-                       convert(lent[i].rows[k], to.row(rows[k]), elements);
-                   fitting != elements) {
-          throw DataError(text(fields[i].name, ": sample ", inner[k], " of source ",
-                               source, " holds a ", name(fields[i].dtype),
-                               " at element ", fitting, " that ", name(to.dtype),
-                               " cannot hold"));
+        } else if (convert(lent[i].rows[k], to.row(rows[k]), elements) != elements) {
+          refuse(source, inner[k], columns, memory);
         }
       }
     }
   }
+}
+
+void Concatenated::refuse(std::size_t source, std::int64_t sample,
+                          std::span<const Column> columns, Memory& memory) const {
+  const auto into = memory.array<Column>(static_cast<std::int64_t>(columns.size()));
+  for (std::size_t i = 0; i < columns.size(); ++i) {
+    const Field& field = schema()[i];
+    const DType dtype = columns[i].data == nullptr ? field.dtype : columns[i].dtype;
+    const std::int64_t bytes = byte_size(dtype) * field.shape.elements();
+    into[i] = {dtype, field.shape, memory.allocate(bytes), bytes, nullptr};
+  }
+  // It can say where the sample lies, which is not known here.
+  sources_[source]->read({&sample, 1}, into, memory);
+  throw DataError(text("sample ", sample, " of source ", source,
+                       " holds a value that its batch cannot hold"));
 }
 
 void Concatenated::hint(std::span<const std::int64_t> indices) const noexcept {

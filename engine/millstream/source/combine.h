@@ -15,7 +15,8 @@ using SharedSource = std::shared_ptr<const Source>;
 /// source takes O(log sources); a batch is read source by source.
 class Concatenated final : public Source {
  public:
-  /// Throws `ArgumentError` unless there are sources and all have one schema.
+  /// Throws `ArgumentError` unless there are sources, all have one schema, and their
+  /// samples can be counted.
   explicit Concatenated(std::vector<SharedSource> sources);
 
   std::int64_t size() const noexcept override { return first_.back(); }
@@ -31,6 +32,9 @@ class Concatenated final : public Source {
 
  private:
   std::size_t source_of(std::int64_t index) const noexcept;
+  /// Throws for a sample of a source that has a value `columns` cannot hold.
+  [[noreturn]] void refuse(std::size_t source, std::int64_t sample,
+                           std::span<const Column> columns, Memory& memory) const;
 
   std::vector<SharedSource> sources_;
   std::vector<std::int64_t> first_ = {0};  // sample of each source, and their number

@@ -69,7 +69,13 @@ MappedColumn::MappedColumn(Field field, std::vector<MappedPart> parts, RowForm f
                            part.stride, " bytes apart, found ", size,
                            " bytes in the file"));
     }
-    first_.push_back(first_.back() + part.rows);
+    std::int64_t rows = 0;
+    if (__builtin_add_overflow(first_.back(), part.rows, &rows)) {
+      throw DataError(text(part.file->path().string(), ": offset ", part.offset,
+                           ": expected fewer than 2^63 rows of ", str(field_),
+                           " in all, found ", part.rows, " more than ", first_.back()));
+    }
+    first_.push_back(rows);
     ranges_.push_back(part.file->range());
     positioned_ = positioned_ && part.file->has_descriptor();
     bytes += size;

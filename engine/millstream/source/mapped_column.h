@@ -46,13 +46,16 @@ struct RowForm {
 /// Opening it reads nothing. Immutable; any number of threads may read at once.
 class MappedColumn {
  public:
-  /// Throws `DataError` where a part does not fit into its file.
+  /// Throws `DataError` where a part does not fit into its file, and where the parts
+  /// have more rows than can be counted.
   MappedColumn(Field field, std::vector<MappedPart> parts, RowForm form = {});
 
   std::int64_t size() const noexcept { return first_.back(); }
   const Field& field() const noexcept { return field_; }
   /// The first of its files, for messages.
   std::string path() const { return parts_.empty() ? std::string() : name_of(0); }
+  /// Of row 0 in it.
+  std::int64_t offset() const { return parts_.empty() ? 0 : parts_.front().offset; }
 
   /// Row k of `to` becomes row indices[k], as `Source::read` has it. Throws `IoError`
   /// naming the file where one cannot be read to the end that it had, `DataError` for

@@ -1,6 +1,7 @@
 #include "millstream/source/npy.h"
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <string_view>
 #include <tuple>
@@ -58,13 +59,13 @@ std::vector<MappedColumn> npy_columns(const std::vector<FieldFiles>& fields) {
 MappedColumn npz_column(const std::shared_ptr<const MappedFile>& mapped,
                         const File& file, const ZipMember& member,
                         const std::string& field, const std::filesystem::path& cache) {
-  const std::string name = text(file.path().string(), "[", field, "]");
+  const std::string name = text(file.path().string(), "[", escaped(field), "]");
   const auto header = file.bytes(member.header, kZipMemberHeader);
   ByteReader reader(header, name, member.header);
   const std::int64_t data = zip_member_data(reader, member, file.size());
   ArrayLayout layout;
   MappedPart part;
-  if (member.deflated) {
+  if (member.method == kZipDeflated) {
     File copy(unpacked_member(file, member, data, cache));
     layout = npy_layout(copy, 0, copy.size(), name);
     part = mapped_part(std::make_shared<const MappedFile>(std::move(copy)), layout);
@@ -87,28 +88,39 @@ std::vector<MappedColumn> npz_columns(const std::filesystem::path& path,
   ByteReader reader(bytes, path.string(), directory.offset);
   const auto members = parse_zip_directory(reader, directory);
 
+  std::map<std::string, const ZipMember*> arrays;
+  std::vector<std::string> all;  // in the order of the file
+  std::string known;
+  for (const ZipMember& member : members) {
+    known += text(" ", quote_bytes(member.name));
+    if (!member.name.ends_with(".npy")) continue;
+    if (!arrays.emplace(member.name, &member).second) {
+      reader.fail(member.header, "members of different names",
+                  text("a second ", quote_bytes(member.name)));
+    }
+    all.push_back(member.name);
+  }
+  if (names.empty() && all.empty()) {
+    reader.fail(directory.offset, "members whose names end in .npy",
+                members.empty() ? "none" : text("only", known));
+  }
+
   const auto mapped = std::make_shared<const MappedFile>(File(path));
   std::vector<MappedColumn> columns;
-  std::string known;
-  const auto take = [&](const std::string& wanted) {
-    const std::size_t before = columns.size();
-    for (const ZipMember& member : members) {
-      if (!member.name.ends_with(".npy")) continue;
-      const std::string field = member.name.substr(0, member.name.size() - 4);
-      if (!wanted.empty() && field != wanted) continue;
-      if (!is_utf8(field)) {
-        reader.fail(member.header, "a member with a name in UTF-8", quote_bytes(field));
-      }
-      columns.push_back(npz_column(mapped, file, member, field, cache));
-      if (!wanted.empty()) return;
+  for (const std::string& wanted : names.empty() ? all : names) {
+    auto found = arrays.find(wanted);
+    if (found == arrays.end()) found = arrays.find(wanted + ".npy");
+    if (found == arrays.end()) {
+      throw ArgumentError(text(path.string(), ": there is no array '", wanted,
+                               "', only the members", known));
     }
-    if (columns.size() > before) return;
-    for (const ZipMember& member : members) known += " '" + member.name + "'";
-    throw ArgumentError(text(path.string(), ": there is no array '", wanted,
-                             "', only the members", known));
-  };
-  if (names.empty()) take("");
-  for (const std::string& wanted : names) take(wanted);
+    const ZipMember& member = *found->second;
+    const std::string field = member.name.substr(0, member.name.size() - 4);
+    if (!is_utf8(field)) {
+      reader.fail(member.header, "a member with a name in UTF-8", quote_bytes(field));
+    }
+    columns.push_back(npz_column(mapped, file, member, field, cache));
+  }
   return columns;
 }
 
@@ -146,6 +158,9 @@ std::vector<std::filesystem::path> shards_of(const std::filesystem::path& path,
   if (!std::filesystem::is_directory(path, code)) return {path};
   std::vector<std::filesystem::path> paths;
   for (const auto& entry : std::filesystem::directory_iterator(path, code)) {
+    // Hidden ones, such as the ._x.npy that macOS leaves beside an x.npy, are no
+    // shards.
+    if (entry.path().filename().native().starts_with('.')) continue;
     if (entry.path().extension() == extension) paths.push_back(entry.path());
   }
   if (code) throw io_error(code.value(), path, "cannot be listed");

@@ -14,9 +14,9 @@ struct FieldFiles {
   std::vector<std::filesystem::path> paths;
 };
 
-/// The files of that extension in a folder, in the order of their names (numbers in
-/// them by value: 2 before 10), or `path` itself where it is no folder. Throws
-/// `DataError` for a folder without any.
+/// The files of that extension in a folder, but hidden ones, in the order of their
+/// names (numbers in them by value: 2 before 10), or `path` itself where it is no
+/// folder. Throws `DataError` for a folder without any.
 std::vector<std::filesystem::path> shards_of(const std::filesystem::path& path,
                                              const std::string& extension);
 
@@ -33,7 +33,7 @@ class NpySource final : public ColumnsSource {
 /// they are, deflated ones unpacked once into a cache folder.
 class NpzSource final : public ColumnsSource {
  public:
-  /// Takes the members `names`, without ".npy", or where there are none all of them.
+  /// Takes the members `names`, with or without ".npy", or where there are none all.
   /// Throws as `NpySource` does, and `ArgumentError` for a name that is not there, or
   /// where a member is deflated and `cache` is empty.
   explicit NpzSource(const std::filesystem::path& path,

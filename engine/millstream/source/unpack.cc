@@ -1,5 +1,6 @@
 #include "millstream/source/unpack.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <sstream>
 #include <string>
@@ -14,6 +15,17 @@ namespace millstream {
 namespace {
 
 constexpr std::int64_t kPiece = std::int64_t{1} << 18;
+
+constexpr std::size_t kStem = 64;  // bytes of it that are kept
+
+/// What a name from outside can be in the name of a file.
+std::string cleaned(std::string name) {
+  name.resize(std::min(name.size(), kStem));
+  for (char& c : name) {
+    if (c == '/' || static_cast<unsigned char>(c) < ' ') c = '_';
+  }
+  return name;
+}
 
 /// A name in the cache that changes with the file that it was made from.
 std::filesystem::path cached_name(const File& file, const std::string& member,
@@ -32,7 +44,8 @@ std::filesystem::path cached_name(const File& file, const std::string& member,
   char key[17];
   std::snprintf(key, sizeof key, "%016llx",
                 static_cast<unsigned long long>(digest.value()));
-  return cache / text(stem.stem().string(), "-", key, stem.extension().string());
+  return cache / text(cleaned(stem.stem().string()), "-", key,
+                      cleaned(stem.extension().string()));
 }
 
 std::filesystem::path sum_of(const std::filesystem::path& path) {

@@ -32,6 +32,16 @@ TEST(Idx, ReadsHeadersOfEveryType) {
   EXPECT_TRUE(parse("\0\0\x0E\x01\0\0\0\x02"sv, 24).big_endian);
 }
 
+TEST(Idx, RefusesRowsThatMemoryCannotHold) {
+  std::string bytes("\0\0\x08\x03\0\0\0\0", 8);
+  bytes += std::string(8, '\xFF');
+  ByteReader reader(as_bytes(bytes), "x.idx");
+  EXPECT_NE(error_of<DataError>([&] {
+              parse_idx(reader, 16);
+            }).find("x.idx: offset 4: expected a shape that memory can hold"),
+            std::string::npos);
+}
+
 TEST(Idx, SaysWhatIsWrongAndWhere) {
   EXPECT_EQ(error("\0\0\x08"sv, 3),
             "x.idx: offset 3: expected 1 bytes of the IDX rank, found 0 bytes");

@@ -70,6 +70,14 @@ TEST(Npy, ReadsOtherSpellings) {
           .shape,
       (Shape{2, 3}));
   EXPECT_EQ(parse(header(dict("'|u1'", "(4,)", "True")), 4).shape, (Shape{4}));
+  EXPECT_EQ(parse(header(dict("'|u1'", "(1, 4, 1)", "True")), 4).shape,
+            (Shape{1, 4, 1}));
+  EXPECT_EQ(parse(header(dict("'|u1'", "(4, 0, 2)", "True")), 0).shape,
+            (Shape{4, 0, 2}));
+  EXPECT_EQ(parse(header(dict("\t'<f4'\r", "\t(2,)\r\n")), 8).shape, (Shape{2}));
+  for (const std::string code : {"'f4'", "'=f4'", "'|f4'"}) {
+    EXPECT_EQ(parse(header(dict(code, "(2,)")), 8).dtype, DType::kFloat32);
+  }
   EXPECT_EQ(parse(header(dict("'|u1'", "(0, 4)")), 0).shape, (Shape{0, 4}));
 }
 
@@ -105,6 +113,14 @@ TEST(Npy, SaysWhatIsWrongAndWhere) {
   EXPECT_NE(error(header(dict("'<f8'", "(4611686018427387904, 4)")), 1)
                 .find("a shape that memory can hold"),
             std::string::npos);
+  EXPECT_NE(error(header(dict("'<f8'", "(0, 1152921504606846976, 16)")))
+                .find("a shape that memory can hold"),
+            std::string::npos);
+  EXPECT_NE(error(header(dict("'<f8'", "(6)")), 48).find("expected ','"),
+            std::string::npos);
+  EXPECT_NE(
+      error(header(dict(std::string("'\0f4'", 5), "(6,)")), 24).find("found '\\x00f4'"),
+      std::string::npos);
   EXPECT_NE(error(header(dict("'<f8'", "(99999999999999999999,)")), 1)
                 .find("expected an extent"),
             std::string::npos);

@@ -21,6 +21,7 @@ TEST(Characters, KnowUtf8) {
 
 TEST(Characters, QuoteBytes) {
   EXPECT_EQ(quote_bytes(std::string_view("a \\\x93\0~", 6)), "'a \\x5c\\x93\\x00~'");
+  EXPECT_EQ(quote_bytes("caf\xC3\xA9\t\x7F"), "'caf\xC3\xA9\\x09\\x7f'");
 }
 
 }  // namespace

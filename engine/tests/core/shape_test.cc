@@ -28,6 +28,8 @@ TEST(Shape, CountsItsElements) {
   EXPECT_EQ(Shape().rank(), 0);
   EXPECT_EQ(Shape({28, 28, 3}).elements(), 2352);
   EXPECT_EQ(Shape({5, 0, 3}).elements(), 0);
+  EXPECT_EQ(Shape({0, 4}).elements(), 0);
+  EXPECT_THROW((Shape{0, std::int64_t{1} << 60, 4}), ArgumentError);
   EXPECT_EQ(Shape({28, 14})[1], 14);
 }
 

@@ -141,18 +141,32 @@ TEST(Combine, RefusesWhatDoesNotFit) {
   EXPECT_THROW(Zipped({nullptr}), ArgumentError);
 }
 
+TEST(Combine, RefusesMoreSamplesThanCanBeCounted) {
+  const TemporaryFolder folder;
+  const auto path =
+      folder.write("x.npy", npy_header(DType::kUint8, {std::int64_t{1} << 58, 0}));
+  const auto most = std::make_shared<NpySource>(
+      std::vector<FieldFiles>{{"x", std::vector(31, path)}});
+  EXPECT_NE(error_of<ArgumentError>([&] {
+              Concatenated({most, most});
+            }).find("fewer than 2^63 samples in all: source 1 has"),
+            std::string::npos);
+}
+
 TEST(Combine, ChecksWhatItConverts) {
   TrueField wide = both(0, 3)[1];
   wide.bytes.replace(8, 8, raw(std::int64_t{1} << 33));
-  const Concatenated source({in_memory({both(0, 3)[1]}), in_memory({wide})});
+  const TemporaryFolder folder;
+  const Concatenated source(
+      {in_memory({both(0, 3)[1]}), on_disk(folder, "wide_", {wide})});
   std::vector<std::int32_t> to(2);
   std::vector<Column> columns = {
       {DType::kInt32, {}, reinterpret_cast<std::byte*>(to.data()), 4, nullptr}};
   Memory memory;
   const std::vector<std::int64_t> indices = {0, 4};
   EXPECT_EQ(error_of<DataError>([&] { source.read(indices, columns, memory); }),
-            "label: sample 1 of source 1 holds a int64 at element 0 that int32 cannot "
-            "hold");
+            (folder.path() / "wide_label.npy").string() +
+                ": label: sample 1 holds a int64 at element 0 that int32 cannot hold");
 }
 
 TEST(Combine, IsResidentWhereAllPartsAre) {

@@ -116,6 +116,7 @@ TEST(NpySource, OrdersShardsByNumber) {
       "part-2.npy",    "part-9.npy",     "part-10.npy", "part-10a.npy",
       "part-11-2.npy", "part-11-10.npy", "part.npy"};
   for (const std::string& name : names) folder.write(name, "");
+  folder.write("._part-1.npy", "not a shard");
   std::vector<std::string> found;
   for (const auto& path : shards_of(folder.path(), ".npy")) {
     found.push_back(path.filename().string());
@@ -134,11 +135,32 @@ TEST(NpySource, RefusesShardsAndFieldsThatDisagree) {
   const std::string fields = error_of<DataError>([&] {
     NpySource({{"x", {a}}, {"y", {c}}});
   });
-  EXPECT_EQ(fields, c.string() + ": expected as many rows of 'y' as 'x' has in " +
+  EXPECT_EQ(fields, c.string() +
+                        ": offset 128: expected as many rows of 'y' as 'x' has in " +
                         a.string() + ", 4, found 5");
+  const auto none = folder.write("none.npy", npy_header(DType::kFloat32, {0, 2}));
+  EXPECT_EQ(error_of<DataError>([&] {
+              NpySource({{"x", {none}}});
+            }),
+            none.string() + ": offset 128: expected at least one row of 'x', found 0");
   EXPECT_THROW(NpySource({{"x", {folder.path()}}}), DataError);
   EXPECT_THROW(NpySource({}), ArgumentError);
   EXPECT_THROW(shards_of(folder.path(), ".idx"), DataError);
+}
+
+TEST(NpySource, RefusesMoreRowsThanCanBeCounted) {
+  const TemporaryFolder folder;
+  const std::int64_t rows = std::int64_t{1} << 58;
+  const auto path = folder.write("x.npy", npy_header(DType::kUint8, {rows, 0}));
+  const std::vector<std::filesystem::path> shards(32, path);
+  EXPECT_EQ(error_of<DataError>([&] {
+              NpySource({{"x", shards}});
+            }),
+            path.string() +
+                ": offset 128: expected fewer than 2^63 rows of x: uint8(0,) in all, "
+                "found 288230376151711744 more than 8935141660703064064");
+  const NpySource most({{"x", std::vector(31, path)}});
+  EXPECT_EQ(most.size(), 31 * rows);
 }
 
 class ShrinkingFile : public testing::TestWithParam<std::int64_t> {};
