@@ -33,6 +33,7 @@ File::File(std::filesystem::path path) : path_(std::move(path)) {
   }
   if (code != 0) throw io_error(code, path_, "expected a file");
   size_ = status.st_size;
+  identity_ = {status.st_dev, status.st_ino};
   changed_ =
       std::int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec;
 }
@@ -45,13 +46,15 @@ File::File(File&& other) noexcept
     : path_(std::move(other.path_)),
       descriptor_(std::exchange(other.descriptor_, -1)),
       size_(other.size_),
-      changed_(other.changed_) {}
+      changed_(other.changed_),
+      identity_(other.identity_) {}
 
 File& File::operator=(File&& other) noexcept {
   std::swap(path_, other.path_);
   std::swap(descriptor_, other.descriptor_);
   std::swap(size_, other.size_);
   std::swap(changed_, other.changed_);
+  std::swap(identity_, other.identity_);
   return *this;
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "millstream/core/error.h"
@@ -12,6 +13,8 @@ namespace millstream {
 
 /// An `IoError` of errno `code`: "path: what: No such file or directory".
 IoError io_error(int code, const std::filesystem::path& path, std::string_view what);
+
+using FileIdentity = std::pair<std::uint64_t, std::uint64_t>;
 
 /// A file open for reading. Any number of threads may read at once.
 class File {
@@ -29,6 +32,8 @@ class File {
   std::int64_t size() const noexcept { return size_; }
   /// Nanoseconds of the last change, as it was when it was opened.
   std::int64_t changed() const noexcept { return changed_; }
+  /// Device and inode: no two files have the same while both are open or mapped.
+  const FileIdentity& identity() const noexcept { return identity_; }
 
   /// Fills `to` from `offset`. Throws `IoError` if the file ends before that.
   void read(std::int64_t offset, std::span<std::byte> to) const;
@@ -41,6 +46,7 @@ class File {
   int descriptor_ = -1;
   std::int64_t size_ = 0;
   std::int64_t changed_ = 0;
+  FileIdentity identity_;
 };
 
 }  // namespace millstream

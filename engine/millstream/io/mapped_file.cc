@@ -2,12 +2,14 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cstring>
 #include <utility>
 
 namespace millstream {
@@ -22,10 +24,19 @@ bool is_told_of(const File& file) noexcept {
          ::faccessat(AT_FDCWD, file.path().c_str(), W_OK, AT_EACCESS) == 0;
 }
 
+/// Whether a process can do without this descriptor: the lowest number that is free is
+/// given, so one in the upper half says that half of them are in use.
+bool is_spare(int descriptor) noexcept {
+  struct rlimit limit {};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return false;
+  return static_cast<rlim_t>(descriptor) < limit.rlim_cur / 2;
+}
+
 }  // namespace
 
-MappedFile::MappedFile(File file, Descriptor descriptor)
+MappedFile::MappedFile(File file)
     : path_(file.path()),
+      identity_(file.identity()),
       file_(std::move(file)),
       is_told_(is_told_of(*file_)),
       mark_(file_->size() - 1) {
@@ -37,7 +48,7 @@ MappedFile::MappedFile(File file, Descriptor descriptor)
     range_.begin = static_cast<const std::byte*>(data);
     range_.end = range_.begin + size;
   }
-  if (descriptor == Descriptor::kClosed) file_.reset();
+  if (!is_spare(file_->descriptor())) file_.reset();
 }
 
 MappedFile::~MappedFile() {
@@ -46,7 +57,14 @@ MappedFile::~MappedFile() {
 }
 
 void MappedFile::read(std::int64_t offset, std::span<std::byte> to) const {
-  file_->read(offset, to);
+  if (file_) return file_->read(offset, to);
+  const auto bytes = static_cast<std::int64_t>(to.size());
+  if (to.empty()) return;
+  if (bytes > size() - offset) throw lost(range_.end);
+  const std::byte* fault = guarded(
+      {&range_, 1}, [&] { std::memcpy(to.data(), range_.begin + offset, to.size()); });
+  if (fault != nullptr) throw lost(fault);
+  check_size();
 }
 
 void MappedFile::will_need(std::int64_t offset, std::int64_t bytes) const noexcept {
@@ -78,8 +96,10 @@ bool MappedFile::cached(std::int64_t offset) const noexcept {
 
 std::int64_t MappedFile::size_now() const noexcept {
   struct stat status {};
-  const bool known = file_ ? ::fstat(file_->descriptor(), &status) == 0
-                           : ::stat(path_.c_str(), &status) == 0;
+  const bool known = file_
+                         ? ::fstat(file_->descriptor(), &status) == 0
+                         : ::stat(path_.c_str(), &status) == 0 &&
+                               identity_ == FileIdentity(status.st_dev, status.st_ino);
   return known ? status.st_size : -1;
 }
 

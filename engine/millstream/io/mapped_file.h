@@ -16,11 +16,9 @@ namespace millstream {
 /// copies, since the file may shrink. Any number of threads may read at once.
 class MappedFile {
  public:
-  enum class Descriptor { kKept, kClosed };
-
-  /// Throws `IoError`. Where many files are mapped their descriptors may be `kClosed`;
-  /// then `read` is not for use.
-  explicit MappedFile(File file, Descriptor descriptor = Descriptor::kKept);
+  /// Throws `IoError`. The descriptor is kept while the process has used fewer than
+  /// half of those that it may have.
+  explicit MappedFile(File file);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
@@ -31,7 +29,8 @@ class MappedFile {
   const std::byte* data() const noexcept { return range_.begin; }
   bool has_descriptor() const noexcept { return file_.has_value(); }
 
-  /// Fills `to` from `offset` by a positioned read. Throws `IoError`.
+  /// Fills `to` from `offset`, by a positioned read where it has a descriptor. Throws
+  /// `IoError`.
   void read(std::int64_t offset, std::span<std::byte> to) const;
 
   /// Asks the system to read these bytes ahead.
@@ -70,6 +69,7 @@ class MappedFile {
   void look_for_mark() const noexcept;
 
   std::filesystem::path path_;
+  FileIdentity identity_;
   MappedRange range_;
   std::optional<File> file_;
   bool is_told_;                            // which of its pages are in memory

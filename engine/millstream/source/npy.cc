@@ -16,10 +16,6 @@
 namespace millstream {
 namespace {
 
-/// Beyond so many files of a field their descriptors are not kept: processes may have
-/// no more than a thousand.
-constexpr std::size_t kKept = 128;
-
 ArrayLayout npy_layout(const File& file, std::int64_t begin, std::int64_t size,
                        const std::string& name) {
   const auto header = file.bytes(begin, std::min(size, kNpyHeader + 12));
@@ -31,8 +27,6 @@ MappedColumn npy_column(const FieldFiles& field) {
   if (field.paths.empty()) {
     throw ArgumentError(text("'", field.name, "' needs at least one file"));
   }
-  const auto descriptor = field.paths.size() > kKept ? MappedFile::Descriptor::kClosed
-                                                     : MappedFile::Descriptor::kKept;
   std::vector<MappedPart> parts;
   Field row;
   for (const auto& path : field.paths) {
@@ -44,8 +38,8 @@ MappedColumn npy_column(const FieldFiles& field) {
       throw DataError(text(path.string(), ": offset 0: expected ", str(row), " as in ",
                            field.paths.front().string(), ", found ", str(here)));
     }
-    parts.push_back(mapped_part(
-        std::make_shared<const MappedFile>(std::move(file), descriptor), layout));
+    parts.push_back(
+        mapped_part(std::make_shared<const MappedFile>(std::move(file)), layout));
   }
   return {std::move(row), std::move(parts)};
 }

@@ -1,7 +1,9 @@
 #include "millstream/io/mapped_file.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -48,6 +50,61 @@ TEST_F(MappedFileOffDisk, IsNotKnownToBeInMemoryIfItIsOfOthers) {
   others.read(kMiddle, bytes);
   EXPECT_FALSE(others.cached(kMiddle));
   EXPECT_TRUE(MappedFile(File(path_)).cached(kMiddle));
+}
+
+/// Lowers how many descriptors this process may have, until it ends.
+class FewDescriptors {
+ public:
+  explicit FewDescriptors(rlim_t most) {
+    ::getrlimit(RLIMIT_NOFILE, &before_);
+    const struct rlimit few = {most, before_.rlim_max};
+    ::setrlimit(RLIMIT_NOFILE, &few);
+  }
+  ~FewDescriptors() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+
+ private:
+  struct rlimit before_ {};
+};
+
+TEST(MappedFile, KeepsHalfOfTheDescriptors) {
+  const TemporaryFolder folder;
+  const auto path = folder.write("a.bin", std::string(5000, 'x'));
+  const FewDescriptors few(64);
+  std::vector<std::unique_ptr<MappedFile>> files;
+  for (int i = 0; i < 200; ++i) {
+    files.push_back(std::make_unique<MappedFile>(File(path)));
+  }
+  EXPECT_TRUE(files.front()->has_descriptor());
+  EXPECT_FALSE(files.back()->has_descriptor());
+}
+
+TEST(MappedFile, ReadsWithoutADescriptor) {
+  const TemporaryFolder folder;
+  const auto path = folder.write("a.bin", std::string(4999, '\0') + "x");
+  const FewDescriptors few(6);
+  const MappedFile file{File(path)};
+  ASSERT_FALSE(file.has_descriptor());
+  std::vector<std::byte> bytes(2);
+  file.read(4998, bytes);
+  EXPECT_EQ(bytes[1], std::byte{'x'});
+  EXPECT_THROW(file.read(4999, bytes), IoError);
+  // Another file under its name says nothing of it.
+  std::filesystem::rename(folder.write("b.bin", "short"), path);
+  file.read(10, bytes);
+  file.check_size();
+}
+
+TEST(MappedFile, SeesThatItWasCutWithoutADescriptor) {
+  const TemporaryFolder folder;
+  const auto path = folder.write("a.bin", std::string(50'000, 'x'));
+  const FewDescriptors few(6);
+  const MappedFile file{File(path)};
+  ASSERT_FALSE(file.has_descriptor());
+  std::filesystem::resize_file(path, 100);
+  std::vector<std::byte> bytes(2);
+  EXPECT_NE(error_of<IoError>([&] { file.read(40'000, bytes); }).find("has 100 now"),
+            std::string::npos);
+  EXPECT_THROW(file.read(200, bytes), IoError);
 }
 
 }  // namespace
