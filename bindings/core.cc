@@ -133,9 +133,11 @@ void bind_core(nb::module_&) {
     } catch (const DataError& error) {
       raise_own("DataError", error.what());
     } catch (const IoError& error) {
-      const nb::object exception = nb::steal(
-          PyObject_CallFunction(PyExc_OSError, "iOs", error.code(),
-                                readable(error.what()).ptr(), error.path().c_str()));
+      const nb::object path =
+          nb::steal(PyUnicode_DecodeFSDefault(error.path().c_str()));
+      const nb::object exception =
+          nb::steal(PyObject_CallFunction(PyExc_OSError, "iOO", error.code(),
+                                          readable(error.what()).ptr(), path.ptr()));
       PyErr_SetObject(PyExc_OSError, exception.ptr());
     } catch (const FunctionError& error) {
       raise_thrown(error);
