@@ -18,6 +18,7 @@ from millstream._samples import (
     check_device,
     checked_source,
     name_of,
+    order_of_part,
     own,
     recast,
 )
@@ -65,7 +66,8 @@ class Subset(Combined, OrderedSource):
       source: Any source of samples; of a part of a split none but its samples.
       indices: A slice, a range, a vector of integers, or a mask of as many booleans as
         there are samples. Negative ones count from the end.
-      ordering: "shuffle", "sequential", or an Order; None for the source's own.
+      ordering: "shuffle", "sequential", or an Order; None for the source's own, unless
+        that is about samples by their numbers (Weighted, Listed, a mixture).
     """
 
     source: Any
@@ -73,10 +75,16 @@ class Subset(Combined, OrderedSource):
     ordering: Any = None
 
     def __post_init__(self) -> None:
-        self._whole = _checked("Subset", "the source", self.source)
-        if self.ordering is None:
-            self.__dict__["ordering"] = self._whole.order
-        self._chosen = _chosen(self.indices, self._whole.num_samples)
+        whole = _checked("Subset", "the source", self.source)
+        order = order_of_part("Subset", whole.order, self.ordering)
+        self.__dict__["ordering"] = order
+        chosen = _chosen(self.indices, whole.num_samples)
+        if isinstance(whole, Subset):  # of the same samples, one step less to each
+            chosen = _chosen_of(whole._chosen, chosen)
+            whole = whole._whole
+            self.__dict__.update(source=whole, indices=chosen)
+        self._whole: Any = whole
+        self._chosen: range | np.ndarray = chosen
         native, tree, _ = self._whole.native()
         if isinstance(self._chosen, range):
             first, step = self._chosen.start, self._chosen.step
@@ -121,6 +129,18 @@ def _chosen(indices: Any, count: int) -> range | np.ndarray:
     return np.where(chosen < 0, chosen + count, chosen)
 
 
+def _chosen_of(
+    inner: range | np.ndarray, outer: range | np.ndarray
+) -> range | np.ndarray:
+    """Those of ``inner`` that ``outer`` lists by their positions."""
+    if isinstance(inner, range) and isinstance(outer, range):
+        first, step = inner[outer[0]], inner.step * outer.step
+        return range(first, first + step * len(outer), step)
+    if isinstance(inner, range):
+        return inner.start + inner.step * np.asarray(outer)
+    return inner[np.asarray(outer)]
+
+
 def concatenate(sources: Sequence[Any], *, ordering: Any = None) -> Concatenated:
     """One source of the samples of several, one source after the other.
 
@@ -142,19 +162,28 @@ class Concatenated(Combined, OrderedSource):
     def __post_init__(self) -> None:
         if not self.sources:
             raise ValueError("concatenate: there are no sources")
-        self._own = [
+        given = [
             _checked("concatenate", f"source {i}", source)
             for i, source in enumerate(self.sources)
         ]
         if self.ordering is None:
-            names = [f"source {i}" for i in range(len(self._own))]
-            self.__dict__["ordering"] = _common_order("concatenate", names, self._own)
-        check_alike("concatenate", "source", self._own)
+            names = [f"source {i}" for i in range(len(given))]
+            order = _common_order("concatenate", names, given)
+            if len(names) > 1:
+                order = order_of_part("concatenate", order, None)
+            self.__dict__["ordering"] = order
+        check_alike("concatenate", "source", given)
+        self._own = [part for source in given for part in _parts_of(source)]
+        self.__dict__["sources"] = tuple(self._own)
         natives = [source.native()[0] for source in self._own]
         self._open(_engine.concatenated(natives), self._own[0].native()[1])
 
     def _parts(self) -> list[SampleSource]:
         return self._own
+
+
+def _parts_of(source: Any) -> list[Any]:
+    return source._own if isinstance(source, Concatenated) else [source]
 
 
 def zip_sources(sources: Tree, *, ordering: Any = None) -> Zipped:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,10 @@ import jax
 import numpy as np
 
 from millstream import _engine
+from millstream._numbers import whole
 from millstream._pipeline import Tree
 from millstream._samples import OrderedSource, name_of, recast
+from millstream._source import DTYPES
 from millstream._state import has_x64
 
 AnyPath = str | os.PathLike[str]
@@ -23,7 +26,7 @@ def cache_path(cache_dir: AnyPath | None = None) -> Path:
     """Where unpacked files are kept: ``cache_dir``, MILLSTREAM_CACHE or ~/.cache."""
     if cache_dir is None:
         cache_dir = os.environ.get("MILLSTREAM_CACHE") or "~/.cache/millstream"
-    return Path(cache_dir).expanduser()
+    return _path(cache_dir).expanduser()
 
 
 @dataclass(eq=False, repr=False)
@@ -75,6 +78,8 @@ class NpzSource(OrderedSource):
         for member in members:
             if not isinstance(member, str):
                 raise TypeError(f"NpzSource: names has {member!r}, not a name")
+            if not member:
+                raise ValueError("NpzSource: names has '', which names no array")
         native = _engine.npz(_path(self.path), members, cache_path(self.cache_dir))
         if members:
             tree = jax.tree.unflatten(structure, range(len(members)))
@@ -130,6 +135,8 @@ class CifarSource(OrderedSource):
     cache_dir: AnyPath | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.train, bool | np.bool_):
+            raise TypeError(f"CifarSource: train is True or False, not {self.train!r}")
         if isinstance(self.path, list):
             paths = [_path(path) for path in self.path]
             native = _engine.cifar_batches(paths, self.classes)
@@ -148,8 +155,8 @@ class PackedSource(OrderedSource):
 
     Args:
       path: The file.
-      schema: The fields of a record in their order, little-endian and without gaps: a
-        structured NumPy dtype as ``np.fromfile`` takes it, or a dict of dtypes,
+      schema: The fields of a record, little-endian and without gaps: a structured NumPy
+        dtype as ``np.fromfile`` takes it, or in their order a dict of dtypes,
         ``(dtype, shape)`` or ``jax.ShapeDtypeStruct``. None for a file that describes
         itself, as ``write_packed`` writes it.
       ordering: "shuffle", "sequential", or an Order.
@@ -162,8 +169,14 @@ class PackedSource(OrderedSource):
     offset: int = field(default=0, kw_only=True)
 
     def __post_init__(self) -> None:
+        offset = whole("PackedSource: offset", self.offset, 0)
+        if self.schema is None and offset:
+            raise ValueError(
+                f"PackedSource: offset={offset} needs a schema; a file that describes "
+                "itself says where its records begin"
+            )
         schema = None if self.schema is None else _schema(self.schema)
-        native = _engine.packed(_path(self.path), schema, self.offset)
+        native = _engine.packed(_path(self.path), schema, offset)
         self._open(native, _flat(native))
 
 
@@ -171,20 +184,21 @@ class PackedSource(OrderedSource):
 class CsvSource(OrderedSource):
     """Samples that are the lines of a table of numbers: a dict of its columns.
 
-    A column is int64 where all its numbers are whole, else float64. The table is parsed
-    once and kept in memory.
+    A column is int64 where all its numbers are whole and int64 holds them, else
+    float64. Empty lines are skipped. The table is parsed once and kept in memory.
 
     Args:
       path: The file.
       ordering: "shuffle", "sequential", or an Order.
-      columns: Names of the columns to take, or None for all; others may be anything.
+      columns: Names of the columns to take, or the name of one, or None for all; others
+        may be anything.
       header: Whether the first line names the columns; else they are "column0" and on.
       delimiter: Between cells; None for a tab in ``.tsv`` files and a comma elsewhere.
     """
 
     path: AnyPath
     ordering: Any = "shuffle"
-    columns: list[str] | None = field(default=None, kw_only=True)
+    columns: str | list[str] | None = field(default=None, kw_only=True)
     header: bool = field(default=True, kw_only=True)
     delimiter: str | None = field(default=None, kw_only=True)
 
@@ -192,9 +206,10 @@ class CsvSource(OrderedSource):
         path = _path(self.path)
         delimiter = self.delimiter
         if delimiter is None:
-            delimiter = "\t" if path.suffix in (".tsv", ".tab") else ","
+            delimiter = "\t" if path.suffix.lower() in (".tsv", ".tab") else ","
         narrow = not has_x64()
-        columns = [] if self.columns is None else list(self.columns)
+        named = [self.columns] if isinstance(self.columns, str) else self.columns
+        columns = [] if named is None else list(named)
         native = _engine.csv(path, delimiter, self.header, columns, narrow)
         self._open(native, _flat(native))
 
@@ -202,7 +217,12 @@ class CsvSource(OrderedSource):
 def _path(path: Any) -> Path:
     if not isinstance(path, str | os.PathLike):
         raise TypeError(f"expected the path of a file, found {path!r}")
-    return Path(path)
+    found = Path(path)
+    if not str(path):
+        raise ValueError("expected the path of a file, found ''")
+    if "\0" in str(found):
+        raise ValueError(f"embedded null byte in the path {str(found)!r}")
+    return found
 
 
 def _fields(who: str, paths: Tree) -> tuple[list[tuple[str, list[Path]]], Tree]:
@@ -226,44 +246,63 @@ def _flat(native: _engine.Source) -> dict[str, int]:
     return {name: i for i, (name, _, _) in enumerate(native.schema)}
 
 
+_Form = tuple[np.dtype[Any], tuple[int, ...]]
+"""Dtype and shape of a field."""
+
+
 def _schema(given: Any) -> list[tuple[str, str, list[int]]]:
-    """Name, dtype and shape of each field of a record."""
+    """Name, dtype and shape of each field of a record, in the order of their bytes."""
     if isinstance(given, Mapping):
-        fields = {str(name): _spec(name, spec) for name, spec in given.items()}
-        expected = None
+        forms = {str(name): _spec(name, spec) for name, spec in given.items()}
     else:
-        record = np.dtype(given)
-        if record.fields is None:
+        forms = _forms(np.dtype(given))
+    for name, (dtype, _) in forms.items():
+        if dtype.name not in DTYPES:
             raise TypeError(
-                f"PackedSource: a schema is a dict or a structured dtype, not {given!r}"
+                f"PackedSource: '{name}' is of {dtype}, which is not a type of numbers "
+                "that batches can have"
             )
-        fields = {
-            name: (record.fields[name][0].base, record.fields[name][0].shape)
-            for name in record.names or ()
-        }
-        expected = record.itemsize
-    size = 0
-    for name, (dtype, shape) in fields.items():
         if dtype.byteorder == ">":
             raise ValueError(f"PackedSource: '{name}' is big-endian; records are not")
-        size += dtype.itemsize * int(np.prod(shape, dtype=np.int64))
-    if expected not in (None, size):
-        raise ValueError(
-            f"PackedSource: the dtype has records of {expected} bytes, its fields "
-            f"{size}; records have no gaps"
+    return [(name, dtype.name, list(shape)) for name, (dtype, shape) in forms.items()]
+
+
+def _forms(record: np.dtype[Any]) -> dict[str, _Form]:
+    """The fields of a structured dtype in the order of their offsets."""
+    if record.fields is None or record.names is None:
+        raise TypeError(
+            f"PackedSource: a schema is a dict or a structured dtype, not {record!r}"
         )
-    return [(name, dtype.name, list(shape)) for name, (dtype, shape) in fields.items()]
+    members = {name: record.fields[name] for name in record.names}
+    size = 0
+    for name in sorted(members, key=lambda name: members[name][1]):
+        dtype, offset = members[name][:2]
+        if offset != size:
+            raise ValueError(
+                f"PackedSource: '{name}' is at byte {offset} of a record, the fields "
+                f"before it end at {size}; records have no gaps"
+            )
+        size += dtype.itemsize
+    if size != record.itemsize:
+        raise ValueError(
+            f"PackedSource: the dtype has records of {record.itemsize} bytes, its "
+            f"fields {size}; records have no gaps"
+        )
+    return {
+        name: (dtype.base, dtype.shape)
+        for name, (dtype, *_) in sorted(members.items(), key=lambda item: item[1][1])
+    }
 
 
-def _spec(name: Any, spec: Any) -> tuple[np.dtype[Any], tuple[int, ...]]:
+def _spec(name: Any, spec: Any) -> _Form:
     if isinstance(spec, jax.ShapeDtypeStruct):
-        return np.dtype(spec.dtype), tuple(spec.shape)
-    if isinstance(spec, tuple):
-        dtype, shape = spec
-        return np.dtype(dtype), tuple(np.atleast_1d(shape).tolist()) if shape else ()
+        spec = (spec.dtype, spec.shape)
     try:
-        return np.dtype(spec), ()
-    except TypeError:
+        given, shape = spec if isinstance(spec, tuple) else (spec, ())
+        dtype = np.dtype(given)
+        extents = shape if isinstance(shape, Iterable) else (shape,)
+        return dtype.base, (*map(operator.index, extents), *dtype.shape)
+    except (TypeError, ValueError):
         raise TypeError(
             f"PackedSource: '{name}' is {spec!r}, not a dtype or a (dtype, shape)"
         ) from None

@@ -7,14 +7,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import Any
 
 from millstream import _engine, _traced
 from millstream._combine import Combined
-from millstream._frozen import Frozen
 from millstream._numbers import whole
 from millstream._orders import Order
-from millstream._pipeline import SampleSource, Tree
-from millstream._samples import check_alike, checked_source
+from millstream._pipeline import SampleSource
+from millstream._samples import OrderedSource, check_alike, checked_source
 
 MOST_WEIGHT = (1 << 31) - 1
 """What the engine's weights add up to at most."""
@@ -40,7 +40,8 @@ def mix(
       weights: A number for each. Whole numbers, and fractions with a small common
         denominator such as 0.7 and 0.3, are exact; others are rounded to 30 bits.
         None weighs sources by their epochs, so that with ``num_samples=None`` an epoch
-        has every sample once.
+        has every sample once; from 2^31 samples on these weights may be rounded too,
+        and a few samples come twice or in the next epoch.
       num_samples: The samples of an epoch; None for as many as the epochs of all
         sources have together.
     """
@@ -54,6 +55,8 @@ class MixtureOrder(Order):
     ``components`` are orders with the number of samples that each has.
     """
 
+    names_samples = True
+
     components: tuple[tuple[Order, int], ...] = field(repr=False)
     weights: tuple[int, ...]
     num_samples: int | None = None
@@ -64,6 +67,9 @@ class MixtureOrder(Order):
         return sum(order.length(size) for order, size in self.components)
 
     def native(self, n: int) -> _engine.Order:
+        total = sum(size for _, size in self.components)
+        if total != n:
+            raise ValueError(f"a mixture of {total} samples is no order of {n}")
         orders = [order.native(size) for order, size in self.components]
         pairs = list(zip(orders, self.weights, strict=True))
         return _engine.mixture(pairs, self.length(n))
@@ -86,14 +92,18 @@ class MixtureOrder(Order):
 
 
 @dataclass(eq=False, repr=False)
-class Mixture(Frozen, Combined):
-    """What `mix` makes. Its samples are numbered one source after the other."""
+class Mixture(Combined, OrderedSource):
+    """What `mix` makes.
+
+    Its samples are those of its sources, numbered one source after the other: so many
+    are ``len``, and ``mixture[i]`` is one of them. How often each comes, and how many
+    an epoch has, is up to its order, so a part of it needs an ordering of its own.
+    """
 
     sources: tuple[SampleSource, ...]
     weights: Sequence[float] | None = None
     epoch_samples: int | None = None
-    _order: MixtureOrder = field(init=False, repr=False)
-    _native: _engine.Source = field(init=False, repr=False)
+    ordering: Any = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         if not self.sources:
@@ -108,24 +118,11 @@ class Mixture(Frozen, Combined):
         weights = self.weights
         if weights is None:
             weights = [order.length(size) for order, size in components]
-        self._order = MixtureOrder(
+        self.ordering = MixtureOrder(
             components, whole_weights(weights, len(components)), count
         )
-        self._order.native(self.num_samples)
         natives = [source.native()[0] for source in self.sources]
-        self._native = _engine.concatenated(natives)
-
-    @property
-    def num_samples(self) -> int:
-        return sum(source.num_samples for source in self.sources)
-
-    @property
-    def order(self) -> Order:
-        return self._order
-
-    def native(self) -> tuple[_engine.Source, Tree, list[str]]:
-        _, tree, names = self.sources[0].native()
-        return self._native, tree, names
+        self._open(_engine.concatenated(natives), self.sources[0].native()[1])
 
     def _parts(self) -> tuple[SampleSource, ...]:
         return self.sources
@@ -140,7 +137,7 @@ def whole_weights(weights: Sequence[float], count: int) -> tuple[int, ...]:
     if len(weights) != count:
         raise ValueError(f"mix: there are {len(weights)} weights for {count} sources")
     for i, weight in enumerate(weights):
-        if not math.isfinite(weight) or weight < 0:
+        if weight < 0 or not (isinstance(weight, int) or math.isfinite(weight)):
             raise ValueError(
                 f"mix: weight {i} is {weight}; weights are finite and not negative"
             )

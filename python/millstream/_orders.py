@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 class Order(Frozen):
     """Which sample comes when: a pure function of (seed, epoch, position)."""
+
+    names_samples: ClassVar[bool] = False
+    """Whether it knows samples by their numbers, so that it is not one of a part."""
 
     def native(self, n: int) -> _engine.Order:
         """The engine's order of ``n`` samples."""
@@ -111,6 +114,8 @@ class Weighted(Order):
     as there are samples.
     """
 
+    names_samples = True
+
     weights: ArrayLike
     num_samples: int | None = None
 
@@ -140,6 +145,8 @@ class Listed(Order):
 
     A matrix holds several lists: epoch e takes row e modulo their number.
     """
+
+    names_samples = True
 
     indices: ArrayLike
     shuffle: bool = False

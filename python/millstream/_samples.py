@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
 import operator
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any, Self
 
 import jax
@@ -41,11 +41,11 @@ class OrderedSource(Frozen, SampleSource):
         order = order_of(self.ordering)
         leaves, structure = jax.tree_util.tree_flatten_with_path(tree)
         names = names_of(type(self).__name__, tree)
-        fields = [position for _, position in leaves]
+        positions = [position for _, position in leaves]
         if names != [name for name, _, _ in native.schema]:
             # Named and ordered as arrays in memory are, to resume from their states.
-            changes = {i: (n,) for i, n in zip(fields, names, strict=True)}
-            native = recast(native, changes, fields)
+            changes = {i: (n,) for i, n in zip(positions, names, strict=True)}
+            native = recast(native, changes, positions)
         self._native, self._names, self._order = native, names, order
         self._tree = jax.tree.unflatten(structure, range(len(names)))
         order.native(len(native))
@@ -78,29 +78,41 @@ class OrderedSource(Frozen, SampleSource):
             return Subset(self, index)
         return sample_at(own(self), operator.index(index))
 
+    def __reduce__(self) -> Any:
+        """Pickled is what the source was made of, which is opened anew."""
+        given = {f.name: getattr(self, f.name) for f in fields(self) if f.init}  # type: ignore[arg-type]
+        return _opened_anew, (type(self), given, self._order)
+
     def split(
-        self, *parts: float, seed: Any = 0, shuffle: bool = True
+        self, *parts: float, seed: Any = 0, shuffle: bool = True, ordering: Any = None
     ) -> list[OrderedSource]:
         """One source for each part: fractions, or counts of samples.
 
         Which samples go where is drawn once, by ``seed``; without ``shuffle`` the parts
-        are consecutive. Each keeps this source's ordering.
+        are consecutive. Each keeps this source's ordering unless it is told another.
         """
         whole = own(self)
+        inner = order_of_part("split", whole.order, ordering)
         sizes = split_sizes(whole.num_samples, parts)
         words = _fixed_words(seed) if shuffle else None
         starts = np.cumsum([0, *sizes])
         return [
-            whole._with(Part(whole._order, int(first), size, (0, 0), words))
+            whole._with(Part(inner, int(first), size, (0, 0), words))
             for first, size in zip(starts, sizes, strict=False)
         ]
 
     def folds(
-        self, count: int, *, seed: Any = 0, shuffle: bool = True
+        self,
+        count: int,
+        *,
+        seed: Any = 0,
+        shuffle: bool = True,
+        ordering: Any = None,
     ) -> list[tuple[OrderedSource, OrderedSource]]:
         """``count`` pairs (training, validation): each sample validates once."""
         whole = own(self)
-        n, order = whole.num_samples, whole._order
+        n = whole.num_samples
+        order = order_of_part("folds", whole.order, ordering)
         count = _numbers.whole("folds: count", count, 0)
         if not 2 <= count <= n:
             raise ValueError(f"{count} folds cannot be made of {n} samples")
@@ -117,10 +129,34 @@ class OrderedSource(Frozen, SampleSource):
     def _with(self, order: Order) -> Self:
         """The same samples in another order."""
         order.native(self.num_samples)
-        twin = copy.copy(self)
-        twin.__dict__.pop("_program", None)
-        twin.__dict__.update(ordering=order, _order=order)
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__, ordering=order, _order=order)
+        for made in ("_program", "_step"):
+            twin.__dict__.pop(made, None)
         return twin
+
+
+def _opened_anew(kind: Any, given: dict[str, Any], order: Order) -> OrderedSource:
+    source: OrderedSource = object.__new__(kind)
+    source.__dict__.update(given)
+    source.__post_init__()  # type: ignore[attr-defined]
+    return source if source.order == order else source._with(order)
+
+
+def order_of_part(who: str, order: Order, ordering: Any) -> Order:
+    """What orders a part: ``ordering``, or where that is None what orders the whole.
+
+    Raises ``ValueError`` where the latter speaks of samples that a part does not have,
+    or has under other numbers.
+    """
+    if ordering is not None:
+        return order_of(ordering)
+    if order.names_samples:
+        raise ValueError(
+            f"{who}: {type(order).__name__} orders samples by their numbers in the "
+            "whole source, which are others in a part: say ordering="
+        )
+    return order
 
 
 def own(source: Any) -> Any:
@@ -183,13 +219,13 @@ def recast(
     """
     schema = native.schema
     order = list(range(len(schema))) if order is None else order
-    fields = []
+    changed = []
     for position in order:
         change = changes.get(position, ())
         rest = (*schema[position], False)[len(change) :]
         name, dtype, shape, transposed = (*change, *rest)
-        fields.append((name, dtype, list(shape), transposed))
-    return _engine.recast(native, fields, order)
+        changed.append((name, dtype, list(shape), transposed))
+    return _engine.recast(native, changed, order)
 
 
 def check_alike(who: str, what: str, sources: Sequence[Any]) -> None:

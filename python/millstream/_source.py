@@ -17,7 +17,7 @@ from millstream._pipeline import Tree
 from millstream._samples import OrderedSource, name_of
 from millstream._state import has_x64
 
-_DTYPES = {
+DTYPES = {
     "bool",
     *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
     *("float16", "bfloat16", "float32", "float64", "complex64", "complex128"),
@@ -87,7 +87,7 @@ def _leaf(name: str, value: Any) -> Any:
             array = np.asarray(value)
         except ValueError as error:  # rows of several lengths
             raise ValueError(f"'{name}' cannot be made an array: {error}") from error
-    if array.dtype.name not in _DTYPES:
+    if array.dtype.name not in DTYPES:
         raise TypeError(
             f"'{name}' is an array of {array.dtype}, which is not a type of numbers "
             "that batches can have"

@@ -196,7 +196,8 @@ def test_an_array_of_no_samples(run, tmp_path) -> None:
     np.save(tmp_path / "x.npy", np.zeros((0, 3)))
     result = run("verify", tmp_path / "x.npy")
     assert result.status == 1
-    assert f"{tmp_path / 'x.npy'}: 'x' is empty: it has 0 rows" in result.err
+    expected = "offset 128: expected at least one row of 'x', found 0"
+    assert f"{tmp_path / 'x.npy'}: {expected}" in result.err
 
 
 def test_a_file_that_cannot_be_read(run, tmp_path) -> None:

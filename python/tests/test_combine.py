@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from millstream import (
     ArraySampleSource,
     BatchTransform,
     DataLoader,
+    Listed,
     NpySource,
     Sequential,
     Shuffle,
@@ -39,6 +42,13 @@ def source(request: Any, tmp_path: Path) -> Any:
 
 def taken(data: Any, which: Any) -> Any:
     return jax.tree.map(lambda x: x[which], data)
+
+
+SHUFFLED = "ordering=Shuffle()"
+
+
+def rolled(data: Any) -> Any:
+    return jax.tree.map(lambda x: np.roll(x, -1, axis=0), data)
 
 
 def check(source: Any, data: Any) -> None:
@@ -147,9 +157,74 @@ def test_orders_of_combinations(source: Any) -> None:
         concatenate([plain, source])
     with pytest.raises(ValueError, match=r"'a' is ordered by Sequential.*'b'"):
         zip_sources({"a": plain, "b": source})
-    with pytest.raises(ValueError, match="61 weights for 5 samples"):
-        source._with(Weighted(np.ones(N)))[:5]
     check(Subset(source, slice(5), Weighted(np.ones(5))), taken(rows_of(N), slice(5)))
+
+
+def test_orders_of_samples_by_their_numbers_are_not_those_of_parts(source: Any) -> None:
+    mixture = mix([source, source], [1, 2])
+    for whole in (
+        source._with(Weighted(np.eye(N)[0])),
+        source._with(Listed([1, 3])),
+        mixture,
+    ):
+        for part in (
+            lambda whole=whole: whole[10:20],
+            lambda whole=whole: whole[::-1],
+            lambda whole=whole: Subset(whole, [5, 4]),
+            lambda whole=whole: whole.split(0.5, 0.5),
+            lambda whole=whole: whole.split(1.0),
+            lambda whole=whole: whole.folds(2),
+            lambda whole=whole: concatenate([whole, whole]),
+        ):
+            kind = type(whole.order).__name__
+            with pytest.raises(ValueError, match=f"{kind} orders .*: say ordering="):
+                part()
+        assert len(Subset(whole, slice(10, 20), "shuffle")) == 10
+        assert len(whole.split(0.5, 0.5, ordering="sequential")[0]) == len(whole) // 2
+        assert whole.folds(2, ordering="shuffle")[0][0].order.inner == Shuffle()
+        # Samples that keep their numbers keep their order.
+        assert zip_sources({"a": whole, "b": whole}).order == whole.order
+        assert concatenate([whole]).order == whole.order
+    with pytest.raises(ValueError, match="a mixture of 122 samples is no order of 5"):
+        Subset(mixture, slice(5), mixture.order)
+
+
+def test_nested_parts_are_one(source: Any) -> None:
+    part, both = source, source[:1]
+    for _ in range(2000):
+        part = part[:]
+        both = concatenate([both, source[:1]])
+    check(part, rows_of(N))
+    assert len(both) == 2001
+    assert both[2000]["x"].tolist() == source[0]["x"].tolist()
+    assert repr(part) == f"Subset(source={source!r}, indices=range(0, 61), {SHUFFLED})"
+    data = rows_of(N)
+    check(source[50:10:-3][1:9:2], taken(data, slice(47, 23, -6)))
+    check(source[::-1][::-1], data)
+    check(source[[7, 3, 9, 1]][2::-1], taken(data, [9, 3, 7]))
+    check(source[10:][[3, 0]][[1, 1, 0]], taken(data, [10, 10, 13]))
+
+
+def test_combinations_can_be_pickled_and_copied(source: Any) -> None:
+    data = rows_of(N)
+    zipped = zip_sources(
+        {"a": source[::-1], "b": concatenate([source[1:], source[:1]])}
+    )
+    for again in (pickle.loads(pickle.dumps(zipped)), copy.deepcopy(zipped)):
+        assert again is not zipped
+        check(again, {"a": taken(data, slice(None, None, -1)), "b": rolled(data)})
+    part = source.split(0.5, 0.5, seed=3)[1]
+    same = pickle.loads(pickle.dumps(part))
+    assert same.order == part.order
+    assert [s["x"].tolist() for s in same] == [s["x"].tolist() for s in part]
+    mixture = mix([source[:9], source[20:]], [1, 3], num_samples=40)
+    for one in (mixture, mixture.split(0.5, ordering="shuffle")[0], copy.copy(mixture)):
+        loaders = [
+            DataLoader([s, BatchTransform(7)])
+            for s in (one, pickle.loads(pickle.dumps(one)))
+        ]
+        first, second = (iterated(at, at.init_state(1), 6) for at in loaders)
+        same_walk(first, second)
 
 
 def test_combinations_that_do_not_fit(source: Any) -> None:

@@ -89,7 +89,7 @@ NPY: dict[str, tuple[Callable[[Path], bytes], str]] = {
     ),
     "no rows": (
         lambda p: npy_bytes(np.zeros((0, 3)), p),
-        r"'x' is empty: it has 0 rows",
+        r"x\.npy: offset 128: expected at least one row of 'x', found 0",
     ),
     "a scalar": (lambda p: npy_bytes(np.array(3), p), r"."),
 }

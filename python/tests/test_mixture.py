@@ -345,6 +345,22 @@ def test_components_that_differ_are_named() -> None:
         ms.mix([{"x": np.zeros(3)}])  # type: ignore[list-item]
 
 
+def test_weights_of_any_size_are_taken() -> None:
+    assert whole_weights([10**400, 1, 1], 3) == (1 << 30, 1, 1)
+
+
+def test_its_samples_are_those_of_its_sources() -> None:
+    a, b = ms.ArraySampleSource(np.arange(5)), ms.ArraySampleSource(np.arange(10, 13))
+    mixture = ms.mix([a, b], [1, 1], num_samples=100)
+    assert len(mixture) == mixture.num_samples == 8
+    assert [int(x) for x in mixture] == [0, 1, 2, 3, 4, 10, 11, 12]
+    assert mixture[-1] == 12
+    assert mixture.steps_per_epoch == 100
+    assert sorted(int(x) for x in ms.Subset(mixture, [7, 0], "shuffle")) == [0, 12]
+    parts = mixture.split(3, 5, ordering="sequential")
+    assert sorted(int(x) for part in parts for x in part) == sorted(map(int, mixture))
+
+
 @pytest.mark.parametrize("wrong", [0, -3, 2.5, True])
 def test_lengths_that_cannot_be_are_refused(wrong: Any) -> None:
     with pytest.raises(ValueError, match="num_samples must be a whole number"):
