@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
 from millstream import _engine, _traced
 from millstream._combine import Combined
-from millstream._numbers import whole
+from millstream._numbers import number, whole
 from millstream._orders import Order
 from millstream._pipeline import SampleSource
 from millstream._samples import OrderedSource, check_alike, checked_source
@@ -136,16 +136,20 @@ def whole_weights(weights: Sequence[float], count: int) -> tuple[int, ...]:
     """
     if len(weights) != count:
         raise ValueError(f"mix: there are {len(weights)} weights for {count} sources")
+    if isinstance(weights, Mapping | str):
+        raise TypeError(f"mix: weights are a list of numbers, not {weights!r}")
     for i, weight in enumerate(weights):
-        if weight < 0 or not (isinstance(weight, int) or math.isfinite(weight)):
+        exact = isinstance(weight, int)  # of any size
+        value = weight if exact else number(f"mix: weight {i}", weight)
+        if value < 0 or not (exact or math.isfinite(value)):
             raise ValueError(
                 f"mix: weight {i} is {weight}; weights are finite and not negative"
             )
-    exact = [Fraction(w if isinstance(w, int | float) else float(w)) for w in weights]
-    total = sum(exact)
+    ratios = [Fraction(w if isinstance(w, int | float) else float(w)) for w in weights]
+    total = sum(ratios)
     if not total:
         raise ValueError("mix: the weights add up to 0; one must be positive")
-    shares = [weight / total for weight in exact]
+    shares = [ratio / total for ratio in ratios]
     near = [share.limit_denominator(1 << 15) for share in shares]
     for fractions in (shares, near):
         common = math.lcm(*(f.denominator for f in fractions))

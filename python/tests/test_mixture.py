@@ -349,6 +349,15 @@ def test_weights_of_any_size_are_taken() -> None:
     assert whole_weights([10**400, 1, 1], 3) == (1 << 30, 1, 1)
 
 
+def test_weights_are_numbers_in_a_list() -> None:
+    a, b = sources()[:2]
+    for wrong in ({0: 1, 1: 2}, "12"):
+        with pytest.raises(TypeError, match="weights are a list of numbers"):
+            ms.mix([a, b], wrong)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="mix: weight 1 must be a number, not '2'"):
+        ms.mix([a, b], [1, "2"])  # type: ignore[list-item]
+
+
 def test_its_samples_are_those_of_its_sources() -> None:
     a, b = ms.ArraySampleSource(np.arange(5)), ms.ArraySampleSource(np.arange(10, 13))
     mixture = ms.mix([a, b], [1, 1], num_samples=100)

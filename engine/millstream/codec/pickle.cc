@@ -24,7 +24,7 @@ class PickleMachine {
   }
 
  private:
-  static constexpr std::size_t kMost = std::size_t{1} << 22;  // values
+  static constexpr std::size_t kMost = std::size_t{1} << 20;  // values
 
   void step(std::uint8_t code) {
     switch (code) {

@@ -182,13 +182,6 @@ TEST(Flatten, RefusesAxesThatDoNotExist) {
             "flatten(x): axis 3 is out of range for x: uint8(2, 2)");
 }
 
-TEST(Flatten, RefusesAnExtentThatCannotBeCounted) {
-  constexpr std::int64_t kLarge = std::int64_t{1} << 40;
-  const Schema input = {{"x", DType::kUint8, {0, kLarge, kLarge}}};
-  EXPECT_EQ(Flatten("x").flow(input).schema[0].shape, Shape({0}));
-  EXPECT_THROW(Flatten("x", 1).flow(input), ArgumentError);
-}
-
 TEST(Rename, GivesFieldsOtherNames) {
   const Schema input = {{"a", DType::kUint8, {2}}, {"b", DType::kInt32, {}}};
   const Flow flow = Rename({{"a", "b"}, {"b", "a"}}).flow(input);
