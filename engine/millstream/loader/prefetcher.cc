@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "millstream/core/digest.h"
+#include "millstream/core/error.h"
 #include "millstream/parallel/process.h"
 #include "millstream/parallel/thread_pool.h"
 
@@ -26,6 +27,18 @@ constexpr int kHinted = 8;
 
 /// Batches that are waited for at once.
 constexpr int kWaiting = 32;
+
+/// Whether trying again may help: what failed ahead of time need not fail now.
+bool is_passing(const std::exception_ptr& error) {
+  if (!error) return false;
+  try {
+    std::rethrow_exception(error);
+  } catch (const IoError&) {
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
 
 }  // namespace
 
@@ -74,13 +87,18 @@ std::shared_ptr<const Batch> Prefetcher::get(const Position& position, bool keep
   const std::shared_ptr<Entry> entry = found;
   entry->used = ++clock_;
   const bool asked_before = std::exchange(entry->asked, true);
-  look_ahead(position);
-  bool begun = entry->stage != Stage::kQueued || (waiting_ && asked_before);
+  if (entry->stage == Stage::kDone && !asked_before && is_passing(entry->error)) {
+    entry->stage = Stage::kQueued;
+    entry->error = nullptr;
+  }
+  const bool waits = waiting_ || !(plan_->resident() || is_quick());
+  bool begun = entry->stage != Stage::kQueued || (waits && asked_before);
   if (!begun) {
     std::erase(queue_, entry);  // or its batch would live until a worker came by
     // Who asks may have to give up waiting, and could not while it makes the batch.
-    if (waiting_) begun = start_with(entry);
+    if (waits) begun = start_with(entry);
   }
+  look_ahead(position);
   if (!begun) {
     entry->stage = Stage::kMaking;
     lock.unlock();
@@ -163,7 +181,8 @@ void Prefetcher::tell(const std::optional<Position>& position) noexcept {
 
 bool Prefetcher::start() noexcept {
   try {
-    if (waiting_) waiting_->grow(running_ + 1);
+    const int others = waiting_ ? running_ : 0;
+    if (pool().grow(waiting_ ? running_ + 1 : threads_) <= others) return running_ > 0;
     pool().submit([this] { run(); });
   } catch (...) {
     return running_ > 0;  // those that there are will come by

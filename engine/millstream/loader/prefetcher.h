@@ -25,7 +25,8 @@ struct PositionHash {
 /// A cache in front of `Plan::batch`: batches made on the shared pool ahead of those
 /// who ask, kept by (seed, epoch, step). Serves several streams, forwards and
 /// backwards; a batch that nobody has begun is made by the one who asks for it, unless
-/// making is waiting. What comes out never depends on what is in it.
+/// making is waiting, for a maker or a disk. What comes out never depends on what is in
+/// it.
 class Prefetcher {
  public:
   /// Keeps `ahead` batches a stream in the making, on at most `threads` threads of the
