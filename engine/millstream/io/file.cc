@@ -71,6 +71,22 @@ void File::read(std::int64_t offset, std::span<std::byte> to) const {
   }
 }
 
+FileIdentity::FileIdentity(const std::filesystem::path& path) {
+  std::error_code code;
+  path_ = std::filesystem::absolute(path, code);
+  struct stat status {};
+  if (code || ::stat(path_.c_str(), &status) != 0) return;
+  device_ = status.st_dev;
+  inode_ = status.st_ino;
+}
+
+std::int64_t FileIdentity::size_now() const noexcept {
+  struct stat status {};
+  const bool same = ::stat(path_.c_str(), &status) == 0 && status.st_dev == device_ &&
+                    status.st_ino == inode_;
+  return same ? status.st_size : -1;
+}
+
 std::vector<std::byte> File::bytes(std::int64_t offset, std::int64_t count) const {
   const std::int64_t there =
       std::clamp<std::int64_t>(size_ - offset, 0, std::max<std::int64_t>(count, 0));

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -41,6 +43,21 @@ class File {
   int descriptor_ = -1;
   std::int64_t size_ = 0;
   std::int64_t changed_ = 0;
+};
+
+/// Which file bears a name, to see later how long it is without holding it open.
+class FileIdentity {
+ public:
+  FileIdentity() = default;
+  explicit FileIdentity(const std::filesystem::path& path);
+
+  /// Its size now, or -1 where the name is that of another file, or of none.
+  std::int64_t size_now() const noexcept;
+
+ private:
+  std::filesystem::path path_;  // from the root: the process may change its folder
+  dev_t device_ = 0;
+  ino_t inode_ = 0;
 };
 
 }  // namespace millstream
