@@ -65,7 +65,10 @@ class CelebADataset(ArrayDataset):
     _remote: ClassVar[dict[str, RemoteFile]] = {
         _IMAGES: RemoteFile(
             "img_align_celeba.zip",
-            _on_drive("0B7EVK8r0v71pZjFTYXZWM3FlRnM"),
+            (
+                *_on_drive("0B7EVK8r0v71pZjFTYXZWM3FlRnM"),
+                "https://s3.amazonaws.com/pytorch-tutorial-assets/img_align_celeba.zip",
+            ),
             folder="celeba",
             size=1443490838,
             sha256="46fb89443c578308acf364d7d379fe1b9efb793042c0af734b6112e4fd3a8c74",

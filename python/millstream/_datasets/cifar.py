@@ -26,6 +26,9 @@ from millstream._samples import recast
 _PIXELS = 3 * 32 * 32
 _HOME = "https://www.cs.toronto.edu/~kriz/"
 _PADDLE = "https://dataset.bj.bcebos.com/cifar/"
+_MXNET = (
+    "https://apache-mxnet.s3-accelerate.dualstack.amazonaws.com/gluon/dataset/cifar100/"
+)
 
 
 @dataclass(frozen=True)
@@ -198,6 +201,7 @@ class CIFAR10Dataset(_CifarDataset):
             "cifar-10-python.tar.gz",
             (f"{_HOME}cifar-10-python.tar.gz", f"{_PADDLE}cifar-10-python.tar.gz"),
             folder="cifar10",
+            size=170498071,
             sha256="6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce",
             md5="c58f30108f718f92721af3b95e74349a",
         ),
@@ -223,7 +227,7 @@ class CIFAR100Dataset(_CifarDataset):
     _folders: ClassVar[dict[str, RemoteFile]] = {
         "cifar-100-binary": RemoteFile(
             "cifar-100-binary.tar.gz",
-            (f"{_HOME}cifar-100-binary.tar.gz",),
+            (f"{_HOME}cifar-100-binary.tar.gz", f"{_MXNET}cifar-100-binary.tar.gz"),
             folder="cifar100",
             size=168513733,
             sha256="58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec",
