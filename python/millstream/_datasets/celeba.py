@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from millstream._archive import extract_folder
+from millstream._archive import extract_folder, is_filled
 from millstream._datasets.base import (
     ArrayDataset,
     Arrays,
@@ -179,7 +179,7 @@ class CelebADataset(ArrayDataset):
     @cached_property
     def _image_folder(self) -> Path:
         folder = self._root() / _IMAGES
-        if not folder.exists():
+        if not is_filled(folder):
             extract_folder(self._fetched(_IMAGES), _IMAGES, self._root())
         nested = folder / _IMAGES
         return nested if nested.exists() else folder
