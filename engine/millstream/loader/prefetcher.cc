@@ -11,8 +11,10 @@
 namespace millstream {
 namespace {
 
-/// Seeds that are told apart; the one unused for longest makes room for another.
-constexpr std::size_t kStreams = 64;
+/// Streams that are told apart; the one unused for longest makes room for another.
+constexpr std::size_t kStreams = 256;
+/// A stream that is not heard of for this many batches of each has ended.
+constexpr std::uint64_t kForgotten = 2;
 
 /// A batch made in less is not worth another thread. A single slow one counts no more
 /// than `kSlowNs`, and less where no disk was waited for: a thread that shares its core
@@ -236,27 +238,37 @@ Position Prefetcher::previous(const Position& position) const noexcept {
 }
 
 void Prefetcher::look_ahead(const Position& position) {
-  auto stream = std::ranges::find_if(streams_, [&](const Stream& candidate) {
-    return candidate.last.seed == position.seed;
-  });
+  ++asked_;
+  std::erase_if(streams_,
+                [now = asked_, idle = kForgotten * (streams_.size() + 1)](
+                    const Stream& stream) { return now - stream.used > idle; });
+  const auto whose = [&](auto&& is_at) {
+    return std::ranges::find_if(streams_, [&](const Stream& stream) {
+      return stream.last.seed == position.seed && is_at(stream.last);
+    });
+  };
+  auto stream = whose(
+      [&](const Position& last) { return plan_->schedule().next(last) == position; });
   bool backwards = false;
-  if (stream != streams_.end()) {
-    if (stream->last == position && stream->used != 0) {
-      stream->used = clock_;
+  if (stream == streams_.end()) {
+    stream = whose([&](const Position& last) { return last == position; });
+    if (stream != streams_.end()) {
+      stream->used = asked_;
       return;  // asked again, after a wait that was cut short
     }
-    backwards = previous(stream->last) == position;
-    if (!backwards && plan_->schedule().next(stream->last) != position) {
-      stream->untold = kHinted;
-    }
+    stream = whose([&](const Position& last) { return previous(last) == position; });
+    backwards = stream != streams_.end();
+  }
+  if (stream != streams_.end()) {
+    stream->followed = true;
   } else {
     if (streams_.size() == kStreams) {
       streams_.erase(std::ranges::min_element(streams_, {}, &Stream::used));
     }
-    stream = streams_.insert(streams_.end(), Stream{position, 0, kHinted});
+    stream = streams_.insert(streams_.end(), Stream{position, asked_, false, kHinted});
   }
   stream->last = position;
-  stream->used = clock_;
+  stream->used = asked_;
 
   const auto step = [&](const Position& from) {
     return backwards ? previous(from) : plan_->schedule().next(from);
@@ -285,8 +297,10 @@ void Prefetcher::look_ahead(const Position& position) {
 }
 
 void Prefetcher::evict() {
+  // One more than there are: it may have begun just now.
+  const auto streams = 1 + std::ranges::count_if(streams_, &Stream::followed);
   const std::size_t capacity =
-      streams_.size() * static_cast<std::size_t>(ahead_ + 1) + 1;
+      static_cast<std::size_t>(streams) * static_cast<std::size_t>(ahead_ + 1) + 1;
   // What was asked for goes first: what is made ahead is yet to be.
   const auto rank = [](const Entry& entry) {
     return std::pair(!entry.asked, entry.used);

@@ -198,6 +198,40 @@ TEST(Prefetcher, MakesEachBatchOnceForTwoSeedsInTurn) {
   EXPECT_EQ(source->most(), 1);
 }
 
+TEST(Prefetcher, ReadsHardlyAnythingTwiceForManyWhoWalkWithOneSeed) {
+  constexpr int kWalkers = 7;
+  constexpr int kSteps = 30;
+  const auto source = std::make_shared<CountingSource>(6000);
+  const auto plan = sample_plan(source, kRows);
+  Loader loader(plan, dtypes_of(*plan), {2, 2});
+  std::vector<Position> walkers;
+  for (int i = 0; i < kWalkers; ++i) walkers.push_back({{1, 2}, 0, i * 100});
+  for (int step = 0; step < kSteps; ++step) {
+    for (Position& at : walkers) {
+      const auto batch = loader.take(at, kLong);
+      EXPECT_EQ(bytes_of(*plan, *batch), specified(*plan, at));
+      at = plan->schedule().next(at);
+    }
+  }
+  EXPECT_LT(loader.live(), kWalkers * 3 + 8);
+  // The specification read them too.
+  EXPECT_LT(source->reads(), (2 * kWalkers * kSteps + kWalkers * 8) * kRows);
+}
+
+TEST(Prefetcher, KeepsNothingForThoseWhoLeft) {
+  const auto source = std::make_shared<RememberingSource>();
+  const auto plan = sample_plan(source, kRows);
+  Loader loader(plan, dtypes_of(*plan), {2, 2});
+  for (std::uint32_t walk = 0; walk < 20; ++walk) {
+    Position at{{1, 2}, walk * 10, 0};
+    for (int step = 0; step < 5; ++step) {
+      ASSERT_NE(loader.take(at, kLong), nullptr);
+      at = plan->schedule().next(at);
+    }
+  }
+  EXPECT_LE(loader.live(), 20);
+}
+
 TEST(Prefetcher, GoesOnAfterManyJumps) {
   const auto source = std::make_shared<RememberingSource>();
   const auto plan = sample_plan(source, kRows);
