@@ -157,6 +157,51 @@ def test_tables_without_names(run, tmp_path) -> None:
     refused(run("inspect", path, "--delimiter", ","), "line 2", "'3;4'")
 
 
+@pytest.mark.parametrize(
+    ("text", "header"),
+    [
+        # Of 4,096 bytes the last cell was empty: the first row was lost.
+        ("\n".join([",".join(f"{i:07}" for i in range(600))] * 3), False),
+        ('"0","1"\n2,3\n', True),
+        ('"0","1"\r\n2,3\r\n', True),
+        ('"0","1"\n"2","3"\n', False),
+        ('"a\nb",c\n1,2\n', True),
+        ("a,b_1,1_1\n1,2,3\n", True),
+        ("1e3, +2 ,-.5\n1,2,3\n", False),
+        ("nan,inf\n1,2\n", False),
+    ],
+)
+def test_headers_are_lines_without_numbers(run, tmp_path, text: str, header) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text(text, newline="")
+    out = run("inspect", path).out
+    assert ("commas, with a header" in out) == header
+    assert run("inspect", path, "--header" if header else "--no-header").out == out
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [("1,,3", "column 2"), ("1,NA,3", "'NA'"), ('"a\nb",2,3', "column 1")],
+)
+def test_numbers_beside_other_cells_are_no_header(run, tmp_path, line, found) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text(f"{line}\n4,5,6\n")
+    for command in ("inspect", "verify"):
+        refused(run(command, path), "line 1, ", found, "--header")
+
+
+def test_tables_with_blanks(run, tmp_path) -> None:
+    path = tmp_path / "x.txt"
+    np.savetxt(path, np.arange(6.0).reshape(3, 2))
+    out = run("inspect", path).out
+    assert "spaces, without a header" in out
+    assert "  samples  3 of 16 B" in out
+    path.write_text("of one column\n1\n2\n")
+    assert "of one column  int64" in run("inspect", path).out
+    np.savetxt(path, np.arange(6.0).reshape(3, 2), fmt="%9.3f")
+    refused(run("inspect", path), str(path), "line 1", "several blanks")
+
+
 def test_errors_name_the_path_and_the_rest_goes_on(run, tmp_path, paths) -> None:
     missing = tmp_path / "missing"
     result = run("inspect", missing, paths["npy"])

@@ -51,7 +51,7 @@ class DataSet:
 
     ``open`` gives the engine's source; it is told a folder to unpack into. ``files``
     are those that it reads, and ``parts`` opens each of several that can be damaged by
-    themselves. A ``zipped`` file has check sums.
+    themselves. A ``zipped`` file has check sums; ``table`` is how one is written.
     """
 
     path: Path
@@ -61,6 +61,7 @@ class DataSet:
     parts: tuple[Callable[[Path], _engine.Source], ...] = ()
     split: str | None = None
     zipped: bool = False
+    table: tables.Form | None = None
 
     @property
     def name(self) -> str:
@@ -151,7 +152,7 @@ def _in_file(path: Path, options: Options, *, guess_text: bool) -> list[DataSet]
         title = "packed records"
         return [DataSet(path, title, lambda _: _engine.packed(path, None, 0), (path,))]
     if tables.is_table(name, head, guess_text=guess_text):
-        return [_table_set(path, head, options)]
+        return [_table_set(path, options)]
     return []
 
 
@@ -204,15 +205,19 @@ def _npz_set(path: Path, options: Options) -> DataSet:
     )
 
 
-def _table_set(path: Path, head: bytes, options: Options) -> DataSet:
-    form = tables.form_of(path, head, options.delimiter, options.header)
-    columns = list(options.fields)
-    return DataSet(
-        path,
-        form.title,
-        lambda _: _engine.csv(path, form.delimiter, form.header, columns, False),
-        (path,),
-    )
+def _table_set(path: Path, options: Options) -> DataSet:
+    form = tables.form_of(path, options.delimiter, options.header)
+
+    def open_table(_: Path) -> _engine.Source:
+        try:
+            return form.open(path, options.fields)
+        except DataError as error:
+            if options.header is None and not form.header and ": line 1," in str(error):
+                hint = "; --header takes line 1 for the names of the columns"
+                raise DataError(f"{error}{hint}") from error
+            raise
+
+    return DataSet(path, form.title, open_table, (path,), table=form)
 
 
 def _cifar_batch_set(path: Path, classes: int, title: str) -> DataSet:
