@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-import json
+import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
-import millstream
 import numpy as np
 import pytest
-from cli_files import IMAGES, LABELS, SCHEMA, N, Run, records, run_with, write_all
+from cli_files import (
+    IMAGES,
+    LABELS,
+    SCHEMA,
+    N,
+    Run,
+    cifar_binary,
+    records,
+    run_with,
+    write_all,
+)
 from millstream._cli.histogram import Histogram, Range
 from millstream._cli.reading import Reader
 from millstream._cli.schema import Field, parse_schema
@@ -129,8 +136,14 @@ def test_fields_are_chosen(run, paths) -> None:
         assert "image  " not in out
         assert "label  int32" in out
     assert "count" not in run("inspect", paths["csv"], "--fields", "value").out
-    refused(run("inspect", paths["fields"], "--fields", "x"), "'x'", "image")
-    refused(run("inspect", paths["idx"], "--fields", "x"), "--fields", "images-idx3")
+    for kind, word in (
+        ("fields", "image"),
+        ("npz", "image"),
+        ("csv", "x"),
+        ("idx", "images-idx3"),
+    ):
+        result = run("inspect", paths[kind], "--fields", "x")
+        refused(result, str(paths[kind]), word, status=2)
 
 
 def test_all_files_of_a_folder_as_shards(run, paths) -> None:
@@ -222,6 +235,8 @@ def test_errors_name_the_path_and_the_rest_goes_on(run, tmp_path, paths) -> None
         ("image:uint9", "uint9"),
         ("a:uint8,a:uint8", "twice"),
         ("a:uint8(2,b)", "character 1"),
+        (f"a:uint8({'9' * 23})", "18 digits"),
+        ("a\udcff:uint8", "UTF-8"),
         ("", "at least one"),
     ],
 )
@@ -242,11 +257,80 @@ def test_schemas() -> None:
     assert ",".join(map(str, fields)) == "image:uint8(28,28,1),label:bfloat16"
 
 
-@pytest.mark.parametrize("text", ["", "[1]", '{"a": 3}', '{"a": "uint9"}', "{}"])
+DEEP = "[" * 200_000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "[1]", '{"a": 3}', '{"a": "uint9"}', "{}", DEEP),
+        *(f'{{"a": "uint8({"9" * 23})"}}', r'{"\udcff": "uint8"}'),
+    ],
+)
 def test_damaged_json_beside_records(run, paths, text: str) -> None:
     beside = paths["records"].with_name("records.dat.json")
     beside.write_text(text)
-    refused(run("inspect", paths["records"]), str(beside), "expected")
+    result = run("inspect", paths["records"], paths["npy"])
+    refused(result, str(beside), "expected")
+    assert "NumPy .npy" in result.out
+
+
+@pytest.mark.parametrize("text", [DEEP, r'{"\udcff": "x.npy"}', r'{"x": "\udcff.npy"}'])
+def test_damaged_names_of_a_folder(run, paths, text: str) -> None:
+    (paths["fields"] / "fields.json").write_text(text)
+    refused(run("inspect", paths["fields"]), "fields.json", "expected")
+
+
+def test_names_that_are_no_text(run, tmp_path) -> None:
+    for folder in (tmp_path, tmp_path / "folder\udcfe"):
+        folder.mkdir(exist_ok=True)
+        path = folder / "ok\udcff.npy"
+        np.save(path, LABELS)
+        for command in ("inspect", "verify"):
+            result = run(command, path)
+            assert result.status == 0, result.err
+            assert r"ok\udcff.npy" in result.out
+        out = run("inspect", folder).out
+        assert r"ok\xff  int32" in out
+    path.write_bytes(path.read_bytes()[:-1])
+    refused(run("inspect", path), r"ok\udcff.npy", "expected 48 bytes")
+    result = run("convert", f"\udcff={path}", tmp_path / "x.npz")
+    refused(result, "UTF-8", status=2)
+
+
+def test_names_do_not_reach_the_terminal_raw(run, tmp_path) -> None:
+    path = tmp_path / "\033[2J.npz"
+    np.savez(path, **{"a\n\033[31m": LABELS})
+    result = run("inspect", path, tmp_path / "\033")
+    assert result.status == 1
+    assert "\033" not in result.out + result.err
+    assert r"a\n\x1b[31m" in result.out
+    assert r"\x1b[2J.npz" in result.out
+    assert r"\x1b: No such file" in result.err
+
+
+def test_what_is_neither_file_nor_folder(run, tmp_path) -> None:
+    os.mkfifo(tmp_path / "x.npy")
+    for command in ("inspect", "verify"):
+        refused(run(command, tmp_path / "x.npy"), "x.npy", "found a pipe")
+    refused(run("inspect", "/dev/null"), "/dev/null", "found a device")
+    (tmp_path / "fields.json").write_text('{"x": "x.npy"}')
+    refused(run("inspect", tmp_path), "x.npy", "found a pipe")
+
+
+def test_schemas_come_before_the_names_of_cifar(run, tmp_path) -> None:
+    folder = tmp_path / "records"
+    folder.mkdir()
+    (folder / "train.bin").write_bytes(records())
+    assert "packed records" in run("inspect", folder, "--schema", SCHEMA).out
+    (folder / "train.bin.json").write_text('{"image": "uint8(16)"}')
+    result = run("verify", folder)
+    assert result.status == 0, result.err
+    assert f"ok  {folder / 'train.bin'}: packed records" in result.out
+    (folder / "test.bin").write_bytes(cifar_binary(100))
+    out = run("verify", folder).out
+    assert "CIFAR-100" in out
+    assert "packed records" in out
 
 
 @pytest.mark.parametrize(
@@ -257,6 +341,9 @@ def test_damaged_json_beside_records(run, paths, text: str) -> None:
         ["inspect"],
         ["convert", "a"],
         ["inspect", "a", "--samples", "-1"],
+        ["inspect", "a", "--offset", "9" * 23],
+        ["inspect", "a", "--fields", "\udcff"],
+        ["inspect", "a", "--delimiter", "\udcff"],
         ["inspect", "a", "--delimiter", "ab"],
         ["convert", "a", "b", "--cast", "label"],
         ["convert", "a", "b", "--cast", "label=int"],
@@ -319,27 +406,3 @@ def test_reading_many_batches(tmp_path, monkeypatch) -> None:
     np.testing.assert_array_equal(np.concatenate([batch[0] for batch in reader]), array)
     drawn = np.concatenate([batch[0] for batch in Reader(source, drawn=100)])
     assert len(set(drawn.tolist())) == 100
-
-
-def test_the_module_is_a_command(paths, python) -> None:
-    packed = paths["npz"].with_name("out.packed")
-    for arguments, status in (
-        (["convert", paths["npz"], packed], 0),
-        (["inspect", packed], 0),
-        (["verify", packed, "missing"], 1),
-        (["inspect"], 2),
-    ):
-        result = subprocess.run(
-            [sys.executable, "-W", "error", "-m", "millstream", *arguments],
-            env={**python.environment(), "PYTHONPATH": str(_package())},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert result.returncode == status, result.stderr
-        assert "Traceback" not in result.stderr
-    assert json.loads((packed.parent / "records.dat.json").read_text())
-
-
-def _package() -> Path:
-    return Path(millstream.__file__).resolve().parent.parent

@@ -81,7 +81,7 @@ DAMAGE = [
     ("csv", cut(6), ["line 13", "expected 2 cells", "a line of 1"]),
     ("csv", put(12, b"\xff"), ["line 2", "column 1 ('count')", "found '\\xff'"]),
     ("csv", put(0, b"\xff"), ["line 1", "a name in UTF-8", "found '\\xffount'"]),
-    ("csv", put(7, b"\r"), ["expected", "found"]),
+    ("csv", put(13, b"\r"), ["line 2", "expected", "found"]),
     (
         "cifar10 batch",
         cut(7),

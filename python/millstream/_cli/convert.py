@@ -10,11 +10,15 @@ import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from millstream import _engine
 from millstream._cli.casting import cast_source
 from millstream._cli.formats import IDX_NAME, MANIFEST
+from millstream._cli.output import printable
 from millstream._cli.reading import Reader, fields_of, sample_bytes
+from millstream._cli.schema import UsageError, read_json
+from millstream._errors import DataError
 from millstream._progress import ProgressBar
 
 WRITTEN = ("npy", "npz", "idx", "packed", "csv", "tsv")
@@ -46,16 +50,16 @@ class Target:
 def target_of(path: Path, wanted: str | None) -> Target:
     """What to write at ``path``: by its suffix, unless a format is asked for.
 
-    A name without a suffix is a folder of .npy files. Raises ``ValueError`` for a name
+    A name without a suffix is a folder of .npy files. Raises ``UsageError`` for a name
     that does not tell.
     """
     if path.suffix == ".gz":
-        raise ValueError(f"{path}: gzipped files are not written")
+        raise UsageError(f"{path}: gzipped files are not written")
     by_name = _SUFFIXES.get(path.suffix.lower())
     if by_name is None and IDX_NAME.search(path.name):
         by_name = "idx"
     if wanted is None and by_name is None and path.suffix:
-        raise ValueError(
+        raise UsageError(
             f"{path}: the suffix {path.suffix!r} names no format: use one of "
             f"{', '.join(_SUFFIXES)}, or --to"
         )
@@ -81,7 +85,7 @@ def write(
     with tempfile.TemporaryDirectory(".part", prefix, dir=parent) as folder:
         beside = Path(folder)
         total = len(source) * sample_bytes(source)
-        label = f"convert {target.path.name}"
+        label = printable(f"convert {target.path.name}")
         with ProgressBar(label, total * 2 if casts else total) as bar:
             each, before = sample_bytes(source), 0
             if casts:
@@ -117,9 +121,9 @@ def _is_ours(folder: Path) -> bool:
     if not names:
         return True
     try:
-        stored = json.loads((folder / MANIFEST).read_text("utf-8"))
+        stored: Any = read_json(folder / MANIFEST, "")
         return names <= {MANIFEST, *stored.values()}
-    except (OSError, ValueError, AttributeError, TypeError):
+    except (OSError, DataError, AttributeError, TypeError):
         return False
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
+import stat
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from millstream import _engine
 from millstream._cli import cifar, tables
-from millstream._cli.schema import Field, read_schema
+from millstream._cli.schema import Field, UsageError, is_utf8, read_json, read_schema
 from millstream._errors import DataError
 
 KNOWN = (
@@ -22,6 +22,13 @@ KNOWN = (
 MANIFEST = "fields.json"
 
 _HEAD = 4096
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
 _GZIP = b"\x1f\x8b"
 _IDX_TYPES = frozenset((0x08, 0x09, 0x0B, 0x0C, 0x0D, 0x0E))
 IDX_NAME = re.compile(r"(\.idx|idx\d?-u?byte|\.idx\d-ubyte)(\.gz)?$", re.IGNORECASE)
@@ -77,6 +84,7 @@ def find(path: Path, options: Options) -> list[DataSet]:
     """
     if path.is_dir():
         return _in_folder(path, options)
+    _check_regular(path)
     found = _in_file(path, options, guess_text=True)
     if not found:
         head = _head(path)
@@ -88,9 +96,23 @@ def find(path: Path, options: Options) -> list[DataSet]:
     return found
 
 
+def _check_regular(path: Path) -> None:
+    """Raises ``DataError`` for what may not end, or waits for somebody to write."""
+    mode = path.stat().st_mode
+    if not stat.S_ISREG(mode):
+        kind = _KINDS.get(stat.S_IFMT(mode), "something else")
+        raise DataError(f"{path}: expected a file or a folder, found {kind}")
+
+
 def field_name(path: Path) -> str:
     """The name that the array of a file goes by: the file's, without suffixes."""
-    return _SUFFIXES.sub("", path.name) or path.name
+    name = _encodable(path.name)
+    return _SUFFIXES.sub("", name) or name
+
+
+def _encodable(name: str) -> str:
+    """A file's name in UTF-8, with the bytes escaped that are none."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
 def npy_set(path: Path, fields: FieldFiles, title: str) -> DataSet:
@@ -122,7 +144,9 @@ def _head(path: Path) -> bytes:
         return file.read(_HEAD)
 
 
-def _in_file(path: Path, options: Options, *, guess_text: bool) -> list[DataSet]:
+def _in_file(
+    path: Path, options: Options, *, guess_text: bool = False
+) -> list[DataSet]:
     """What a file holds, or nothing where nobody can tell."""
     head = _head(path)
     name = path.name.lower()
@@ -135,7 +159,8 @@ def _in_file(path: Path, options: Options, *, guess_text: bool) -> list[DataSet]
         return [DataSet(path, title, lambda _: _engine.packed(path, None, 0), (path,))]
     if head.startswith(_GZIP):
         return _in_gzip(path, head, options)
-    schema = options.schema or _schema_beside(path)
+    beside = _schema_file(path)
+    schema = options.schema or (read_schema(beside) if beside else None)
     if schema:
         return [_records_set(path, schema, options.offset)]
     if head[257:262] == b"ustar" or name.endswith(".tar"):
@@ -179,9 +204,9 @@ def _is_idx(head: bytes) -> bool:
     )
 
 
-def _schema_beside(path: Path) -> tuple[Field, ...] | None:
+def _schema_file(path: Path) -> Path | None:
     beside = path.with_name(f"{path.name}.json")
-    return read_schema(beside) if beside.is_file() else None
+    return beside if beside.is_file() else None
 
 
 def _records_set(path: Path, schema: tuple[Field, ...], offset: int) -> DataSet:
@@ -254,13 +279,14 @@ def _in_folder(folder: Path, options: Options) -> list[DataSet]:
     manifest = folder / MANIFEST
     if manifest in files:
         return [_manifest_set(folder, manifest, options)]
-    splits = cifar.folder_splits(files)
+    described = [path for path in files if options.schema or _schema_file(path)]
+    splits = cifar.folder_splits([path for path in files if path not in described])
     if splits:
         return [
             _cifar_set(folder, classes, split, "folder", batches)
             for classes, split, batches in splits
             if options.split in (None, split)
-        ]
+        ] + [data for path in described for data in _in_file(path, options)]
     found = []
     arrays = [path for path in files if path.suffix == ".npy"]
     if arrays:
@@ -272,7 +298,7 @@ def _in_folder(folder: Path, options: Options) -> list[DataSet]:
         found.append(npy_set(folder, fields, title))
     for path in files:
         if path.suffix not in (".npy", ".json"):
-            found += _in_file(path, options, guess_text=False)
+            found += _in_file(path, options)
     if not found:
         raise DataError(f"{folder}: expected {KNOWN} in this folder, found none")
     return found
@@ -289,24 +315,26 @@ def _folder_fields(folder: Path, files: list[Path], options: Options) -> FieldFi
     fields: dict[str, list[Path]] = {}
     for file in files:
         name = "" if options.shards else _NUMBER.sub("", file.stem)
-        fields.setdefault(name or folder.resolve().name, []).append(file)
+        name = _encodable(name or folder.resolve().name)
+        fields.setdefault(name, []).append(file)
     return _chosen(folder, fields, options)
 
 
 def _manifest_set(folder: Path, manifest: Path, options: Options) -> DataSet:
     expected = f'{manifest}: expected a dict such as {{"image": "image.npy"}}'
-    try:
-        stored = json.loads(manifest.read_text("utf-8"))
-    except ValueError as error:
-        raise DataError(f"{expected}, found no JSON: {error}") from error
+    stored = read_json(manifest, expected)
     if not isinstance(stored, dict) or not stored:
         raise DataError(f"{expected}, found {stored!r:.60}")
     fields: dict[str, list[Path]] = {}
     for name, file in stored.items():
-        if not isinstance(file, str) or Path(file).name != file:
+        if not is_utf8(name):
+            raise DataError(f"{expected}, found the name {name!r}")
+        if not isinstance(file, str) or Path(file).name != file or not is_utf8(file):
             raise DataError(f"{expected}, found {file!r:.60} for {name!r}")
         fields[name] = [folder / file]
     chosen = _chosen(folder, fields, options)
+    for _, (file,) in chosen:
+        _check_regular(file)
     if all(file.suffix == ".npy" for _, shards in chosen for file in shards):
         return npy_set(folder, chosen, "folder of .npy")
     return idx_set(folder, chosen, "folder of IDX")
@@ -317,5 +345,5 @@ def _chosen(
 ) -> FieldFiles:
     for name in options.fields:
         if name not in fields:
-            raise ValueError(f"{folder}: there is no field {name!r}, only {[*fields]}")
+            raise UsageError(f"{folder}: there is no field {name!r}, only {[*fields]}")
     return [(name, fields[name]) for name in options.fields or fields]

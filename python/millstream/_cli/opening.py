@@ -11,6 +11,7 @@ from pathlib import Path
 from millstream import _engine
 from millstream._cli.formats import DataSet, Options, find
 from millstream._cli.reading import fields_of
+from millstream._cli.schema import UsageError, is_utf8
 from millstream._errors import DataError
 
 
@@ -31,7 +32,7 @@ def opened(
             source = (opener or data.open)(Path(folder))
             found = tuple(field.name for field in fields_of(source))
             if fields and found != fields:
-                raise ValueError(
+                raise UsageError(
                     f"{data.path}: --fields chooses from .npz, tables and folders; "
                     f"{data.title} comes with {', '.join(found)}"
                 )
@@ -43,6 +44,10 @@ def opened(
             if "expected" not in text:
                 text = f"expected names in UTF-8, found '{text}'"
             raise DataError(_known_names(text, Path(folder), data)) from error
+        except ValueError as error:
+            if fields and "there is no " in str(error):  # the engine's, of --fields
+                raise UsageError(str(error)) from error
+            raise
 
 
 def error_text(error: Exception) -> str:
@@ -58,7 +63,8 @@ def error_text(error: Exception) -> str:
 def joined(sources: Sequence[str], options: Options) -> DataSet:
     """The one data set that is meant by paths, or by NAME=PATH for each field.
 
-    Raises ``ValueError`` where there are several or where they cannot be told apart.
+    Raises ``UsageError`` for names that are missing, ``ValueError`` where there are
+    several data sets.
     """
     if len(sources) == 1 and ("=" not in sources[0] or Path(sources[0]).exists()):
         return _only(Path(sources[0]), options)
@@ -66,9 +72,11 @@ def joined(sources: Sequence[str], options: Options) -> DataSet:
     for word in sources:
         name, equals, path = word.partition("=")
         if not equals or not name:
-            raise ValueError(f"{word}: of several sources each needs a name: NAME=PATH")
+            raise UsageError(f"{word}: of several sources each needs a name: NAME=PATH")
+        if not is_utf8(name):
+            raise UsageError(f"{word}: expected a name in UTF-8, found {name!r}")
         if name in named:
-            raise ValueError(
+            raise UsageError(
                 f"{word}: expected names that differ, found {name!r} twice"
             )
         named[name] = _only(Path(path), options)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from millstream import _engine
 from millstream._cli.formats import DataSet
 from millstream._cli.opening import error_text, opened
+from millstream._cli.output import printable
 from millstream._cli.reading import Reader, sample_bytes
 from millstream._cli.schema import Field
 from millstream._errors import DataError
@@ -72,7 +73,8 @@ def _read_all(data: DataSet, source: _engine.Source, findings: Findings) -> None
     reader = Reader(source)
     each = sample_bytes(source)
     checks = [_Check(field) for field in reader.fields]
-    with ProgressBar(f"verify {data.path.name}", reader.samples * each) as bar:
+    label = printable(f"verify {data.path.name}")
+    with ProgressBar(label, reader.samples * each) as bar:
         for step in range(reader.steps):
             first = step * reader.rows
             last = min(first + reader.rows, reader.samples)
