@@ -107,6 +107,17 @@ def test_inspect_shows_samples_and_histograms(run, paths) -> None:
     assert f"image: {low} to {high}, mean {IMAGES.mean():.6g}" in out
 
 
+def test_inspect_shows_samples_of_several_batches(run, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("millstream._cli.reading.BATCH_BYTES", 16)
+    np.save(tmp_path / "x.npy", np.arange(10))
+    out = run("inspect", tmp_path / "x.npy", "--samples", 5).out
+    shown = re.findall(r"  sample (\d) +x  (\d)\n", out)
+    assert shown == [(str(k), str(k)) for k in range(5)]
+    assert (
+        run("inspect", tmp_path / "x.npy", "--samples", 99).out.count("sample ") == 10
+    )
+
+
 def test_inspect_of_no_samples(run, paths) -> None:
     assert "sample 0" not in run("inspect", paths["npz"], "--samples", 0).out
 

@@ -288,7 +288,7 @@ def _each(given: argparse.Namespace, act: Callable[[DataSet, Options], bool]) ->
             continue
         for data in found:
             try:
-                status = max(status, not act(data, options))
+                status = max(status, int(not act(data, options)))
             except (DataError, OSError, ValueError) as error:
                 status = max(status, _failed(error))
     return status

@@ -6,7 +6,7 @@ import os
 import re
 import stat
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -122,6 +122,11 @@ def npy_set(path: Path, fields: FieldFiles, title: str) -> DataSet:
     return DataSet(path, title, lambda _: _engine.npy(fields), files, parts)
 
 
+def npz_opener(path: Path, names: Sequence[str]) -> Callable[[Path], _engine.Source]:
+    """Opens these arrays of an .npz file, or all."""
+    return lambda cache: _engine.npz(path, list(names), cache)
+
+
 def idx_set(path: Path, fields: FieldFiles, title: str = "") -> DataSet:
     """A data set of IDX files."""
     files = tuple(file for _, shards in fields for file in shards)
@@ -220,14 +225,8 @@ def _records_set(path: Path, schema: tuple[Field, ...], offset: int) -> DataSet:
 
 
 def _npz_set(path: Path, options: Options) -> DataSet:
-    names = list(options.fields)
-    return DataSet(
-        path,
-        "NumPy .npz",
-        lambda cache: _engine.npz(path, names, cache),
-        (path,),
-        zipped=True,
-    )
+    opener = npz_opener(path, options.fields)
+    return DataSet(path, "NumPy .npz", opener, (path,), zipped=True)
 
 
 def _table_set(path: Path, options: Options) -> DataSet:
@@ -246,12 +245,12 @@ def _table_set(path: Path, options: Options) -> DataSet:
 
 
 def _cifar_batch_set(path: Path, classes: int, title: str) -> DataSet:
-    return DataSet(
-        path,
-        f"CIFAR-{classes}, a {title} batch",
-        lambda _: _engine.cifar_batches([path], classes),
-        (path,),
-    )
+    title = f"CIFAR-{classes}, a {title} batch"
+    return DataSet(path, title, _cifar_part(path, classes), (path,))
+
+
+def _cifar_part(file: Path, classes: int) -> Callable[[Path], _engine.Source]:
+    return lambda _: _engine.cifar_batches([file], classes)
 
 
 def _archive_sets(path: Path, options: Options) -> list[DataSet]:
@@ -268,6 +267,7 @@ def _cifar_set(
         f"CIFAR-{classes}, {place}",
         lambda cache: _engine.cifar(path, classes, split, cache),
         files,
+        tuple(_cifar_part(file, classes) for file in files),
         split=split,
     )
 
