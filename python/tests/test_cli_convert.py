@@ -125,6 +125,21 @@ def test_tables_keep_real_numbers(run, tmp_path) -> None:
     np.testing.assert_array_equal(found["b"], x > 0)
 
 
+@pytest.mark.parametrize("suffix", ["csv", "tsv"])
+def test_tables_keep_the_sign_of_zero(run, tmp_path, suffix: str) -> None:
+    real = np.array([[1, -0.0], [-0.0, 0], [2, 3]])
+    whole = np.array([1, 0, 2])
+    expected = {"x\ny_0": real[:, 0], "x\ny_1": real[:, 1], "n": whole}
+    for dtype in ("float64", "float16"):
+        np.savez(tmp_path / "x.npz", **{"x\ny": real.astype(dtype), "n": whole})
+        path = tmp_path / f"x.{suffix}"
+        assert run("convert", tmp_path / "x.npz", path, "--force").status == 0
+        found = values(path)
+        same(found, expected)
+        for name, array in expected.items():
+            np.testing.assert_array_equal(np.signbit(found[name]), np.signbit(array))
+
+
 def test_a_table_to_a_folder_and_back(run, paths, tmp_path) -> None:
     (tmp_path / "wide.csv").write_text("x_0,x_1,a/b,a b\n1,2,3,4.5\n5,6,7,8\n")
     expected = values(tmp_path / "wide.csv")
@@ -242,6 +257,17 @@ def test_nothing_is_replaced_unless_asked(run, paths, tmp_path) -> None:
     refused(run("convert", paths["npz"], path), str(path), "--force")
     assert path.read_text() == "mine"
     assert run("convert", paths["npz"], path, "--force").status == 0
+    same(values(path), BOTH)
+
+
+def test_any_name_will_do(run, paths, tmp_path) -> None:
+    for name in ("arrays", "made", "marked", "replaced"):
+        for _ in range(2):
+            assert run("convert", paths["npz"], tmp_path / name, "--force").status == 0
+        same(values(tmp_path / name), BOTH)
+    path = tmp_path / "a" / "arrays"
+    path.parent.mkdir()
+    assert run("convert", paths["npz"], path, "--to", "npz").status == 0
     same(values(path), BOTH)
 
 
