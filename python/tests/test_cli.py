@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 
@@ -13,10 +12,8 @@ from cli_files import (
     LABELS,
     SCHEMA,
     N,
-    Run,
-    cifar_binary,
     records,
-    run_with,
+    refused,
     write_all,
 )
 from millstream._cli.histogram import Histogram, Range
@@ -26,22 +23,8 @@ from millstream._engine import npy
 
 
 @pytest.fixture
-def run(capsys):
-    return run_with(capsys)
-
-
-@pytest.fixture
 def paths(tmp_path: Path) -> dict[str, Path]:
     return write_all(tmp_path)
-
-
-def refused(result: Run, *words: str, status: int = 1) -> None:
-    """One line of standard error with these words, no traceback, that status."""
-    assert result.status == status
-    assert "Traceback" not in result.err
-    assert result.err.count("\n") == 1, result.err
-    for word in words:
-        assert word in result.err
 
 
 FOUND = {
@@ -181,51 +164,6 @@ def test_tables_without_names(run, tmp_path) -> None:
     refused(run("inspect", path, "--delimiter", ","), "line 2", "'3;4'")
 
 
-@pytest.mark.parametrize(
-    ("text", "header"),
-    [
-        # Of 4,096 bytes the last cell was empty: the first row was lost.
-        ("\n".join([",".join(f"{i:07}" for i in range(600))] * 3), False),
-        ('"0","1"\n2,3\n', True),
-        ('"0","1"\r\n2,3\r\n', True),
-        ('"0","1"\n"2","3"\n', False),
-        ('"a\nb",c\n1,2\n', True),
-        ("a,b_1,1_1\n1,2,3\n", True),
-        ("1e3, +2 ,-.5\n1,2,3\n", False),
-        ("nan,inf\n1,2\n", False),
-    ],
-)
-def test_headers_are_lines_without_numbers(run, tmp_path, text: str, header) -> None:
-    path = tmp_path / "x.csv"
-    path.write_text(text, newline="")
-    out = run("inspect", path).out
-    assert ("commas, with a header" in out) == header
-    assert run("inspect", path, "--header" if header else "--no-header").out == out
-
-
-@pytest.mark.parametrize(
-    ("line", "found"),
-    [("1,,3", "column 2"), ("1,NA,3", "'NA'"), ('"a\nb",2,3', "column 1")],
-)
-def test_numbers_beside_other_cells_are_no_header(run, tmp_path, line, found) -> None:
-    path = tmp_path / "x.csv"
-    path.write_text(f"{line}\n4,5,6\n")
-    for command in ("inspect", "verify"):
-        refused(run(command, path), "line 1, ", found, "--header")
-
-
-def test_tables_with_blanks(run, tmp_path) -> None:
-    path = tmp_path / "x.txt"
-    np.savetxt(path, np.arange(6.0).reshape(3, 2))
-    out = run("inspect", path).out
-    assert "spaces, without a header" in out
-    assert "  samples  3 of 16 B" in out
-    path.write_text("of one column\n1\n2\n")
-    assert "of one column  int64" in run("inspect", path).out
-    np.savetxt(path, np.arange(6.0).reshape(3, 2), fmt="%9.3f")
-    refused(run("inspect", path), str(path), "line 1", "several blanks")
-
-
 def test_errors_name_the_path_and_the_rest_goes_on(run, tmp_path, paths) -> None:
     missing = tmp_path / "missing"
     result = run("inspect", missing, paths["npy"])
@@ -266,82 +204,6 @@ def test_schemas() -> None:
         Field("label", "bfloat16", ()),
     )
     assert ",".join(map(str, fields)) == "image:uint8(28,28,1),label:bfloat16"
-
-
-DEEP = "[" * 200_000
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("", "[1]", '{"a": 3}', '{"a": "uint9"}', "{}", DEEP),
-        *(f'{{"a": "uint8({"9" * 23})"}}', r'{"\udcff": "uint8"}'),
-    ],
-)
-def test_damaged_json_beside_records(run, paths, text: str) -> None:
-    beside = paths["records"].with_name("records.dat.json")
-    beside.write_text(text)
-    result = run("inspect", paths["records"], paths["npy"])
-    refused(result, str(beside), "expected")
-    assert "NumPy .npy" in result.out
-
-
-@pytest.mark.parametrize("text", [DEEP, r'{"\udcff": "x.npy"}', r'{"x": "\udcff.npy"}'])
-def test_damaged_names_of_a_folder(run, paths, text: str) -> None:
-    (paths["fields"] / "fields.json").write_text(text)
-    refused(run("inspect", paths["fields"]), "fields.json", "expected")
-
-
-def test_names_that_are_no_text(run, tmp_path) -> None:
-    for folder in (tmp_path, tmp_path / "folder\udcfe"):
-        folder.mkdir(exist_ok=True)
-        path = folder / "ok\udcff.npy"
-        np.save(path, LABELS)
-        for command in ("inspect", "verify"):
-            result = run(command, path)
-            assert result.status == 0, result.err
-            assert r"ok\udcff.npy" in result.out
-        out = run("inspect", folder).out
-        assert r"ok\xff  int32" in out
-    path.write_bytes(path.read_bytes()[:-1])
-    refused(run("inspect", path), r"ok\udcff.npy", "expected 48 bytes")
-    result = run("convert", f"\udcff={path}", tmp_path / "x.npz")
-    refused(result, "UTF-8", status=2)
-
-
-def test_names_do_not_reach_the_terminal_raw(run, tmp_path) -> None:
-    path = tmp_path / "\033[2J.npz"
-    np.savez(path, **{"a\n\033[31m": LABELS})
-    result = run("inspect", path, tmp_path / "\033")
-    assert result.status == 1
-    assert "\033" not in result.out + result.err
-    assert r"a\n\x1b[31m" in result.out
-    assert r"\x1b[2J.npz" in result.out
-    assert r"\x1b: No such file" in result.err
-
-
-def test_what_is_neither_file_nor_folder(run, tmp_path) -> None:
-    os.mkfifo(tmp_path / "x.npy")
-    for command in ("inspect", "verify"):
-        refused(run(command, tmp_path / "x.npy"), "x.npy", "found a pipe")
-    refused(run("inspect", "/dev/null"), "/dev/null", "found a device")
-    (tmp_path / "fields.json").write_text('{"x": "x.npy"}')
-    refused(run("inspect", tmp_path), "x.npy", "found a pipe")
-
-
-def test_schemas_come_before_the_names_of_cifar(run, tmp_path) -> None:
-    folder = tmp_path / "records"
-    folder.mkdir()
-    (folder / "train.bin").write_bytes(records())
-    assert "packed records" in run("inspect", folder, "--schema", SCHEMA).out
-    (folder / "train.bin.json").write_text('{"image": "uint8(16)"}')
-    result = run("verify", folder)
-    assert result.status == 0, result.err
-    assert f"ok  {folder / 'train.bin'}: packed records" in result.out
-    (folder / "test.bin").write_bytes(cifar_binary(100))
-    out = run("verify", folder).out
-    assert "CIFAR-100" in out
-    assert "packed records" in out
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 import pytest
-from cli_files import run_with, write_all
+from cli_files import write_all
 
 # Sends itself a signal from within the work.
 SIGNALLED = """
@@ -93,13 +93,13 @@ def test_signals_leave_nothing_behind(
     assert [path.name for path in tmp_path.iterdir()] == ["a.npy"]
 
 
-def test_an_interruption_while_it_starts(capsys, monkeypatch) -> None:
+def test_an_interruption_while_it_starts(run, monkeypatch) -> None:
     class Interrupted:
         def find_spec(self, *_: object) -> None:
             raise KeyboardInterrupt
 
     monkeypatch.delitem(sys.modules, "millstream._cli.arguments", raising=False)
     monkeypatch.setattr("sys.meta_path", [Interrupted(), *sys.meta_path])
-    result = run_with(capsys)("inspect", "x")
+    result = run("inspect", "x")
     assert result.status == 130
     assert result.err == "millstream: interrupted\n"

@@ -23,7 +23,6 @@ MANIFEST = "fields.json"
 
 _HEAD = 4096
 _KINDS = {
-    stat.S_IFDIR: "a folder",
     stat.S_IFIFO: "a pipe",
     stat.S_IFSOCK: "a socket",
     stat.S_IFCHR: "a device",
@@ -84,7 +83,7 @@ def find(path: Path, options: Options) -> list[DataSet]:
     """
     if path.is_dir():
         return _in_folder(path, options)
-    _check_regular(path)
+    _check_kind(path)
     found = _in_file(path, options, guess_text=True)
     if not found:
         head = _head(path)
@@ -96,11 +95,10 @@ def find(path: Path, options: Options) -> list[DataSet]:
     return found
 
 
-def _check_regular(path: Path) -> None:
+def _check_kind(path: Path) -> None:
     """Raises ``DataError`` for what may not end, or waits for somebody to write."""
-    mode = path.stat().st_mode
-    if not stat.S_ISREG(mode):
-        kind = _KINDS.get(stat.S_IFMT(mode), "something else")
+    if path.exists() and not path.is_file() and not path.is_dir():
+        kind = _KINDS.get(stat.S_IFMT(path.stat().st_mode), "something else")
         raise DataError(f"{path}: expected a file or a folder, found {kind}")
 
 
@@ -279,14 +277,14 @@ def _in_folder(folder: Path, options: Options) -> list[DataSet]:
     manifest = folder / MANIFEST
     if manifest in files:
         return [_manifest_set(folder, manifest, options)]
-    described = [path for path in files if options.schema or _schema_file(path)]
+    described = {path for path in files if options.schema or _schema_file(path)}
     splits = cifar.folder_splits([path for path in files if path not in described])
     if splits:
         return [
             _cifar_set(folder, classes, split, "folder", batches)
             for classes, split, batches in splits
             if options.split in (None, split)
-        ] + [data for path in described for data in _in_file(path, options)]
+        ] + [data for path in sorted(described) for data in _in_file(path, options)]
     found = []
     arrays = [path for path in files if path.suffix == ".npy"]
     if arrays:
@@ -334,7 +332,7 @@ def _manifest_set(folder: Path, manifest: Path, options: Options) -> DataSet:
         fields[name] = [folder / file]
     chosen = _chosen(folder, fields, options)
     for _, (file,) in chosen:
-        _check_regular(file)
+        _check_kind(file)
     if all(file.suffix == ".npy" for _, shards in chosen for file in shards):
         return npy_set(folder, chosen, "folder of .npy")
     return idx_set(folder, chosen, "folder of IDX")

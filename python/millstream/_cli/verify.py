@@ -120,7 +120,10 @@ def _open_lines(
 
     def opener(folder: Path) -> _engine.Source:
         copy = folder / "table"
-        copy.write_bytes(b"\n".join(lines))
+        try:
+            copy.write_bytes(b"\n".join(lines))
+        except OSError as error:  # which does not name the file
+            raise TemporaryError.of(error) from error
         return form.open(copy, fields)
 
     last = 0
@@ -137,6 +140,11 @@ def _open_lines(
         try:
             with opened(data, opener=opener):
                 return
+        except TemporaryError as error:
+            findings.notes.append(
+                f"lines after {number} were not looked at: {error_text(error)}"
+            )
+            return
         except DataError as error:
             defect = error_text(error).replace(UNPACKED, "", 1)
 
