@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from millstream._errors import DataError
 from millstream._lock import locked
 
 _CHUNK = 1 << 20
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 Member = tuple[tuple[str, ...], IO[bytes], int]
 
@@ -29,10 +31,10 @@ def extract_folder(archive: Path, name: str, into: Path) -> Path:
     ``name``.
     """
     final = into / name
-    if not _is_filled(final):
+    if not is_filled(final):
         into.mkdir(parents=True, exist_ok=True)
         with locked(final) as alone:
-            if not _is_filled(final):
+            if not is_filled(final):
                 _unpack_folder(archive, name, final, alone)
     return final
 
@@ -55,7 +57,8 @@ def extract_member(archive: Path, name: str, target: Path) -> Path:
     return target
 
 
-def _is_filled(folder: Path) -> bool:
+def is_filled(folder: Path) -> bool:
+    """Whether there is such a folder with anything in it."""
     return folder.is_dir() and any(folder.iterdir())
 
 
@@ -82,7 +85,7 @@ def _unpack_folder(archive: Path, name: str, final: Path, alone: bool) -> None:
             unfinished.rename(final)
         except OSError:
             # Without locks another may have been first.
-            if not _is_filled(final):
+            if not is_filled(final):
                 raise
 
 
@@ -202,10 +205,15 @@ def _write(archive: Path, name: str, stream: IO[bytes], size: int, path: Path) -
         output = path.open("xb")
     except FileExistsError as error:
         raise DataError(f"{archive}: member {name!r} occurs twice") from error
-    with output:
-        while chunk := stream.read(_CHUNK):
-            written += len(chunk)
-            output.write(chunk)
+    try:
+        with output:
+            while chunk := stream.read(_CHUNK):
+                written += len(chunk)
+                output.write(chunk)
+    except OSError as error:
+        if error.errno in _FULL:
+            raise type(error)(error.errno, error.strerror, str(path)) from error
+        raise
     if written != size:
         raise DataError(
             f"{archive}: member {name!r}: expected {size} bytes, found {written}"

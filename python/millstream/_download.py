@@ -16,8 +16,10 @@ from millstream._lock import locked
 from millstream._progress import ProgressBar
 
 _CHUNK = 1 << 16
-_ATTEMPTS = 8
 _ROUNDS = 2
+_MOST_BREAKS = 4096
+_SLOWEST = 256
+_DIGITS = 100
 _PAUSE = 1.0
 _TRANSIENT_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
 _UNWRITABLE = frozenset(
@@ -33,14 +35,15 @@ class RemoteFile:
     """A file that mirrors offer, and how to know it when it has come.
 
     ``folder`` tells files of one name apart on a mirror of one's own, which holds
-    ``folder/name``. ``check`` reads a file that has no checksum and raises
-    ``DataError`` unless it is what it should be.
+    ``folder/name``. ``size`` is known or else at most ``limit``. ``check`` reads a file
+    that has no checksum and raises ``DataError`` unless it is what it should be.
     """
 
     name: str
     urls: tuple[str, ...]
     folder: str = ""
     size: int | None = None
+    limit: int | None = None
     sha256: str | None = None
     md5: str | None = None
     check: Callable[[Path], object] | None = None
@@ -97,7 +100,8 @@ def fetch(
     with a checksum is kept in ``target`` + ``.part`` and the next call, in this process
     or another, asks for the rest. The name ``target`` only ever holds a checked file.
     Other threads and processes wait and then find it. ``timeout`` is the longest
-    silence in seconds; a proxy is taken from the environment.
+    silence in seconds, and less than 256 bytes/s for as long is silence too; a proxy is
+    taken from the environment.
 
     Raises ``DownloadError`` with the steps to do it by hand when no mirror delivers.
     """
@@ -156,29 +160,51 @@ def _fetch_from_any(
 def _fetch_from(
     url: str, file: RemoteFile, part: Path, *, timeout: float, bar: ProgressBar
 ) -> None:
-    for _ in range(_ATTEMPTS):
+    """Return once ``part`` is good, or raise with what of it may still become so."""
+    is_own = False
+    while True:
         start = _resume_point(file, part)
         if start and _is_good(file, part):
             return
-        broken: _MirrorError | None = None
-        try:
-            _request(url, file, part, start, timeout=timeout, bar=bar)
-        except _MirrorError as error:
-            broken = error
-        if not part.exists():
-            raise broken or _MirrorError("sent nothing")
-        problem = file.problem_with(part)
+        is_own = is_own or not start  # all of the part is what this mirror sent
+        began = time.monotonic()
+        with _opened(url, start, timeout) as response:
+            begin, total = _extent(response, file, start)
+            # Until it is known to be the file, it does not take the place of a part.
+            into = part if begin == start else _beside(part)
+            broken = _receive(response, file, into, begin, total, timeout, bar)
+        problem = file.problem_with(into)
         if problem is None and (broken is None or file.has_sum):
+            os.replace(into, part)
             return
-        grown = part.stat().st_size > start
-        wanting = file.size is not None and part.stat().st_size < file.size
-        if broken is not None and not (broken.transient and grown):
-            raise broken
-        if broken is None and not (wanting and grown and file.has_sum):
+        found = into.stat().st_size
+        is_whole = broken is None if file.size is None else found == file.size
+        if broken is not None and broken.transient and file.has_sum and not is_whole:
+            if found > start:
+                os.replace(into, part)
+                is_own = is_own or begin == 0
+            if found - start < _least_advance(file, time.monotonic() - began):
+                raise broken
+        elif is_whole and begin and not is_own:
             part.unlink()
-            if start == 0:
-                raise _MirrorError(problem or "sent nothing")
-    raise _MirrorError(f"broke off {_ATTEMPTS} times", transient=True)
+        else:
+            if begin and not is_whole:
+                os.truncate(into, begin)
+            else:
+                into.unlink()
+            # Without a length, a break may look like an end.
+            is_short = total is None and not is_whole
+            raise broken or _MirrorError(str(problem), transient=is_short)
+
+
+def _least_advance(file: RemoteFile, seconds: float) -> float:
+    """Bytes that a mirror must have sent before a break to be asked for the rest."""
+    share = _CHUNK if file.size is None else file.size // _MOST_BREAKS + 1
+    return max(share, _SLOWEST * seconds)
+
+
+def _beside(part: Path) -> Path:
+    return part.with_name(f"{part.name}.new")
 
 
 def _resume_point(file: RemoteFile, part: Path) -> int:
@@ -193,15 +219,8 @@ def _resume_point(file: RemoteFile, part: Path) -> int:
     return 0
 
 
-def _request(
-    url: str,
-    file: RemoteFile,
-    part: Path,
-    start: int,
-    *,
-    timeout: float,
-    bar: ProgressBar,
-) -> None:
+def _opened(url: str, start: int, timeout: float) -> Any:
+    """The answer to a request for the bytes from ``start``, or failing that for all."""
     import http.client
     import urllib.error
     import urllib.request
@@ -211,14 +230,11 @@ def _request(
         headers["Range"] = f"bytes={start}-"
     try:
         request = urllib.request.Request(url, headers=headers)
-        response = urllib.request.build_opener().open(request, timeout=timeout)
+        return urllib.request.build_opener().open(request, timeout=timeout)
     except urllib.error.HTTPError as error:
         error.close()
-        if error.code == http.client.REQUESTED_RANGE_NOT_SATISFIABLE:
-            part.unlink()
-            raise _MirrorError(
-                f"has nothing after byte {start}", transient=True
-            ) from error
+        if start and error.code == http.client.REQUESTED_RANGE_NOT_SATISFIABLE:
+            return _opened(url, 0, timeout)
         raise _MirrorError(
             f"HTTP {error.code} {error.reason}",
             transient=error.code in _TRANSIENT_STATUS,
@@ -229,49 +245,68 @@ def _request(
         raise _MirrorError(
             _reason(cause, timeout), transient=isinstance(cause, passing)
         ) from error
-    with response:
-        _receive(response, file, part, start, timeout=timeout, bar=bar)
+
+
+def _extent(response: Any, file: RemoteFile, start: int) -> tuple[int, int | None]:
+    """The first byte that is sent, and how many the file has if that is announced."""
+    begin = _first_byte(response) if start else 0
+    if begin not in (0, start):
+        raise _MirrorError(f"asked for bytes from {start}, was sent them from {begin}")
+    announced = _number(response.headers.get("Content-Length") or "")
+    total = None if announced is None else begin + announced
+    if None not in (total, file.size) and total != file.size:
+        raise _MirrorError(f"expected {file.size} bytes, it announces {total}")
+    return begin, total
 
 
 def _receive(
     response: Any,
     file: RemoteFile,
-    part: Path,
-    start: int,
-    *,
+    into: Path,
+    begin: int,
+    total: int | None,
     timeout: float,
     bar: ProgressBar,
-) -> None:
-    begin = _first_byte(response) if start else 0
-    if begin not in (0, start):
-        raise _MirrorError(f"asked for bytes from {start}, was sent them from {begin}")
-    announced = _length(response)
-    total = None if announced is None else begin + announced
-    if None not in (total, file.size) and total != file.size:
-        raise _MirrorError(f"expected {file.size} bytes, it announces {total}")
+) -> _MirrorError | None:
+    """Write what comes to ``into`` from ``begin`` on; return why it broke off."""
     done = begin
-    with part.open("r+b" if begin else "wb") as output:
+    most = file.limit if file.size is None else file.size
+    with into.open("r+b" if begin else "wb") as output:
         output.seek(begin)
         output.truncate()
         bar.update(done, total)
-        for chunk in _chunks(response, timeout):
-            done += len(chunk)
-            if file.size is not None and done > file.size:
-                raise _MirrorError(f"expected {file.size} bytes, it sends more")
-            output.write(chunk)
-            bar.update(done, total)
+        try:
+            for chunk in _chunks(response, timeout):
+                done += len(chunk)
+                if most is not None and done > most:
+                    return _MirrorError(f"sends more than {most} bytes")
+                output.write(chunk)
+                bar.update(done, total)
+        except _MirrorError as error:
+            return error
         output.flush()
         os.fsync(output.fileno())
     if total is not None and done < total:
-        raise _MirrorError(f"broke off after {done} of {total} bytes", transient=True)
+        return _MirrorError(f"broke off after {done} of {total} bytes", transient=True)
+    return None
 
 
 def _chunks(response: Any, timeout: float) -> Iterator[bytes]:
     import http.client
 
+    began, came = time.monotonic(), 0
     try:
         while chunk := response.read1(_CHUNK):
             yield chunk
+            came += len(chunk)
+            seconds = time.monotonic() - began
+            if seconds >= timeout:
+                if came < _SLOWEST * seconds:
+                    raise _MirrorError(
+                        f"sent less than {_SLOWEST} bytes/s for {timeout:g} s",
+                        transient=True,
+                    )
+                began, came = time.monotonic(), 0
     except (OSError, http.client.HTTPException) as error:
         raise _MirrorError(_reason(error, timeout), transient=True) from error
 
@@ -286,13 +321,14 @@ def _first_byte(response: Any) -> int:
     if response.status != 206:
         return 0
     unit, _, span = (response.headers.get("Content-Range") or "").partition(" ")
-    first = span.partition("-")[0]
-    return int(first) if unit == "bytes" and first.isdecimal() else -1
+    first = _number(span.partition("-")[0]) if unit == "bytes" else None
+    return -1 if first is None else first
 
 
-def _length(response: Any) -> int | None:
-    length = response.headers.get("Content-Length") or ""
-    return int(length) if length.isdecimal() else None
+def _number(text: str) -> int | None:
+    if len(text) > _DIGITS:
+        raise _MirrorError(f"announces a number of {len(text)} characters")
+    return int(text) if text.isdecimal() else None
 
 
 def _is_good(file: RemoteFile, path: Path) -> bool:
@@ -318,14 +354,14 @@ def _part_of(target: Path, bar: ProgressBar) -> Iterator[Path]:
         bar.say(f"{target.name}: waiting for another process or thread")
 
     with locked(target, when_waiting=say) as is_held:
-        if is_held:
-            yield target.with_name(f"{target.name}.part")
-            return
-        part = target.with_name(f"{target.name}.{secrets.token_hex(8)}.part")
+        own = "" if is_held else f".{secrets.token_hex(8)}"
+        part = target.with_name(f"{target.name}{own}.part")
         try:
             yield part
         finally:
-            part.unlink(missing_ok=True)
+            _beside(part).unlink(missing_ok=True)
+            if not is_held:
+                part.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -357,15 +393,8 @@ def _by_hand(
 def _steps(file: RemoteFile, target: Path, urls: Sequence[str]) -> str:
     listed = dict.fromkeys((*urls, *file.urls))
     lines = ["To do it by hand, fetch one of", *(f"  {url}" for url in listed)]
-    checks = [
-        f"{kind} {value}"
-        for kind, value in (
-            ("size", file.size),
-            ("sha256", file.sha256),
-            ("md5", file.md5),
-        )
-        if value is not None
-    ]
+    known = {"size": file.size, "sha256": file.sha256, "md5": file.md5}
+    checks = [f"{kind} {value}" for kind, value in known.items() if value is not None]
     if checks:
         lines += ["check it", *(f"  {check}" for check in checks)]
     return "\n".join([*lines, "and save it as", f"  {target}"])

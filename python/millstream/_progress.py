@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import time
 from typing import Self, TextIO
 
 _INTERVAL = 0.1
+_CELLS = 24
+_FEWEST_CELLS = 8
+_SHORTEST_LABEL = 8
 _UNITS = ("B", "kB", "MB", "GB", "TB")
 
 
@@ -15,7 +19,8 @@ class ProgressBar:
     """Shows how many bytes are done, on standard error.
 
     It shows itself on a terminal only, unless ``shown`` or the environment variable
-    MILLSTREAM_PROGRESS (1 or 0) says otherwise.
+    MILLSTREAM_PROGRESS (1 or 0) says otherwise. Where it cannot be written, nothing is
+    shown; what it tells of goes on.
     """
 
     def __init__(
@@ -34,6 +39,7 @@ class ProgressBar:
         self._first: int | None = None
         self._done = 0
         self._width = 0
+        self._cells = _CELLS
 
     @property
     def shown(self) -> bool:
@@ -76,7 +82,7 @@ class ProgressBar:
     def _draw(self, now: float) -> None:
         if not self._shown:
             return
-        line = self._line(now)
+        line = self._fitted_line(now)
         padding = " " * (self._width - len(line))
         self._width = len(line)
         self._write(f"\r{line}{padding}")
@@ -85,6 +91,21 @@ class ProgressBar:
         if self._width:
             self._write("\r" + " " * self._width + "\r")
             self._width = 0
+
+    def _fitted_line(self, now: float) -> str:
+        """The line, with a shorter bar and label if it would not fit the terminal."""
+        # The cursor behind a line as wide as the terminal is in the next one.
+        room = _columns(self._stream) - 1
+        self._cells = _CELLS
+        line = self._line(now)
+        if len(line) <= room:
+            return line
+        self._cells = max(_CELLS - (len(line) - room), _FEWEST_CELLS)
+        line = self._line(now)
+        length = max(len(self._label) - (len(line) - room), _SHORTEST_LABEL)
+        if length < len(self._label):
+            line = f"{self._label[: length - 3]}...{line[len(self._label) :]}"
+        return line[:room]
 
     def _line(self, now: float) -> str:
         seconds = max(now - self._started, 1e-3)
@@ -99,14 +120,19 @@ class ProgressBar:
             f"{amount_text(self._total)}, {speed}, {left:.0f} s left"
         )
 
-    @staticmethod
-    def _bar(share: float) -> str:
-        filled = round(share * 24)
-        return f"[{'#' * filled}{'.' * (24 - filled)}] {share:4.0%}"
+    @property
+    def _is_narrow(self) -> bool:
+        return self._cells < _CELLS
+
+    def _bar(self, share: float) -> str:
+        filled = round(share * self._cells)
+        return f"[{'#' * filled}{'.' * (self._cells - filled)}] {share:4.0%}"
 
     def _write(self, text: str) -> None:
-        self._stream.write(text)
-        self._stream.flush()
+        if self._stream is not None:
+            with contextlib.suppress(OSError, ValueError):
+                self._stream.write(text)
+                self._stream.flush()
 
 
 def amount_text(count: float) -> str:
@@ -124,6 +150,25 @@ def is_asked() -> bool | None:
     return None if asked is None else asked not in ("", "0")
 
 
-def _is_wanted(stream: TextIO) -> bool:
+def is_terminal(stream: TextIO | None) -> bool:
+    """Whether ``stream`` is a terminal; none at all and a closed one are not."""
+    try:
+        return stream is not None and stream.isatty()
+    except ValueError:
+        return False
+
+
+def _is_wanted(stream: TextIO | None) -> bool:
     asked = is_asked()
-    return stream.isatty() if asked is None else asked
+    return is_terminal(stream) if asked is None else asked
+
+
+def _columns(stream: TextIO | None) -> int:
+    import shutil
+
+    with contextlib.suppress(OSError, ValueError):
+        if stream is not None:
+            columns = os.get_terminal_size(stream.fileno()).columns
+            if columns:
+                return columns
+    return shutil.get_terminal_size().columns

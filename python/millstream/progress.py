@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sized
 from dataclasses import dataclass
 from typing import Any, Generic, TextIO, TypeVar
 
-from millstream._progress import ProgressBar, is_asked
+from millstream._progress import ProgressBar, is_asked, is_terminal
 
 __all__ = ["Report", "StepProgress", "Tracked", "track"]
 
@@ -51,11 +51,12 @@ class Report:
         return "data" if self.wait_share > DATA_LIMIT else "compute"
 
     def __str__(self) -> str:
-        return (
-            f"{_rate_text(self.samples_per_second)} samples/s, waited "
-            f"{self.wait_per_step * 1e3:.2f} ms a step ({self.wait_share:.0%}), "
-            f"limited by {self.limit}"
-        )
+        waited = f"{self.wait_per_step * 1e3:.2f} ms a step ({self.wait_share:.0%})"
+        return self._text(f"waited {waited}, ")
+
+    def _text(self, waited: str = "") -> str:
+        rate = _rate_text(self.samples_per_second)
+        return f"{rate} samples/s, {waited}limited by {self.limit}"
 
 
 class StepProgress(ProgressBar):
@@ -72,7 +73,7 @@ class StepProgress(ProgressBar):
     ) -> None:
         chosen = sys.stderr if stream is None else stream
         # Neither asked for nor refused, and no terminal: lines.
-        self._lines = shown is None and is_asked() is None and not chosen.isatty()
+        self._lines = shown is None and is_asked() is None and not is_terminal(chosen)
         super().__init__(label, total, shown=shown, stream=chosen)
         self._clock = clock
         self._steps = self._samples = 0
@@ -142,12 +143,13 @@ class StepProgress(ProgressBar):
 
     def _line(self, now: float) -> str:
         report = self.report()
+        told = report._text() if self._is_narrow else str(report)
         if not self._total:
-            return f"{self._label} {self._steps} steps, {report}"
+            return f"{self._label} {self._steps} steps, {told}"
         share = min(self._steps / self._total, 1.0)
         return (
             f"{self._label} {self._bar(share)} {self._steps} of {self._total} steps, "
-            f"{report}"
+            f"{told}"
         )
 
 

@@ -45,6 +45,15 @@ def run_with(capsys: pytest.CaptureFixture[str]) -> Command:
     return run
 
 
+def refused(result: Run, *words: str, status: int = 1) -> None:
+    """One line of standard error with these words, no traceback, that status."""
+    assert result.status == status
+    assert "Traceback" not in result.err
+    assert result.err.count("\n") == 1, result.err
+    for word in words:
+        assert word in result.err
+
+
 def records() -> bytes:
     """Records of SCHEMA, without a header."""
     dtype = np.dtype([("image", np.uint8, (4, 3)), ("label", "<i4")])

@@ -13,6 +13,7 @@ import file_server
 import millstream
 import numpy as np
 import pytest
+from cli_files import Command, run_with
 from file_server import FileServer
 from millstream import _download
 
@@ -64,6 +65,11 @@ class Python:
 @pytest.fixture
 def python(tmp_path: Path) -> Python:
     return Python(tmp_path)
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Command:
+    return run_with(capsys)
 
 
 @pytest.fixture

@@ -133,6 +133,14 @@ def from_elsewhere(content: bytes, *, shift: int) -> Behaviour:
     return answer
 
 
+def many_digits(name: str) -> Behaviour:
+    """Answer with a header whose number no file can have."""
+    digits = "9" * 5000
+    if name == "Content_Range":
+        return lambda handler: handler.head(206, Content_Range=f"bytes {digits}-")
+    return lambda handler: handler.head(200, Content_Length=digits)
+
+
 def stalling(content: bytes, *, after: int) -> Behaviour:
     """Send ``after`` bytes and then nothing until the server closes."""
 
@@ -146,6 +154,33 @@ def stalling(content: bytes, *, after: int) -> Behaviour:
         handler.wfile.write(content[start : start + after])
         handler.wfile.flush()
         handler.files.closing.wait(20)
+
+    return answer
+
+
+def trickling(content: bytes) -> Behaviour:
+    """Send a byte every now and then until the server closes."""
+
+    def answer(handler: _Handler) -> None:
+        start = handler.start()
+        span = f"bytes {start}-{len(content) - 1}/{len(content)}"
+        length = len(content) - start
+        handler.head(206 if start else 200, Content_Length=length, Content_Range=span)
+        for at in range(start, len(content)):
+            handler.wfile.write(content[at : at + 1])
+            if handler.files.closing.wait(0.05):
+                return
+
+    return answer
+
+
+def in_chunks(content: bytes) -> Behaviour:
+    """Serve ``content`` in chunks, without a length, whatever is asked for."""
+
+    def answer(handler: _Handler) -> None:
+        handler.protocol_version = "HTTP/1.1"
+        handler.head(200, Transfer_Encoding="chunked", Connection="close")
+        handler.wfile.write(b"%x\r\n%b\r\n0\r\n\r\n" % (len(content), content))
 
     return answer
 

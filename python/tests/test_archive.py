@@ -4,6 +4,7 @@ import contextlib
 import errno
 import io
 import os
+import resource
 import stat
 import tarfile
 import threading
@@ -267,3 +268,17 @@ def test_modes_and_owners_are_not_taken_over(tmp_path: Path) -> None:
     member.mode = 0o6777
     folder = extract_folder(tar_file(tmp_path / "archive", member), "data", tmp_path)
     assert (folder / "run").stat().st_mode & 0o7111 == 0
+
+
+def test_a_full_disk_is_told_with_the_file(tmp_path: Path) -> None:
+    path = tar_file(tmp_path / "archive", files={"data/a": bytes(3 << 20)})
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, before[1]))
+    try:
+        with pytest.raises(OSError, match="File too large") as caught:
+            extract_folder(path, "data", tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert Path(caught.value.filename).name == "a"
+    assert str(tmp_path) in str(caught.value)
+    assert not (tmp_path / "data").exists()

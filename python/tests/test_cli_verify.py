@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import resource
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -14,18 +15,12 @@ from cli_files import (
     IMAGES,
     N,
     cifar_binary,
-    run_with,
     write_all,
     write_archive,
     write_folder,
 )
 from millstream._cli.formats import Options, find
 from millstream._cli.verify import examine
-
-
-@pytest.fixture
-def run(capsys):
-    return run_with(capsys)
 
 
 @pytest.fixture
@@ -81,7 +76,7 @@ DAMAGE = [
     ("csv", cut(6), ["line 13", "expected 2 cells", "a line of 1"]),
     ("csv", put(12, b"\xff"), ["line 2", "column 1 ('count')", "found '\\xff'"]),
     ("csv", put(0, b"\xff"), ["line 1", "a name in UTF-8", "found '\\xffount'"]),
-    ("csv", put(7, b"\r"), ["expected", "found"]),
+    ("csv", put(13, b"\r"), ["line 2", "expected", "found"]),
     (
         "cifar10 batch",
         cut(7),
@@ -133,6 +128,91 @@ def test_every_damaged_shard_is_named(run, paths) -> None:
     assert "part-000.npy" in result.err
     assert "part-001.npy" not in result.err
     assert "part-002.npy" in result.err
+
+
+def test_every_damaged_batch_is_named(run, paths) -> None:
+    folder = paths["cifar10 folder"]
+    (folder / "data_batch_1.bin").write_bytes(cifar_binary(10)[:-1])
+    (folder / "data_batch_3.bin").write_bytes(put(3073, b"\x0b")(cifar_binary(10)))
+    (folder / "data_batch_4.bin").write_bytes(cifar_binary(10)[:-2])
+    result = run("verify", folder)
+    assert result.status == 1
+    assert f"ok  {folder} (test)" in result.out
+    assert [line.split(": ")[2] for line in result.err.splitlines()] == [
+        str(folder / f"data_batch_{i}.bin") for i in (1, 3, 4)
+    ]
+    assert "data_batch_3.bin: offset 3073: sample 1:" in result.err
+    (folder / "data_batch_5.bin").unlink()
+    assert "data_batch_5" in run("verify", folder).err
+
+
+def test_every_damaged_member_is_named(run, tmp_path) -> None:
+    path = tmp_path / "x.npz"
+    random = np.random.default_rng(0)
+    arrays = {name: random.integers(0, 99, 1000) for name in "abc"}
+    np.savez_compressed(path, **arrays)
+    content = bytearray(path.read_bytes())
+    with zipfile.ZipFile(path) as archive:
+        starts = [member.header_offset for member in archive.infolist()]
+    for start in (starts[0], starts[2]):
+        content[start + 500] ^= 255
+    path.write_bytes(content)
+    result = run("verify", path)
+    assert result.status == 1
+    assert result.err.count("\n") == 2
+    for name in "ac":
+        assert f"damaged: {path}[{name}.npy]: offset " in result.err
+
+
+def test_every_damaged_line_is_named(run, tmp_path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text('a,"b\nc"\n1,2\nx,2\n1,2\n1\n1,2,3\n1,y')
+    result = run("verify", path)
+    assert result.status == 1
+    assert [line.split(", column")[0] for line in result.err.splitlines()] == [
+        f"millstream: damaged: {path}: line {number}" for number in (4, 6, 7, 8)
+    ]
+    path.write_text("1,NA\n1,2\n,2\n")
+    err = run("verify", path).err
+    assert "line 1, column 2: expected a number, found 'NA'" in err
+    assert "line 3, column 1: expected a number, found ''" in err
+    assert err.count("\n") == 2
+    path.write_text("a,b\n" + "1,x\n" * 30)
+    err = run("verify", path).err
+    assert err.count("\n") == 21
+    assert "line 21" in err
+    assert err.endswith("and more, which are not listed\n")
+    path.write_text('a,b\n1,"2\n1,2\n1,2\n')
+    result = run("verify", path)
+    assert result.err.count("\n") == 1
+    assert "note: lines after 2 were not looked at" in result.out
+
+
+def test_no_room_to_unpack_is_no_damage(run, paths, tmp_path, monkeypatch) -> None:
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
+    path = tmp_path / "x.npz"
+    np.savez_compressed(path, x=np.zeros(1 << 16))
+    paths["csv"].write_text("a,b\n1,x\n" + "1,2\n" * (1 << 15))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, limits[1]))
+    try:
+        result = run("verify", path, paths["npy"])
+        table = run("verify", paths["csv"])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert "damaged" in table.err
+    assert "line 2, column 2" in table.err
+    assert "lines after 2 were not looked at: " in table.out
+    assert result.status == 1
+    assert result.err.startswith(f"millstream: {folder}: File too large")
+    assert result.err.endswith(" (TMPDIR)\n")
+    assert f"ok  {paths['npy']}" in result.out
+    monkeypatch.setattr("tempfile.tempdir", str(folder / "missing"))
+    result = run("verify", path)
+    assert result.status == 1
+    assert result.err.startswith(f"millstream: {folder / 'missing'}: No such file")
 
 
 def test_shards_that_disagree(run, paths) -> None:

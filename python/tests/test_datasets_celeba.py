@@ -73,8 +73,11 @@ def test_a_nested_folder(tmp_path: Path) -> None:
     check(tmp_path)
 
 
-def test_an_archive_is_unpacked(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_begun", [False, True])
+def test_an_archive_is_unpacked(tmp_path: Path, is_begun: bool) -> None:
     write_lists(tmp_path)
+    if is_begun:
+        (tmp_path / "img_align_celeba").mkdir()
     write_images(tmp_path / "images")
     with zipfile.ZipFile(tmp_path / "img_align_celeba.zip", "w") as archive:
         for name in NAMES:
@@ -105,6 +108,7 @@ def test_without_pillow_it_says_so(
 ) -> None:
     write_lists(tmp_path)
     (tmp_path / "img_align_celeba").mkdir()
+    (tmp_path / "img_align_celeba" / NAMES[0]).touch()
     monkeypatch.setitem(sys.modules, "PIL", None)
     monkeypatch.delitem(sys.modules, "PIL.Image", raising=False)
     dataset = CelebADataset(data_dir=tmp_path)

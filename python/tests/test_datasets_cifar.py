@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from file_server import FileServer
 from millstream import CIFAR10Dataset, CIFAR100Dataset, _download
-from millstream._download import RemoteFile
+from millstream._download import RemoteFile, fetch
 from millstream._errors import DataError, DownloadError
 from numpy.typing import NDArray
 
@@ -120,7 +120,12 @@ def check10(root: Path | None) -> None:
 
 @pytest.mark.parametrize(
     ("folder", "suffix"),
-    [("cifar-10-batches-bin", ".bin"), ("cifar-10-batches-py", ""), ("", ".bin")],
+    [
+        ("cifar-10-batches-bin", ".bin"),
+        ("cifar-10-batches-py", ""),
+        ("", ".bin"),
+        ("", ""),
+    ],
 )
 def test_cifar10_from_unpacked_files(tmp_path: Path, folder: str, suffix: str) -> None:
     write_all(tmp_path / folder, cifar10_files(suffix))
@@ -149,11 +154,10 @@ def test_mirrors_are_other_hosts_of_the_same_file() -> None:
     }
     assert len(hosts) == 4
     for file in remotes:
-        assert file.sha256 is not None
+        assert None not in (file.sha256, file.size)
         assert all(url.endswith(f"/{file.name}") for url in file.urls)
         assert hosts[file.name][0] == "www.cs.toronto.edu"
-        only_home = file.name == "cifar-100-binary.tar.gz"
-        assert len(set(hosts[file.name])) == (1 if only_home else 2)
+        assert len(set(hosts[file.name])) == 2
 
 
 def test_splits_are_unpacked_in_threads(tmp_path: Path) -> None:
@@ -177,28 +181,96 @@ def test_splits_are_unpacked_in_threads(tmp_path: Path) -> None:
     assert len(list((tmp_path / folder).iterdir())) == 6
 
 
-def test_cifar10_is_fetched_and_unpacked(
-    server: FileServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, home: Path
-) -> None:
-    folder = "cifar-10-batches-bin"
-    content = tar(tmp_path / "a.tar.gz", folder, cifar10_files(".bin"))
-    server.offer(
-        "/cifar10/cifar-10-binary.tar.gz", file_server.cut_off(content, after=20_000)
-    )
-    file = RemoteFile(
-        "cifar-10-binary.tar.gz",
-        (),
-        folder="cifar10",
-        size=len(content),
-        sha256=hashlib.sha256(content).hexdigest(),
-    )
-    folders = {**CIFAR10Dataset._folders, folder: file}
+@pytest.fixture
+def offered(
+    server: FileServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> FileServer:
+    """A server of both archives of CIFAR-10, which are smaller ones."""
+    folders = {}
+    for folder, remote in CIFAR10Dataset._folders.items():
+        suffix = ".bin" if folder.endswith("-bin") else ""
+        content = tar(tmp_path / "a.tar.gz", folder, cifar10_files(suffix))
+        server.offer(
+            f"/cifar10/{remote.name}", file_server.cut_off(content, after=20_000)
+        )
+        digest = hashlib.sha256(content).hexdigest()
+        folders[folder] = RemoteFile(
+            remote.name, (), folder="cifar10", size=len(content), sha256=digest
+        )
     monkeypatch.setattr(CIFAR10Dataset, "_folders", folders)
+    return server
+
+
+def test_cifar10_is_fetched_and_unpacked(offered: FileServer, home: Path) -> None:
     check10(None)
-    assert (home / ".cache" / "cyreal_cifar10" / folder).is_dir()
-    requests = len(server.requests)
+    assert (home / ".cache/cyreal_cifar10/cifar-10-batches-bin").is_dir()
+    requests = len(offered.requests)
     check10(None)
-    assert len(server.requests) == requests
+    assert len(offered.requests) == requests
+
+
+@pytest.mark.parametrize("damage", ["cut", "deleted"])
+@pytest.mark.parametrize("has_archive", [False, True])
+@pytest.mark.parametrize("suffix", [".bin", ""])
+@pytest.mark.parametrize("is_read", [False, True])
+def test_damage_in_the_default_cache_is_mended(
+    offered: FileServer,
+    home: Path,
+    suffix: str,
+    damage: str,
+    has_archive: bool,
+    is_read: bool,
+) -> None:
+    root = home / ".cache/cyreal_cifar10"
+    name = "cifar-10-batches-bin" if suffix else "cifar-10-batches-py"
+    write_all(root / name, cifar10_files(suffix))
+    if has_archive:
+        fetch(CIFAR10Dataset._folders[name], root / CIFAR10Dataset._folders[name].name)
+    requests = len(offered.requests)
+    path = root / name / f"data_batch_2{suffix}"
+    whole = path.read_bytes()
+    if damage == "cut":
+        path.write_bytes(whole[:-100])
+    else:
+        path.unlink()
+    if is_read:
+        check10(None)
+    else:
+        assert len(CIFAR10Dataset.make_disk_source()) == 15
+    assert (len(offered.requests) == requests) == has_archive
+    assert damage == "deleted" or path.read_bytes() == whole
+
+
+def test_damage_that_cannot_be_mended_says_why(home: Path) -> None:
+    root = home / ".cache/cyreal_cifar10/cifar-10-batches-bin"
+    write_all(root, {**cifar10_files(".bin"), "test_batch.bin": b"x"})
+    for use in (CIFAR10Dataset("test").as_array_dict, lambda: opened_off_disk(None)):
+        with pytest.raises(DataError, match="not replaced: could not fetch") as caught:
+            use()
+        assert str(root / "test_batch.bin") in str(caught.value)
+
+
+def test_damage_in_a_folder_of_the_users_is_left(
+    offered: FileServer, tmp_path: Path
+) -> None:
+    for folder in ("cifar-10-batches-bin", "."):
+        root = tmp_path / f"own{len(folder)}"
+        write_all(root / folder, {"test_batch.bin": b"x"})
+        for use in (
+            CIFAR10Dataset("test", root).as_array_dict,
+            lambda root=root: opened_off_disk(root),
+        ):
+            with pytest.raises(DataError) as caught:
+                use()
+            told = root / folder if len(folder) > 1 else root / "test_batch.bin"
+            assert caught.value.__notes__ == [
+                f"Delete {told} to have it fetched again."
+            ]
+    assert not offered.requests
+
+
+def opened_off_disk(root: Path | None) -> object:
+    return CIFAR10Dataset.make_disk_source(split="test", cache_dir=root)
 
 
 @pytest.mark.parametrize(
@@ -267,6 +339,14 @@ def test_bad_pickled_batches_are_refused(
     folder = tmp_path / "cifar-10-batches-py"
     write_all(folder, {"test_batch": pickle.dumps(contents)})
     refused(tmp_path, message)
+
+
+def test_folders_with_the_names_of_batches_are_not_taken_for_them(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "train").mkdir()
+    with pytest.raises(DownloadError):
+        len(CIFAR100Dataset(cache_dir=tmp_path))
 
 
 def test_directories_are_refused(tmp_path: Path) -> None:

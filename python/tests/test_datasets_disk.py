@@ -108,6 +108,24 @@ def test_mnist_and_its_kin(tmp_path: Path, kind: Any, suffix: str) -> None:
     assert (tmp_path / "unpacked").exists() == bool(suffix)
 
 
+@pytest.mark.parametrize("is_set", [False, True])
+def test_a_folder_that_cannot_be_written_is_unpacked_elsewhere(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch, is_set: bool
+) -> None:
+    cache = home / ".cache/millstream"
+    if is_set:
+        cache = tmp_path / "elsewhere"
+        monkeypatch.setenv("MILLSTREAM_CACHE", str(cache))
+    own = write_mnist(tmp_path / "own")
+    (own / "unpacked").write_text("in the way")
+    source = MNISTDataset.make_disk_source(cache_dir=own)
+    assert len(source) == N
+    assert list(cache.iterdir())
+    before = sorted(cache.iterdir())
+    MNISTDataset.make_disk_source(cache_dir=own)
+    assert sorted(cache.iterdir()) == before
+
+
 def test_emnist_comes_upright(tmp_path: Path) -> None:
     images, labels = images_and_labels(N)
     prefix = "emnist-letters-train"

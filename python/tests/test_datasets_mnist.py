@@ -6,6 +6,7 @@ import pickle
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import file_server
 import numpy as np
@@ -218,6 +219,12 @@ def test_a_damaged_file_that_cannot_be_replaced(home: Path) -> None:
         DataError, match=r"found the end.*not replaced: could not fetch"
     ):
         len(MNISTDataset())
+
+
+@pytest.mark.parametrize("kind", [MNISTDataset, FashionMNISTDataset, KMNISTDataset])
+def test_mirrors_are_other_hosts(kind: type[MNISTDataset]) -> None:
+    for file in kind._remote.values():
+        assert len({urlsplit(url).hostname for url in file.urls}) == 2
 
 
 def test_offline_says_what_to_do(home: Path) -> None:

@@ -194,23 +194,3 @@ def test_more_files_than_descriptors(tmp_path: Path, python: Any) -> None:
         print("right")
     """
     assert "right" in python.run(code)
-
-
-def test_a_file_without_a_descriptor_is_known_by_more_than_its_name(
-    tmp_path: Path, python: Any
-) -> None:
-    np.save(tmp_path / "x.npy", np.zeros((100, 3)))
-    code = """
-        import os, resource
-        import jax, numpy as np
-        from millstream import NpySource
-        jax.block_until_ready(jax.numpy.zeros(3))
-        resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))
-        held = [os.open("x.npy", os.O_RDONLY) for _ in range(12)]
-        source = NpySource("x.npy")
-        np.save("y.npy", np.ones(2))
-        os.replace("y.npy", "x.npy")
-        assert source[99].tolist() == [0, 0, 0]
-        print("right")
-    """
-    assert "right" in python.run(code)

@@ -121,8 +121,121 @@ def test_no_length_at_all(server: FileServer, tmp_path: Path) -> None:
     url = server.offer("/a", file_server.announcing(CONTENT, length=None))
     assert fetch(described(url), tmp_path / "a").read_bytes() == CONTENT
     more = server.offer("/more", file_server.announcing(CONTENT + b"!", length=None))
-    with pytest.raises(DownloadError, match="expected 300000 bytes, it sends more"):
+    with pytest.raises(DownloadError, match="sends more than 300000 bytes"):
         fetch(described(more), tmp_path / "b")
+
+
+PAGE = b"<html>log in</html>"
+
+
+@pytest.mark.parametrize(
+    "page",
+    [file_server.in_chunks(PAGE), file_server.announcing(PAGE, length=None)],
+    ids=["chunked", "until it closes"],
+)
+@pytest.mark.parametrize("kept", [0, 5, 250_000])
+def test_a_page_without_a_length_leaves_the_part_alone(
+    server: FileServer, tmp_path: Path, page: file_server.Behaviour, kept: int
+) -> None:
+    part = tmp_path / "a.part"
+    part.write_bytes(CONTENT[:kept])
+    login = server.offer("/login", page)
+    with pytest.raises(DownloadError, match="expected 300000 bytes, found 19"):
+        fetch(described(login), tmp_path / "a")
+    assert len(server.ranges("/login")) <= 2
+    assert (part.read_bytes() if part.exists() else b"") == CONTENT[:kept]
+    good = server.offer("/good", file_server.whole(CONTENT))
+    assert fetch(described(login, good), tmp_path / "a").read_bytes() == CONTENT
+    assert server.ranges("/good") == [f"bytes={kept}-" if kept else None]
+    assert not list(tmp_path.glob("a.*"))
+
+
+@pytest.mark.parametrize("kept", [0, 250_000])
+def test_nothing_is_kept_of_what_is_too_long(
+    server: FileServer, tmp_path: Path, kept: int
+) -> None:
+    part = tmp_path / "a.part"
+    part.write_bytes(CONTENT[:kept])
+    endless = server.offer("/endless", file_server.in_chunks(bytes(400_000)))
+    with pytest.raises(DownloadError, match="sends more than 300000 bytes"):
+        fetch(described(endless), tmp_path / "a")
+    assert (part.read_bytes() if part.exists() else b"") == CONTENT[:kept]
+    assert len(server.requests) == 1
+
+
+def test_a_limit_ends_what_has_no_size(server: FileServer, tmp_path: Path) -> None:
+    url = server.offer("/a", file_server.in_chunks(bytes(400_000)))
+    with pytest.raises(DownloadError, match="sends more than 1000 bytes"):
+        fetch(RemoteFile("a", (url,), limit=1000), tmp_path / "a")
+    assert not list(tmp_path.glob("a*"))
+
+
+@pytest.mark.parametrize("kept", [0, 250_000])
+def test_a_mirror_that_has_no_such_range_is_left_with_the_part(
+    server: FileServer, tmp_path: Path, kept: int
+) -> None:
+    (tmp_path / "a.part").write_bytes(CONTENT[:kept])
+    empty = server.offer("/empty", file_server.status(416))
+    with pytest.raises(DownloadError, match="HTTP 416"):
+        fetch(described(empty), tmp_path / "a")
+    good = server.offer("/good", file_server.whole(CONTENT))
+    assert fetch(described(empty, good), tmp_path / "a").read_bytes() == CONTENT
+    assert server.ranges("/good") == [f"bytes={kept}-" if kept else None]
+
+
+def test_a_part_longer_than_the_file_of_unknown_size(
+    server: FileServer, tmp_path: Path
+) -> None:
+    (tmp_path / "a.part").write_bytes(bytes(400_000))
+    url = server.offer("/a", file_server.whole(CONTENT))
+    file = RemoteFile("a", (url,), sha256=hashlib.sha256(CONTENT).hexdigest())
+    assert fetch(file, tmp_path / "a").read_bytes() == CONTENT
+    assert server.ranges("/a") == ["bytes=400000-", None]
+
+
+@pytest.mark.parametrize("name", ["Content_Length", "Content_Range"])
+def test_numbers_of_any_length_are_a_fault_of_the_mirror(
+    server: FileServer, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "a.part").write_bytes(CONTENT[:5000])
+    bad = server.offer("/bad", file_server.many_digits(name))
+    good = server.offer("/good", file_server.whole(CONTENT))
+    assert fetch(described(bad, good), tmp_path / "a").read_bytes() == CONTENT
+    assert server.ranges("/good") == ["bytes=5000-"]
+
+
+def test_breaks_that_get_further_are_no_failure(
+    server: FileServer, tmp_path: Path
+) -> None:
+    url = server.offer("/a", file_server.cut_off(CONTENT, after=10_000))
+    assert fetch(described(url), tmp_path / "a").read_bytes() == CONTENT
+    assert len(server.requests) == 30
+
+
+def test_breaks_that_hardly_get_further_are(server: FileServer, tmp_path: Path) -> None:
+    url = server.offer("/a", file_server.cut_off(CONTENT, after=10))
+    with pytest.raises(DownloadError, match="broke off after 20 of 300000"):
+        fetch(described(url), tmp_path / "a")
+    assert len(server.requests) == 2
+
+
+def test_a_wrong_file_in_pieces_is_given_up(server: FileServer, tmp_path: Path) -> None:
+    wrong = bytes(len(CONTENT))
+    url = server.offer("/a", file_server.cut_off(wrong, after=120_000))
+    with pytest.raises(DownloadError, match="expected sha256"):
+        fetch(described(url), tmp_path / "a")
+    assert len(server.requests) == 3
+    assert not (tmp_path / "a.part").exists()
+
+
+def test_a_trickle_is_as_good_as_silence(server: FileServer, tmp_path: Path) -> None:
+    slow = server.offer("/slow", file_server.trickling(CONTENT))
+    good = server.offer("/good", file_server.whole(CONTENT))
+    fetch(described(slow, good), tmp_path / "a", timeout=0.3)
+    assert (tmp_path / "a").read_bytes() == CONTENT
+    assert len(server.ranges("/slow")) == 1
+    with pytest.raises(DownloadError, match=r"less than 256 bytes/s for 0\.3 s"):
+        fetch(described(slow), tmp_path / "b", timeout=0.3)
 
 
 def test_a_wrong_checksum_is_refused_and_the_next_mirror_asked(

@@ -2,12 +2,16 @@
 
 import contextlib
 import errno
+import fcntl
 import hashlib
 import io
 import os
+import pty
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import threading
 import time
 from collections.abc import Iterator
@@ -205,6 +209,48 @@ def test_progress_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> No
     assert ProgressBar("a", stream=stream).shown
     monkeypatch.setenv("MILLSTREAM_PROGRESS", "0")
     assert not ProgressBar("a", stream=stream).shown
+
+
+@pytest.mark.parametrize("asked", [None, "1"])
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_nowhere_to_show_progress_is_no_failure(
+    server: FileServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    is_closed: bool,
+    asked: str | None,
+) -> None:
+    stream = io.StringIO() if is_closed else None
+    if stream is not None:
+        stream.close()
+    if asked is not None:
+        monkeypatch.setenv("MILLSTREAM_PROGRESS", asked)
+    monkeypatch.setattr(sys, "stderr", stream)
+    file = described(NOWHERE, server.offer("/a", file_server.whole(CONTENT)))
+    assert fetch(file, tmp_path / "a").read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("columns", [20, 40, 80, 200])
+@pytest.mark.parametrize("total", [None, 26_421_880])
+def test_a_bar_fits_its_terminal(columns: int, total: int | None) -> None:
+    ours, its = pty.openpty()
+    size = struct.pack("HHHH", 24, columns, 0, 0)
+    fcntl.ioctl(its, termios.TIOCSWINSZ, size)
+    with open(its, "w") as stream, open(ours, "rb", buffering=0) as terminal:
+        name = "emnist-letters-train-images-idx3-ubyte.gz"
+        bar = ProgressBar(name, total, stream=stream)
+        assert bar.shown
+        bar.update(13_000_000)
+        bar.close()
+        lines = terminal.read(65536).decode().split("\r")
+    shown = next(line for line in lines if line.startswith("emnis"))
+    assert len(shown) < columns
+    if columns == 200 or (columns == 80 and not total):
+        assert shown.startswith(f"{name} ")
+    if columns == 80 and total:
+        assert "... [####....] " in shown
+        assert "13.0 MB of 26.4 MB" in shown
+        assert shown.endswith(" s left")
 
 
 def test_amounts_read_well() -> None:

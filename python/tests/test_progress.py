@@ -114,8 +114,22 @@ class Terminal(io.StringIO):
         return True
 
 
+@pytest.mark.parametrize("total", [3, None])
+def test_a_narrow_terminal_is_told_what_limits(monkeypatch, total):
+    monkeypatch.delenv("MILLSTREAM_PROGRESS", raising=False)
+    monkeypatch.setenv("COLUMNS", "80" if total else "50")
+    clock, stream = Clock(), Terminal()
+    bar = watched(clock, stream, total=total)
+    steps(bar, clock, 3, wait=0.001, work=0.099)
+    bar.close()
+    last = stream.getvalue().split("\r")[-1]
+    assert "3 of 3 steps, " in last or not total
+    assert last.rstrip().endswith(" samples/s, limited by compute")
+
+
 def test_a_terminal_gets_a_bar_that_ends_its_line(monkeypatch):
     monkeypatch.delenv("MILLSTREAM_PROGRESS", raising=False)
+    monkeypatch.setenv("COLUMNS", "200")
     stream = Terminal()
     tracked = progress.track([np.zeros(7)] * 3, stream=stream, label="epoch")
     assert len(list(tracked)) == 3

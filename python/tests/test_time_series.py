@@ -5,8 +5,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import file_server
 import numpy as np
 import pytest
+from file_server import FileServer
 from millstream import (
     DailyMinTemperaturesDataset,
     SunspotsDataset,
@@ -122,6 +124,59 @@ def test_targets_of_a_split_lie_in_it_and_cover_it() -> None:
         SERIES, "test", context_length=4, prediction_length=1, train_fraction=0.5
     )
     assert targets[:, 0].tolist() == list(range(10, 20))
+
+
+SPLIT_STEPS = {"train": range(10), "val": range(10, 14), "test": range(14, 20)}
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("split", SPLIT_STEPS)
+@pytest.mark.parametrize("length", [1, 3])
+@pytest.mark.parametrize("offset", [0, 1, 2, 4, 7, 12])
+def test_all_targets_of_a_split_lie_in_it_at_any_offset(
+    split: str, offset: int, length: int, stride: int
+) -> None:
+    steps = SPLIT_STEPS[split]
+    starts = [
+        at
+        for at in range(max(steps.start - offset, 0), 20, stride)
+        if max(at + 2, at + offset + length) <= steps.stop
+    ]
+    options: dict[str, Any] = {"train_fraction": 0.5, "val_fraction": 0.2}
+
+    def cut() -> tuple[Any, Any]:
+        return prepare_seq_to_seq_windows(
+            SERIES,
+            SERIES,
+            split=split,
+            input_window_len=2,
+            target_window_len=length,
+            target_offset=offset,
+            sliding_window_stride=stride,
+            **options,
+        )
+
+    if not starts:
+        with pytest.raises(ValueError, match="steps; found"):
+            cut()
+        return
+    contexts, targets = cut()
+    assert contexts.tolist() == [[at, at + 1] for at in starts]
+    assert targets.tolist() == [
+        list(range(at + offset, at + offset + length)) for at in starts
+    ]
+    assert set(targets.ravel()) <= set(steps)
+    if offset == 2:
+        forecast = prepare_time_series_windows(
+            SERIES,
+            split,
+            context_length=2,
+            prediction_length=length,
+            stride=stride,
+            **options,
+        )
+        np.testing.assert_array_equal(contexts, forecast[0])
+        np.testing.assert_array_equal(targets, forecast[1])
 
 
 def test_features_and_several_series_keep_their_order() -> None:
@@ -319,6 +374,16 @@ def test_a_page_in_the_cache_is_named_and_left(
 @pytest.mark.parametrize("kind", [SunspotsDataset, DailyMinTemperaturesDataset])
 def test_published_series_have_two_hosts(kind: type[Any]) -> None:
     assert len({urlsplit(url).hostname for url in kind._remote.urls}) == 2
+
+
+def test_a_series_without_end_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: FileServer
+) -> None:
+    lines = file_server.in_chunks(b"Month,Sunspots\n" + b"1749-01,58.0\n" * 500_000)
+    server.offer("/sunspots/monthly-sunspots.csv", lines)
+    monkeypatch.setenv("MILLSTREAM_MIRROR", server.url)
+    with pytest.raises(DownloadError, match="sends more than 282000 bytes"):
+        len(SunspotsDataset(cache_dir=tmp_path))
 
 
 def test_bad_arguments_are_refused_at_once() -> None:

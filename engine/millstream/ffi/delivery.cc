@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <deque>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -48,22 +49,30 @@ void work(Deliverers& shared) {
   }
 }
 
+/// Whether a thread more could be had; the caller holds the mutex.
+bool has_another(Deliverers& shared) {
+  try {
+    std::thread(work, std::ref(shared)).detach();
+  } catch (const std::system_error&) {
+    return false;
+  }
+  ++shared.idle;
+  return true;
+}
+
 }  // namespace
 
 void deliver(std::function<void()> task) {
   Deliverers& shared = deliverers();
-  bool another = false;
   {
     const std::lock_guard lock(shared.mutex);
-    shared.tasks.push_back(std::move(task));
-    another = shared.tasks.size() > shared.idle;
-    if (another) ++shared.idle;
+    if (shared.tasks.size() < shared.idle || has_another(shared)) {
+      shared.tasks.push_back(std::move(task));
+      shared.wake.notify_one();
+      return;
+    }
   }
-  if (another) {
-    std::thread(work, std::ref(shared)).detach();
-  } else {
-    shared.wake.notify_one();
-  }
+  task();
 }
 
 }  // namespace millstream

@@ -1,7 +1,5 @@
 #include "millstream/io/borrowed_map.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <utility>
@@ -12,23 +10,12 @@ namespace millstream {
 
 BorrowedMap::BorrowedMap(std::filesystem::path path, MappedRange range,
                          std::int64_t offset)
-    : path_(std::move(path)), range_(range), offset_(offset) {
+    : path_(std::move(path)), range_(range), offset_(offset), identity_(path_) {
   install_guard();
-  struct stat status {};
-  if (::stat(path_.c_str(), &status) != 0) return;
-  device_ = status.st_dev;
-  inode_ = status.st_ino;
-}
-
-std::int64_t BorrowedMap::size_now() const noexcept {
-  struct stat status {};
-  const bool same = ::stat(path_.c_str(), &status) == 0 && status.st_dev == device_ &&
-                    status.st_ino == inode_;
-  return same ? status.st_size : -1;
 }
 
 void BorrowedMap::check(const std::byte* fault) const {
-  const std::int64_t there = size_now();
+  const std::int64_t there = identity_.size_now();
   const std::int64_t end = offset_ + (range_.end - range_.begin);
   if (fault == nullptr && (there < 0 || there >= end)) return;
   const std::int64_t at =

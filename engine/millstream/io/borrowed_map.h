@@ -1,12 +1,11 @@
 #pragma once
 
-#include <sys/types.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <span>
 
+#include "millstream/io/file.h"
 #include "millstream/io/guard.h"
 
 namespace millstream {
@@ -27,14 +26,11 @@ class BorrowedMap {
 
  private:
   void check(const std::byte* fault) const;
-  /// What the file's size is now, or -1 if it is no longer there under its name.
-  std::int64_t size_now() const noexcept;
 
   std::filesystem::path path_;
   MappedRange range_;
   std::int64_t offset_;
-  dev_t device_ = 0;
-  ino_t inode_ = 0;
+  FileIdentity identity_;
 };
 
 }  // namespace millstream

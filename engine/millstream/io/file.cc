@@ -33,7 +33,6 @@ File::File(std::filesystem::path path) : path_(std::move(path)) {
   }
   if (code != 0) throw io_error(code, path_, "expected a file");
   size_ = status.st_size;
-  identity_ = {status.st_dev, status.st_ino};
   changed_ =
       std::int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec;
 }
@@ -46,15 +45,13 @@ File::File(File&& other) noexcept
     : path_(std::move(other.path_)),
       descriptor_(std::exchange(other.descriptor_, -1)),
       size_(other.size_),
-      changed_(other.changed_),
-      identity_(other.identity_) {}
+      changed_(other.changed_) {}
 
 File& File::operator=(File&& other) noexcept {
   std::swap(path_, other.path_);
   std::swap(descriptor_, other.descriptor_);
   std::swap(size_, other.size_);
   std::swap(changed_, other.changed_);
-  std::swap(identity_, other.identity_);
   return *this;
 }
 
@@ -72,6 +69,22 @@ void File::read(std::int64_t offset, std::span<std::byte> to) const {
     to = to.subspan(static_cast<std::size_t>(got));
     offset += got;
   }
+}
+
+FileIdentity::FileIdentity(const std::filesystem::path& path) {
+  std::error_code code;
+  path_ = std::filesystem::absolute(path, code);
+  struct stat status {};
+  if (code || ::stat(path_.c_str(), &status) != 0) return;
+  device_ = status.st_dev;
+  inode_ = status.st_ino;
+}
+
+std::int64_t FileIdentity::size_now() const noexcept {
+  struct stat status {};
+  const bool same = ::stat(path_.c_str(), &status) == 0 && status.st_dev == device_ &&
+                    status.st_ino == inode_;
+  return same ? status.st_size : -1;
 }
 
 std::vector<std::byte> File::bytes(std::int64_t offset, std::int64_t count) const {

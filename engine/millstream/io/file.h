@@ -1,10 +1,11 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "millstream/core/error.h"
@@ -13,8 +14,6 @@ namespace millstream {
 
 /// An `IoError` of errno `code`: "path: what: No such file or directory".
 IoError io_error(int code, const std::filesystem::path& path, std::string_view what);
-
-using FileIdentity = std::pair<std::uint64_t, std::uint64_t>;
 
 /// A file open for reading. Any number of threads may read at once.
 class File {
@@ -32,8 +31,6 @@ class File {
   std::int64_t size() const noexcept { return size_; }
   /// Nanoseconds of the last change, as it was when it was opened.
   std::int64_t changed() const noexcept { return changed_; }
-  /// Device and inode: no two files have the same while both are open or mapped.
-  const FileIdentity& identity() const noexcept { return identity_; }
 
   /// Fills `to` from `offset`. Throws `IoError` if the file ends before that.
   void read(std::int64_t offset, std::span<std::byte> to) const;
@@ -46,7 +43,21 @@ class File {
   int descriptor_ = -1;
   std::int64_t size_ = 0;
   std::int64_t changed_ = 0;
-  FileIdentity identity_;
+};
+
+/// Which file bears a name, to see later how long it is without holding it open.
+class FileIdentity {
+ public:
+  FileIdentity() = default;
+  explicit FileIdentity(const std::filesystem::path& path);
+
+  /// Its size now, or -1 where the name is that of another file, or of none.
+  std::int64_t size_now() const noexcept;
+
+ private:
+  std::filesystem::path path_;  // from the root: the process may change its folder
+  dev_t device_ = 0;
+  ino_t inode_ = 0;
 };
 
 }  // namespace millstream

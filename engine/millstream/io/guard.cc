@@ -6,6 +6,9 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
+#include <list>
+#include <mutex>
 
 namespace millstream {
 namespace {
@@ -22,15 +25,32 @@ struct Guard {
 // model could allocate.
 [[gnu::tls_model("initial-exec")]] constinit thread_local Guard* innermost = nullptr;
 
-struct sigaction previous;
+/// A handler in whose place ours came, and those in whose place ours had come before.
+/// Never destroyed: a thread may be at it.
+struct Previous {
+  struct sigaction action {};
+  Previous* before = nullptr;
+};
+
+std::atomic<Previous*> previous{nullptr};
+
+/// How long a thread trusts that all is in place: a look costs half a microsecond.
+constexpr std::chrono::microseconds kTrust{100};
 
 /// As if this library had never been there.
 void pass_on(int signal, siginfo_t* info, void* context) {
-  if ((previous.sa_flags & SA_SIGINFO) != 0) {
-    previous.sa_sigaction(signal, info, context);
-  } else if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) {
-    previous.sa_handler(signal);
-  } else if (info->si_code > 0 || previous.sa_handler == SIG_DFL) {
+  Previous* to = previous.load();
+  const struct sigaction action = to->action;
+  // One that came after ours gives its place back to ours when it has seen a fault, and
+  // has it happen again; then it is the turn of those before.
+  if (to->before != nullptr && info->si_code > 0) {
+    previous.compare_exchange_strong(to, to->before);
+  }
+  if ((action.sa_flags & SA_SIGINFO) != 0) {
+    action.sa_sigaction(signal, info, context);
+  } else if (action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN) {
+    action.sa_handler(signal);
+  } else if (info->si_code > 0 || action.sa_handler == SIG_DFL) {
     // The kernel ignores no fault. Back at the instruction it happens again and ends
     // the process; a signal that was sent is sent again.
     struct sigaction standard {};
@@ -71,21 +91,44 @@ void on_bus_error(int signal, siginfo_t* info, void* context) {
   pass_on(signal, info, context);
 }
 
+/// Sees that a fault of this thread would come to `on_bus_error`, unless it has of
+/// late.
+void see_to_guard() {
+  using Clock = std::chrono::steady_clock;
+  thread_local Clock::time_point seen;
+  const Clock::time_point now = Clock::now();
+  if (now - seen < kTrust) return;
+  seen = now;
+  sigset_t bus_error;
+  ::sigemptyset(&bus_error);
+  ::sigaddset(&bus_error, SIGBUS);
+  ::pthread_sigmask(SIG_UNBLOCK, &bus_error, nullptr);
+  install_guard();
+}
+
 }  // namespace
 
 void install_guard() {
-  static const bool installed = [] {
-    struct sigaction ours {};
-    ours.sa_sigaction = on_bus_error;
-    ours.sa_flags = SA_SIGINFO | SA_ONSTACK;
-    ::sigaction(SIGBUS, nullptr, &previous);  // before ours can be called
-    return ::sigaction(SIGBUS, &ours, nullptr) == 0;
-  }();
-  static_cast<void>(installed);
+  static std::mutex mutex;
+  static std::list<Previous>& all = *new std::list<Previous>;
+  struct sigaction now {};
+  if (::sigaction(SIGBUS, nullptr, &now) == 0 && now.sa_sigaction == on_bus_error) {
+    return;
+  }
+  const std::lock_guard lock(mutex);
+  struct sigaction ours {};
+  ours.sa_sigaction = on_bus_error;
+  ours.sa_flags = SA_SIGINFO | SA_ONSTACK;
+  if (::sigaction(SIGBUS, nullptr, &now) != 0 || now.sa_sigaction == on_bus_error) {
+    return;
+  }
+  previous = &all.emplace_back(Previous{now, previous});  // before ours can be called
+  ::sigaction(SIGBUS, &ours, nullptr);
 }
 
 const std::byte* run_guarded(std::span<const MappedRange> ranges, void (*copy)(void*),
                              void* context) {
+  see_to_guard();
   Guard guard;
   guard.ranges = ranges;
   guard.outer = innermost;

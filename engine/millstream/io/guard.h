@@ -17,7 +17,7 @@ struct MappedRange {
   }
 };
 
-/// Takes the place of the process's SIGBUS handler, the first time that it is called.
+/// Takes the place of the process's SIGBUS handler, again where another took it since.
 /// Faults that are not of a guarded copy go to the handler that was there before.
 void install_guard();
 
@@ -33,8 +33,8 @@ const std::byte* run_guarded(std::span<const MappedRange> ranges, void (*copy)(v
 /// Runs `copy`, which reads mapped files. Returns null, or the address in `ranges`
 /// whose bytes could not be had, or that of `kUnknownFault`: the file shrank, or its
 /// disk failed; then `copy` was left in the middle, so it may hold nothing that needs
-/// destroying. Makes no system calls. Any number of threads may copy at once;
-/// `install_guard` has been called.
+/// destroying. Makes no system calls, but for seeing every now and then that the guard
+/// is in its place and the signal not blocked. Any number of threads may copy at once.
 template <typename Copy>
 const std::byte* guarded(std::span<const MappedRange> ranges, Copy&& copy) {
   using Callable = std::remove_reference_t<Copy>;

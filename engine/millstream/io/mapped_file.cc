@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
@@ -34,9 +35,8 @@ bool is_spare(int descriptor) noexcept {
 
 }  // namespace
 
-MappedFile::MappedFile(File file)
+MappedFile::MappedFile(File file, Descriptor descriptor)
     : path_(file.path()),
-      identity_(file.identity()),
       file_(std::move(file)),
       is_told_(is_told_of(*file_)),
       mark_(file_->size() - 1) {
@@ -48,7 +48,10 @@ MappedFile::MappedFile(File file)
     range_.begin = static_cast<const std::byte*>(data);
     range_.end = range_.begin + size;
   }
-  if (!is_spare(file_->descriptor())) file_.reset();
+  if (descriptor == Descriptor::kClosed || !is_spare(file_->descriptor())) {
+    identity_ = FileIdentity(path_);
+    file_.reset();
+  }
 }
 
 MappedFile::~MappedFile() {
@@ -58,9 +61,8 @@ MappedFile::~MappedFile() {
 
 void MappedFile::read(std::int64_t offset, std::span<std::byte> to) const {
   if (file_) return file_->read(offset, to);
-  const auto bytes = static_cast<std::int64_t>(to.size());
   if (to.empty()) return;
-  if (bytes > size() - offset) throw lost(range_.end);
+  if (static_cast<std::int64_t>(to.size()) > size() - offset) throw lost(range_.end);
   const std::byte* fault = guarded(
       {&range_, 1}, [&] { std::memcpy(to.data(), range_.begin + offset, to.size()); });
   if (fault != nullptr) throw lost(fault);
@@ -85,22 +87,29 @@ void MappedFile::advise(int advice) const noexcept {
             advice);
 }
 
-bool MappedFile::cached(std::int64_t offset) const noexcept {
+bool MappedFile::cached(std::int64_t offset, std::int64_t bytes) const noexcept {
   // A read that does not wait would tell of others' files too, but begins to read, and
   // says yes where the disk is faster than the thread is woken.
   if (!is_told_) return false;
-  unsigned char page = 1;
-  ::mincore(const_cast<std::byte*>(range_.begin) + offset / kPage * kPage, 1, &page);
-  return (page & 1) != 0;
+  std::array<unsigned char, 64> pages;
+  const std::int64_t end = std::min(offset + bytes, size());
+  for (std::int64_t at = offset / kPage * kPage; at < end;) {
+    const std::int64_t count =
+        std::min<std::int64_t>((end - at + kPage - 1) / kPage, pages.size());
+    pages.fill(1);  // who cannot be asked has nothing to read
+    ::mincore(const_cast<std::byte*>(range_.begin) + at,
+              static_cast<std::size_t>(count * kPage), pages.data());
+    const auto missing = [](unsigned char page) { return (page & 1) == 0; };
+    if (std::any_of(pages.begin(), pages.begin() + count, missing)) return false;
+    at += count * kPage;
+  }
+  return true;
 }
 
 std::int64_t MappedFile::size_now() const noexcept {
+  if (!file_) return identity_.size_now();
   struct stat status {};
-  const bool known = file_
-                         ? ::fstat(file_->descriptor(), &status) == 0
-                         : ::stat(path_.c_str(), &status) == 0 &&
-                               identity_ == FileIdentity(status.st_dev, status.st_ino);
-  return known ? status.st_size : -1;
+  return ::fstat(file_->descriptor(), &status) == 0 ? status.st_size : -1;
 }
 
 std::int64_t MappedFile::last_page() const noexcept {
@@ -124,18 +133,31 @@ void MappedFile::look_for_mark() const noexcept {
   if (lost == nullptr) mark_.store(mark, std::memory_order_relaxed);
 }
 
+bool MappedFile::shows_mark() const noexcept {
+  bool shows = false;
+  guarded({&range_, 1}, [&] { shows = whole_to() > last_page(); });
+  return shows;
+}
+
 void MappedFile::check_size() const {
+  if (size() == 0) return;
   const std::int64_t there = size_now();
   if (there >= 0 && there < size()) throw lost(range_.begin + there);
-  if (size() > 0) look_for_mark();
+  if (there >= 0) {
+    look_for_mark();
+  } else if (!shows_mark()) {
+    throw lost(range_.begin + last_page());
+  }
 }
 
 IoError MappedFile::lost(const std::byte* address) const {
   const std::int64_t there = size_now();
+  const std::string now =
+      there < 0 ? "is no longer there under that name" : text("has ", there, " now");
   return {EIO, path_,
           text(path_.string(), ": offset ", address - range_.begin,
                " can no longer be read: the file had ", size(),
-               " bytes when it was opened and has ", there, " now")};
+               " bytes when it was opened and ", now)};
 }
 
 }  // namespace millstream

@@ -16,9 +16,11 @@ namespace millstream {
 /// copies, since the file may shrink. Any number of threads may read at once.
 class MappedFile {
  public:
-  /// Throws `IoError`. The descriptor is kept while the process has used fewer than
-  /// half of those that it may have.
-  explicit MappedFile(File file);
+  enum class Descriptor { kKept, kClosed };
+
+  /// Throws `IoError`. A descriptor is `kKept` while the process uses fewer than half
+  /// of those that it may have.
+  explicit MappedFile(File file, Descriptor descriptor = Descriptor::kKept);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
@@ -43,9 +45,9 @@ class MappedFile {
   /// random; a row then brings all that is around it.
   void in_large_pages() const noexcept;
 
-  /// Whether the byte at `offset` is known to be in memory; of a file of another user,
+  /// Whether all of these bytes are known to be in memory; of a file of another user,
   /// whose pages the system does not speak of, that is never known.
-  bool cached(std::int64_t offset) const noexcept;
+  bool cached(std::int64_t offset, std::int64_t bytes = 1) const noexcept;
 
   /// Ends a `guarded` copy: up to which offset the bytes that it took are surely those
   /// of the file. Faults if the file has lost its last page. In the page where a file
@@ -54,7 +56,8 @@ class MappedFile {
   /// followed by `check_size`.
   std::int64_t whole_to() const noexcept;
 
-  /// Throws `IoError` if the file is smaller than it was.
+  /// Throws `IoError` if the file is smaller than it was, or if its descriptor is
+  /// closed, it has another name by now, and nothing in it says that it is whole.
   void check_size() const;
 
   /// The `IoError` for a guarded copy that faulted at `address`.
@@ -67,11 +70,13 @@ class MappedFile {
   std::int64_t size_now() const noexcept;
   /// Finds the last byte that is not zero in the last page, once.
   void look_for_mark() const noexcept;
+  /// Whether that byte was found and is still there.
+  bool shows_mark() const noexcept;
 
   std::filesystem::path path_;
-  FileIdentity identity_;
   MappedRange range_;
   std::optional<File> file_;
+  FileIdentity identity_;                   // to find it by its name again
   bool is_told_;                            // which of its pages are in memory
   mutable std::atomic<std::int64_t> mark_;  // a byte of the last page
 };

@@ -31,6 +31,10 @@ Schema with_dtypes(Schema schema, std::span<const DType> dtypes) {
 
 int chosen_prefetch(int asked) {
   constexpr int kDefault = 2;
+  constexpr int kMost = 1 << 16;
+  if (asked > kMost) {
+    throw ArgumentError(text("prefetch must be at most ", kMost, ", not ", asked));
+  }
   return asked >= 0 ? asked : kDefault;
 }
 
@@ -83,6 +87,7 @@ Loader::Loader(std::shared_ptr<const Plan> plan, std::span<const DType> dtypes,
 
 void Loader::make(const Position& position, const RowRange& rows,
                   std::span<const Column> output, bool* mask, Beside* beside) {
+  if (!prefetcher_) plan_->hint(position);  // nobody did before
   std::int64_t row_bytes = 1;
   for (const Column& column : output) row_bytes += column.row_bytes();
   const bool waits = plan_->maker() != nullptr;
@@ -136,7 +141,6 @@ void Loader::fill(const Position& position, std::span<const Column> output,
 }
 
 std::shared_ptr<const Batch> Loader::waited_for(const Position& position) {
-  shared_pool().grow(threads_);
   while (true) {
     auto batch = prefetcher_->get(position, true, std::chrono::milliseconds(50));
     if (cancelled()) throw Cancelled("interrupted");
@@ -231,7 +235,6 @@ std::shared_ptr<const Batch> Loader::take(const Position& position,
                                           std::chrono::milliseconds patience) {
   std::shared_ptr<const Batch> batch;
   if (prefetcher_) {
-    shared_pool().grow(threads_);
     batch = prefetcher_->get(position, false, patience);
   } else {
     auto made = slots_->take();
@@ -247,7 +250,6 @@ std::shared_ptr<const Batch> Loader::take(const Position& position,
 
 bool Loader::ready(const Position& position, std::chrono::milliseconds patience) {
   if (!prefetcher_) return true;
-  shared_pool().grow(threads_);
   return prefetcher_->get(position, true, patience) != nullptr;
 }
 

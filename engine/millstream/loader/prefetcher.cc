@@ -4,14 +4,17 @@
 #include <utility>
 
 #include "millstream/core/digest.h"
+#include "millstream/core/error.h"
 #include "millstream/parallel/process.h"
 #include "millstream/parallel/thread_pool.h"
 
 namespace millstream {
 namespace {
 
-/// Seeds that are told apart; the one unused for longest makes room for another.
-constexpr std::size_t kStreams = 64;
+/// Streams that are told apart; the one unused for longest makes room for another.
+constexpr std::size_t kStreams = 256;
+/// A stream that is not heard of for this many batches of each has ended.
+constexpr std::uint64_t kForgotten = 2;
 
 /// A batch made in less is not worth another thread. A single slow one counts no more
 /// than `kSlowNs`, and less where no disk was waited for: a thread that shares its core
@@ -26,6 +29,18 @@ constexpr int kHinted = 8;
 
 /// Batches that are waited for at once.
 constexpr int kWaiting = 32;
+
+/// Whether trying again may help: what failed ahead of time need not fail now.
+bool is_passing(const std::exception_ptr& error) {
+  if (!error) return false;
+  try {
+    std::rethrow_exception(error);
+  } catch (const IoError&) {
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
 
 }  // namespace
 
@@ -74,13 +89,18 @@ std::shared_ptr<const Batch> Prefetcher::get(const Position& position, bool keep
   const std::shared_ptr<Entry> entry = found;
   entry->used = ++clock_;
   const bool asked_before = std::exchange(entry->asked, true);
-  look_ahead(position);
-  bool begun = entry->stage != Stage::kQueued || (waiting_ && asked_before);
+  if (entry->stage == Stage::kDone && !asked_before && is_passing(entry->error)) {
+    entry->stage = Stage::kQueued;
+    entry->error = nullptr;
+  }
+  const bool waits = waiting_ || !(plan_->resident() || is_quick());
+  bool begun = entry->stage != Stage::kQueued || (waits && asked_before);
   if (!begun) {
     std::erase(queue_, entry);  // or its batch would live until a worker came by
     // Who asks may have to give up waiting, and could not while it makes the batch.
-    if (waiting_) begun = start_with(entry);
+    if (waits) begun = start_with(entry);
   }
+  look_ahead(position);
   if (!begun) {
     entry->stage = Stage::kMaking;
     lock.unlock();
@@ -163,7 +183,8 @@ void Prefetcher::tell(const std::optional<Position>& position) noexcept {
 
 bool Prefetcher::start() noexcept {
   try {
-    if (waiting_) waiting_->grow(running_ + 1);
+    const int others = waiting_ ? running_ : 0;
+    if (pool().grow(waiting_ ? running_ + 1 : threads_) <= others) return running_ > 0;
     pool().submit([this] { run(); });
   } catch (...) {
     return running_ > 0;  // those that there are will come by
@@ -217,27 +238,37 @@ Position Prefetcher::previous(const Position& position) const noexcept {
 }
 
 void Prefetcher::look_ahead(const Position& position) {
-  auto stream = std::ranges::find_if(streams_, [&](const Stream& candidate) {
-    return candidate.last.seed == position.seed;
-  });
+  ++asked_;
+  std::erase_if(streams_,
+                [now = asked_, idle = kForgotten * (streams_.size() + 1)](
+                    const Stream& stream) { return now - stream.used > idle; });
+  const auto whose = [&](auto&& is_at) {
+    return std::ranges::find_if(streams_, [&](const Stream& stream) {
+      return stream.last.seed == position.seed && is_at(stream.last);
+    });
+  };
+  auto stream = whose(
+      [&](const Position& last) { return plan_->schedule().next(last) == position; });
   bool backwards = false;
-  if (stream != streams_.end()) {
-    if (stream->last == position && stream->used != 0) {
-      stream->used = clock_;
+  if (stream == streams_.end()) {
+    stream = whose([&](const Position& last) { return last == position; });
+    if (stream != streams_.end()) {
+      stream->used = asked_;
       return;  // asked again, after a wait that was cut short
     }
-    backwards = previous(stream->last) == position;
-    if (!backwards && plan_->schedule().next(stream->last) != position) {
-      stream->untold = kHinted;
-    }
+    stream = whose([&](const Position& last) { return previous(last) == position; });
+    backwards = stream != streams_.end();
+  }
+  if (stream != streams_.end()) {
+    stream->followed = true;
   } else {
     if (streams_.size() == kStreams) {
       streams_.erase(std::ranges::min_element(streams_, {}, &Stream::used));
     }
-    stream = streams_.insert(streams_.end(), Stream{position, 0, kHinted});
+    stream = streams_.insert(streams_.end(), Stream{position, asked_, false, kHinted});
   }
   stream->last = position;
-  stream->used = clock_;
+  stream->used = asked_;
 
   const auto step = [&](const Position& from) {
     return backwards ? previous(from) : plan_->schedule().next(from);
@@ -266,8 +297,10 @@ void Prefetcher::look_ahead(const Position& position) {
 }
 
 void Prefetcher::evict() {
+  // One more than there are: it may have begun just now.
+  const auto streams = 1 + std::ranges::count_if(streams_, &Stream::followed);
   const std::size_t capacity =
-      streams_.size() * static_cast<std::size_t>(ahead_ + 1) + 1;
+      static_cast<std::size_t>(streams) * static_cast<std::size_t>(ahead_ + 1) + 1;
   // What was asked for goes first: what is made ahead is yet to be.
   const auto rank = [](const Entry& entry) {
     return std::pair(!entry.asked, entry.used);

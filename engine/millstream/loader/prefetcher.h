@@ -25,7 +25,8 @@ struct PositionHash {
 /// A cache in front of `Plan::batch`: batches made on the shared pool ahead of those
 /// who ask, kept by (seed, epoch, step). Serves several streams, forwards and
 /// backwards; a batch that nobody has begun is made by the one who asks for it, unless
-/// making is waiting. What comes out never depends on what is in it.
+/// making is waiting, for a maker or a disk. What comes out never depends on what is in
+/// it.
 class Prefetcher {
  public:
   /// Keeps `ahead` batches a stream in the making, on at most `threads` threads of the
@@ -67,10 +68,11 @@ class Prefetcher {
     std::shared_ptr<const Batch> batch = {};
     std::exception_ptr error = {};
   };
-  /// Who asks for one batch after the other with one seed.
+  /// Who asks for one batch after the other.
   struct Stream {
     Position last;
-    std::uint64_t used = 0;
+    std::uint64_t used = 0;  // when, by `asked_`
+    bool followed = false;   // by a second batch; else it may have been a jump
     int untold = 0;  // batches after those asked for that nobody told the source of
   };
 
@@ -103,6 +105,7 @@ class Prefetcher {
   std::deque<std::shared_ptr<Entry>> queue_;
   std::vector<Stream> streams_;
   std::uint64_t clock_ = 0;
+  std::uint64_t asked_ = 0;  // batches, by all streams
   int running_ = 0;
   std::atomic<bool> stopping_ = false;
   std::optional<ThreadPool> waiting_;  // last: its threads use the members above

@@ -1,6 +1,8 @@
 #include "millstream/loader/workshop.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <system_error>
 #include <utility>
 
 #include "millstream/core/error.h"
@@ -56,7 +58,10 @@ std::shared_ptr<const Ticket> Workshop::begin(std::vector<std::int64_t> indices,
         text(seeds.size(), " seeds do not fit ", indices.size(), " samples"));
   }
   auto ticket = std::make_shared<Ticket>(slots_);
-  if (waiting_.threads() < at_once_) waiting_.grow(waiting_.threads() + 1);
+  if (waiting_.threads() < at_once_ && waiting_.grow(waiting_.threads() + 1) == 0) {
+    throw std::system_error(EAGAIN, std::generic_category(),
+                            "no thread can be started");
+  }
   {
     const std::lock_guard lock(mutex_);
     queue_.push_back({ticket, std::move(indices), std::move(seeds)});

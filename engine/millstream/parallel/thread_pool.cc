@@ -7,6 +7,7 @@
 #include <atomic>
 #include <exception>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "millstream/parallel/process.h"
@@ -46,14 +47,19 @@ int ThreadPool::threads() const {
   return static_cast<int>(threads_.size());
 }
 
-void ThreadPool::grow(int threads) {
-  if (generation_ != fork_generation()) return;
+int ThreadPool::grow(int threads) {
+  if (generation_ != fork_generation()) return 0;
   const std::lock_guard lock(mutex_);
-  while (static_cast<int>(threads_.size()) < threads) {
-    threads_.emplace_back([this](const std::stop_token& stop) { work(stop); });
-    const std::string name = "millstream-" + std::to_string(threads_.size());
-    pthread_setname_np(threads_.back().native_handle(), name.substr(0, 15).c_str());
+  try {
+    while (static_cast<int>(threads_.size()) < threads) {
+      threads_.emplace_back([this](const std::stop_token& stop) { work(stop); });
+      const std::string name = "millstream-" + std::to_string(threads_.size());
+      pthread_setname_np(threads_.back().native_handle(), name.substr(0, 15).c_str());
+    }
+  } catch (const std::system_error&) {
+    // Those that there are do the work.
   }
+  return static_cast<int>(threads_.size());
 }
 
 void ThreadPool::submit(std::function<void()> task) {

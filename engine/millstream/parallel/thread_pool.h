@@ -25,8 +25,9 @@ class ThreadPool {
 
   int threads() const;
 
-  /// Adds threads until there are at least that many.
-  void grow(int threads);
+  /// Adds threads until there are at least that many, or the system gives no more.
+  /// Returns how many there are; 0 in a process forked since.
+  int grow(int threads);
 
   /// Runs `task` on a thread of the pool, some time. In a process forked since the pool
   /// was made there are no threads: the task is dropped.

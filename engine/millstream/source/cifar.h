@@ -33,6 +33,11 @@ class CifarSource final : public Source {
             Memory& memory) const override {
     source_->read(indices, columns, memory);
   }
+  void read_for(const Making& making, std::int64_t first,
+                std::span<const std::int64_t> indices, std::span<Column> columns,
+                Memory& memory) const override {
+    source_->read_for(making, first, indices, columns, memory);
+  }
   void hint(std::span<const std::int64_t> indices) const noexcept override {
     source_->hint(indices);
   }

@@ -28,8 +28,14 @@ ColumnsSource::ColumnsSource(std::vector<MappedColumn> columns)
 
 void ColumnsSource::read(std::span<const std::int64_t> indices,
                          std::span<Column> columns, Memory& memory) const {
+  read_for({}, 0, indices, columns, memory);
+}
+
+void ColumnsSource::read_for(const Making& making, std::int64_t /*first*/,
+                             std::span<const std::int64_t> indices,
+                             std::span<Column> columns, Memory& memory) const {
   for (std::size_t i = 0; i < columns_.size(); ++i) {
-    columns_[i].read(indices, columns[i], memory);
+    columns_[i].read(indices, columns[i], memory, making);
   }
 }
 

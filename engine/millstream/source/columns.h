@@ -19,6 +19,9 @@ class ColumnsSource : public Source {
   const Schema& schema() const noexcept final { return schema_; }
   void read(std::span<const std::int64_t> indices, std::span<Column> columns,
             Memory& memory) const final;
+  void read_for(const Making& making, std::int64_t first,
+                std::span<const std::int64_t> indices, std::span<Column> columns,
+                Memory& memory) const final;
   void hint(std::span<const std::int64_t> indices) const noexcept final;
 
  private:

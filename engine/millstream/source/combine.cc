@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -178,17 +179,18 @@ void Concatenated::refuse(std::size_t source, std::int64_t sample,
 }
 
 void Concatenated::hint(std::span<const std::int64_t> indices) const noexcept {
-  for (std::size_t k = 0; k < indices.size();) {
-    const std::size_t source = source_of(indices[k]);
-    const std::int64_t first = first_[source];
-    std::size_t end = k + 1;
-    while (end < indices.size() && indices[end] >= first &&
-           indices[end] < first_[source + 1]) {
-      ++end;
+  try {
+    std::vector<std::int64_t> sorted(indices.begin(), indices.end());
+    std::sort(sorted.begin(), sorted.end());
+    for (auto begin = sorted.begin(); begin != sorted.end();) {
+      const std::size_t source = source_of(*begin);
+      const auto end = std::lower_bound(begin, sorted.end(), first_[source + 1]);
+      pass_hint(*sources_[source], {begin, end},
+                [first = first_[source]](std::int64_t index) { return index - first; });
+      begin = end;
     }
-    pass_hint(*sources_[source], indices.subspan(k, end - k),
-              [first](std::int64_t index) { return index - first; });
-    k = end;
+  } catch (const std::bad_alloc&) {
+    // It was only a hint.
   }
 }
 

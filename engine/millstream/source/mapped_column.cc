@@ -30,7 +30,6 @@ constexpr std::int64_t kSmallFiles = std::int64_t{1} << 28;
 /// file is too, but for a hundredth or so, and for some batches nothing is asked for: a
 /// row that is then missing is waited for, page after page.
 constexpr std::size_t kProbes = 64;
-constexpr int kIdleHints = 15;
 constexpr std::size_t kAhead = 4;
 
 void copy_rows(std::span<const std::byte* const> rows, std::int64_t bytes,
@@ -80,6 +79,7 @@ MappedColumn::MappedColumn(Field field, std::vector<MappedPart> parts, RowForm f
     positioned_ = positioned_ && part.file->has_descriptor();
     bytes += size;
   }
+  read_ahead_ = std::make_unique<ReadAhead>(bytes);
   small_ = row_bytes_ < kAlone && bytes <= kSmallFiles;
   for (const MappedPart& part : parts_) {
     if (row_bytes_ >= kAlone) part.file->in_any_order();
@@ -93,7 +93,7 @@ std::size_t MappedColumn::part_of(std::int64_t index) const noexcept {
 }
 
 void MappedColumn::read(std::span<const std::int64_t> indices, Column& to,
-                        Memory& memory) const {
+                        Memory& memory, const Making& making) const {
   const auto count = static_cast<std::int64_t>(indices.size());
   const auto scratch = [&] {
     return Column{field_.dtype, field_.shape, memory.allocate(count * row_bytes_),
@@ -104,12 +104,12 @@ void MappedColumn::read(std::span<const std::int64_t> indices, Column& to,
   const Column values = views || converts ? scratch() : to;
   if (form_.stored == Stored::kPlanar) {
     const Column planes = scratch();
-    fetch(indices, planes.data, planes.stride, memory);
+    fetch(indices, planes.data, planes.stride, memory, making);
     for (std::int64_t k = 0; k < count; ++k) {
       interleave(planes.row(k), values.row(k), field_.shape);
     }
   } else {
-    fetch(indices, values.data, values.stride, memory);
+    fetch(indices, values.data, values.stride, memory, making);
     const std::int64_t elements = field_.shape.elements();
     for (std::int64_t k = 0; k < count && form_.stored == Stored::kBigEndian; ++k) {
       swap_bytes(values.row(k), field_.dtype, elements);
@@ -153,10 +153,11 @@ void MappedColumn::check_range(std::span<const std::int64_t> indices,
 }
 
 void MappedColumn::fetch(std::span<const std::int64_t> indices, std::byte* to,
-                         std::int64_t stride, Memory& memory) const {
+                         std::int64_t stride, Memory& memory,
+                         const Making& making) const {
   if (row_bytes_ == 0 || indices.empty()) return;
   if (positioned_) {
-    read_positioned(indices, to, stride, memory);
+    read_positioned(indices, to, stride, memory, making);
   } else {
     copy_mapped(indices, to, stride, memory);
   }
@@ -221,7 +222,8 @@ void MappedColumn::fail_at(const std::byte* fault) const {
 }
 
 void MappedColumn::read_positioned(std::span<const std::int64_t> indices, std::byte* to,
-                                   std::int64_t stride, Memory& memory) const {
+                                   std::int64_t stride, Memory& memory,
+                                   const Making& making) const {
   // In the order of the file, which disks prefer; neighbours that stay neighbours are
   // one read.
   const auto count = indices.size();
@@ -234,6 +236,7 @@ void MappedColumn::read_positioned(std::span<const std::int64_t> indices, std::b
     std::sort(order.begin(), order.end(), before);
   }
   for (std::size_t k = 0; k < count;) {
+    if (!making.wanted()) throw Cancelled("interrupted");
     const std::size_t row = order[k];
     const std::int64_t index = indices[row];
     const std::size_t i = part_of(index);
@@ -252,25 +255,21 @@ void MappedColumn::read_positioned(std::span<const std::int64_t> indices, std::b
 }
 
 void MappedColumn::hint(std::span<const std::int64_t> indices) const noexcept {
-  if (row_bytes_ == 0 || indices.empty() || small_) return;
-  if (idle_hints_->load(std::memory_order_relaxed) > 0) {
-    idle_hints_->fetch_sub(1, std::memory_order_relaxed);
-    return;
-  }
+  if (row_bytes_ == 0 || indices.empty() || small_ || read_ahead_->rests()) return;
   bool cached = true;
   const std::size_t step = (indices.size() + kProbes - 1) / kProbes;
   for (std::size_t k = 0; k < indices.size() && cached; k += step) {
     const std::size_t i = part_of(indices[k]);
-    // The middle: the first page may be there for the sake of the row before.
-    cached = parts_[i].file->cached(offset_of(i, indices[k]) + row_bytes_ / 2);
+    cached = parts_[i].file->cached(offset_of(i, indices[k]), row_bytes_);
   }
   if (cached) {
-    idle_hints_->store(kIdleHints, std::memory_order_relaxed);
+    read_ahead_->rest();
     return;
   }
   try {
     std::vector<std::int64_t> sorted(indices.begin(), indices.end());
     std::sort(sorted.begin(), sorted.end());
+    std::vector<FileRange> ranges;
     for (std::size_t k = 0; k < sorted.size();) {
       const std::size_t i = part_of(sorted[k]);
       const std::int64_t begin = offset_of(i, sorted[k]);
@@ -280,8 +279,9 @@ void MappedColumn::hint(std::span<const std::int64_t> indices) const noexcept {
         if (next > end + kGap) break;
         end = next + row_bytes_;
       }
-      parts_[i].file->will_need(begin, end - begin);
+      ranges.push_back({parts_[i].file.get(), begin, end - begin});
     }
+    read_ahead_->ask(ranges);
   } catch (const std::bad_alloc&) {
     // It was only a hint.
   }

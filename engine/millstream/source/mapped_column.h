@@ -1,6 +1,5 @@
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -9,9 +8,11 @@
 
 #include "millstream/codec/layout.h"
 #include "millstream/core/column.h"
+#include "millstream/core/maker.h"
 #include "millstream/core/memory.h"
 #include "millstream/core/schema.h"
 #include "millstream/io/mapped_file.h"
+#include "millstream/io/read_ahead.h"
 
 namespace millstream {
 
@@ -59,8 +60,9 @@ class MappedColumn {
 
   /// Row k of `to` becomes row indices[k], as `Source::read` has it. Throws `IoError`
   /// naming the file where one cannot be read to the end that it had, `DataError` for
-  /// values out of their range.
-  void read(std::span<const std::int64_t> indices, Column& to, Memory& memory) const;
+  /// values out of their range, `Cancelled` where nobody wants large rows any more.
+  void read(std::span<const std::int64_t> indices, Column& to, Memory& memory,
+            const Making& making = {}) const;
 
   /// Asks for these rows ahead, unless all that are looked at are in the page cache;
   /// then the next few hints cost nothing.
@@ -79,7 +81,7 @@ class MappedColumn {
   void check_range(std::span<const std::int64_t> indices, const Column& values) const;
   /// Copies the stored rows to `to` and every `stride` bytes from there.
   void fetch(std::span<const std::int64_t> indices, std::byte* to, std::int64_t stride,
-             Memory& memory) const;
+             Memory& memory, const Making& making) const;
   void copy_mapped(std::span<const std::int64_t> indices, std::byte* to,
                    std::int64_t stride, Memory& memory) const;
   /// Throws `IoError` if a row that was copied lies behind what is surely whole in the
@@ -87,7 +89,7 @@ class MappedColumn {
   void check_ends(std::span<const std::int64_t> indices, std::int64_t whole) const;
   [[noreturn]] void fail_at(const std::byte* fault) const;
   void read_positioned(std::span<const std::int64_t> indices, std::byte* to,
-                       std::int64_t stride, Memory& memory) const;
+                       std::int64_t stride, Memory& memory, const Making& making) const;
 
   Field field_;
   std::int64_t row_bytes_;
@@ -97,7 +99,7 @@ class MappedColumn {
   std::vector<MappedPart> parts_;
   std::vector<std::int64_t> first_ = {0};  // row of each part, and their number
   std::vector<MappedRange> ranges_;        // of each part's file
-  std::unique_ptr<std::atomic<int>> idle_hints_ = std::make_unique<std::atomic<int>>(0);
+  std::unique_ptr<ReadAhead> read_ahead_;  // uses the files of the parts
 };
 
 /// The part and the field that an array takes of its file; `begin` is where its header

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <stdexcept>
 #include <thread>
@@ -120,10 +121,36 @@ TEST(Guard, TakesASignalThatAnotherHandlerRaisesAgain) {
     struct sigaction another {};
     another.sa_handler = give_up;
     another.sa_flags = flags;
+    EXPECT_EQ(shrunk.copy(0, 1), nullptr);  // so that the guard is not looked for now
     ::sigaction(SIGBUS, &another, &before);
-    EXPECT_EQ(shrunk.copy(2 * kPage, 1), &kUnknownFault);
+    EXPECT_NE(shrunk.copy(2 * kPage, 1), nullptr);
     EXPECT_EQ(shrunk.copy(2 * kPage, 1), shrunk.file.data() + 2 * kPage);
   }
+}
+
+/// Longer than a thread trusts that the guard is in its place.
+void wait_a_moment() { std::this_thread::sleep_for(std::chrono::milliseconds(1)); }
+
+TEST(Guard, TakesItsPlaceBack) {
+  const Shrunk shrunk;
+  for (void (*handler)(int) : {SIG_DFL, SIG_IGN, +[](int) {}}) {
+    struct sigaction another {};
+    another.sa_handler = handler;
+    ::sigaction(SIGBUS, &another, nullptr);
+    wait_a_moment();
+    EXPECT_EQ(shrunk.copy(2 * kPage, 1), shrunk.file.data() + 2 * kPage);
+  }
+}
+
+TEST(Guard, WorksWhereSignalsAreBlocked) {
+  const Shrunk shrunk;
+  sigset_t all;
+  sigset_t before_that;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_BLOCK, &all, &before_that);
+  EXPECT_NE(shrunk.copy(2 * kPage, 1), nullptr);
+  std::jthread([&] { EXPECT_NE(shrunk.copy(2 * kPage, 1), nullptr); });
+  ::pthread_sigmask(SIG_SETMASK, &before_that, nullptr);
 }
 
 /// Up to where a copy from the file would be whole; -1 where it faults.
@@ -186,6 +213,29 @@ TEST(GuardDeathTest, LeavesOtherFaultsToTheSystem) {
   };
   EXPECT_EXIT(elsewhere(), testing::KilledBySignal(SIGBUS), "");
   EXPECT_EXIT(::raise(SIGBUS), testing::KilledBySignal(SIGBUS), "");
+}
+
+void say_and_give_up(int signal) {
+  static_cast<void>(::write(STDERR_FILENO, "mine", 4));
+  give_up(signal);
+}
+
+TEST(GuardDeathTest, LeavesOtherFaultsOnceToAHandlerThatCameLater) {
+  testing::GTEST_FLAG(death_test_style) = "threadsafe";
+  for (const int flags : {0, SA_NODEFER}) {
+    const auto fault = [flags] {
+      const Shrunk shrunk;
+      struct sigaction another {};
+      another.sa_handler = say_and_give_up;
+      another.sa_flags = flags;
+      ::sigaction(SIGBUS, &another, &before);
+      wait_a_moment();
+      static_cast<void>(shrunk.copy(2 * kPage, 1));
+      volatile std::byte sink = shrunk.file.data()[2 * kPage];
+      static_cast<void>(sink);
+    };
+    EXPECT_EXIT(fault(), testing::KilledBySignal(SIGBUS), "^mine$");
+  }
 }
 
 TEST(GuardDeathTest, LeavesOtherFaultsToTheHandlerBefore) {

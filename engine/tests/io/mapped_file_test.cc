@@ -107,5 +107,47 @@ TEST(MappedFile, SeesThatItWasCutWithoutADescriptor) {
   EXPECT_THROW(file.read(200, bytes), IoError);
 }
 
+/// A file of a page and some zeros, whose descriptor is closed.
+class ClosedFile : public testing::Test {
+ protected:
+  TemporaryFolder folder_;
+  std::filesystem::path path_ = folder_.write(
+      "a.bin", std::string(4096, 'x') + std::string(100, 'y') + std::string(100, '\0'));
+};
+
+TEST_F(ClosedFile, IsSeenToBeCutFromAnotherFolder) {
+  const auto before = std::filesystem::current_path();
+  std::filesystem::current_path(folder_.path());
+  const MappedFile file(File("a.bin"), MappedFile::Descriptor::kClosed);
+  std::filesystem::current_path(before);
+  file.check_size();
+  std::filesystem::resize_file(path_, 4150);
+  EXPECT_THROW(file.check_size(), IoError);
+}
+
+TEST_F(ClosedFile, IsNotTakenForWholeWhereNothingSaysSo) {
+  const MappedFile file(File(path_), MappedFile::Descriptor::kClosed);
+  std::filesystem::rename(path_, folder_.path() / "b.bin");
+  try {
+    file.check_size();
+    ADD_FAILURE() << "nobody knows its size";
+  } catch (const IoError& error) {
+    EXPECT_NE(std::string(error.what()).find("no longer there under that name"),
+              std::string::npos)
+        << error.what();
+  }
+}
+
+TEST_F(ClosedFile, IsKnownByWhatWasSeenOfItUnderItsName) {
+  const MappedFile file(File(path_), MappedFile::Descriptor::kClosed);
+  file.check_size();
+  const auto elsewhere = folder_.path() / "b.bin";
+  std::filesystem::rename(path_, elsewhere);
+  folder_.write("a.bin", "short");
+  file.check_size();
+  std::filesystem::resize_file(elsewhere, 4150);
+  EXPECT_THROW(file.check_size(), IoError);
+}
+
 }  // namespace
 }  // namespace millstream

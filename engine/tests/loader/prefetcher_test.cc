@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <latch>
@@ -197,6 +198,40 @@ TEST(Prefetcher, MakesEachBatchOnceForTwoSeedsInTurn) {
   EXPECT_EQ(source->most(), 1);
 }
 
+TEST(Prefetcher, ReadsHardlyAnythingTwiceForManyWhoWalkWithOneSeed) {
+  constexpr int kWalkers = 7;
+  constexpr int kSteps = 30;
+  const auto source = std::make_shared<CountingSource>(6000);
+  const auto plan = sample_plan(source, kRows);
+  Loader loader(plan, dtypes_of(*plan), {2, 2});
+  std::vector<Position> walkers;
+  for (int i = 0; i < kWalkers; ++i) walkers.push_back({{1, 2}, 0, i * 100});
+  for (int step = 0; step < kSteps; ++step) {
+    for (Position& at : walkers) {
+      const auto batch = loader.take(at, kLong);
+      EXPECT_EQ(bytes_of(*plan, *batch), specified(*plan, at));
+      at = plan->schedule().next(at);
+    }
+  }
+  EXPECT_LT(loader.live(), kWalkers * 3 + 8);
+  // The specification read them too.
+  EXPECT_LT(source->reads(), (2 * kWalkers * kSteps + kWalkers * 8) * kRows);
+}
+
+TEST(Prefetcher, KeepsNothingForThoseWhoLeft) {
+  const auto source = std::make_shared<RememberingSource>();
+  const auto plan = sample_plan(source, kRows);
+  Loader loader(plan, dtypes_of(*plan), {2, 2});
+  for (std::uint32_t walk = 0; walk < 20; ++walk) {
+    Position at{{1, 2}, walk * 10, 0};
+    for (int step = 0; step < 5; ++step) {
+      ASSERT_NE(loader.take(at, kLong), nullptr);
+      at = plan->schedule().next(at);
+    }
+  }
+  EXPECT_LE(loader.live(), 20);
+}
+
 TEST(Prefetcher, GoesOnAfterManyJumps) {
   const auto source = std::make_shared<RememberingSource>();
   const auto plan = sample_plan(source, kRows);
@@ -209,6 +244,90 @@ TEST(Prefetcher, GoesOnAfterManyJumps) {
     EXPECT_EQ(bytes_of(*plan, *batch), specified(*plan, position));
   }
   EXPECT_LE(loader.live(), 8);  // nor kept for long
+}
+
+/// A disk that fails as long as it is told to, and counts who is at it.
+class FailingDisk final : public Source {
+ public:
+  std::int64_t size() const noexcept override { return kSamples; }
+  const Schema& schema() const noexcept override { return schema_; }
+  void read(std::span<const std::int64_t> indices, std::span<Column> columns,
+            Memory&) const override {
+    reads.fetch_add(1);
+    if (fails) throw IoError(EIO, "disk", "disk: cannot be read");
+    for (std::size_t k = 0; k < indices.size(); ++k) {
+      std::memcpy(columns[0].row(static_cast<std::int64_t>(k)), &indices[k], 8);
+    }
+  }
+
+  std::atomic<bool> fails = true;
+  mutable std::atomic<int> reads = 0;
+
+ private:
+  Schema schema_{{"x", DType::kInt64, {}}};
+};
+
+TEST(Prefetcher, FailuresAheadOfTimeAreNoFailuresLater) {
+  constexpr int kAhead = 3;
+  const auto source = std::make_shared<FailingDisk>();
+  const auto plan = sample_plan(source, kRows);
+  Loader loader(plan, dtypes_of(*plan), {2, kAhead});
+  Position position{{1, 2}, 0, 0};
+  EXPECT_THROW(loader.take(position, kLong), IoError);
+  const auto deadline = std::chrono::steady_clock::now() + kLong;
+  while (source->reads < kAhead + 1 && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+  EXPECT_EQ(source->reads, kAhead + 1);
+  source->fails = false;
+  for (int i = 0; i <= kAhead; ++i) {
+    const auto batch = loader.take(position, kLong);
+    ASSERT_NE(batch, nullptr);
+    EXPECT_EQ(bytes_of(*plan, *batch), specified(*plan, position));
+    position = plan->schedule().next(position);
+  }
+}
+
+/// A disk that does not answer until it is told to.
+class StuckDisk final : public Source {
+ public:
+  std::int64_t size() const noexcept override { return kSamples; }
+  const Schema& schema() const noexcept override { return schema_; }
+  void read(std::span<const std::int64_t> indices, std::span<Column> columns,
+            Memory&) const override {
+    release.wait();
+    for (std::size_t k = 0; k < indices.size(); ++k) {
+      std::memcpy(columns[0].row(static_cast<std::int64_t>(k)), &indices[k], 8);
+    }
+  }
+
+  mutable std::latch release{1};
+
+ private:
+  Schema schema_{{"x", DType::kInt64, {}}};
+};
+
+TEST(Prefetcher, WhoAsksMayGiveUpWaitingForADisk) {
+  const auto source = std::make_shared<StuckDisk>();
+  const auto plan = sample_plan(source, kRows);
+  Loader loader(plan, dtypes_of(*plan), {2, 2});
+  const Position position{{1, 1}, 0, 0};
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(loader.take(position, milliseconds(5)), nullptr);
+  }
+  source->release.count_down();
+  EXPECT_NE(loader.take(position, kLong), nullptr);
+}
+
+TEST(Prefetcher, WithoutItTheSourceIsToldOfABatchAsItIsMade) {
+  constexpr int kSteps = 5;
+  const auto source = std::make_shared<RememberingSource>();
+  const auto plan = sample_plan(source, kRows);
+  Loader loader(plan, dtypes_of(*plan), {1, 0});
+  walk(*plan, kSteps, [&](const Position& at, Batch& batch) {
+    loader.fill(at, batch.columns(), batch.mask());
+  });
+  EXPECT_EQ(source->told(), static_cast<std::size_t>(kSteps));
 }
 
 std::shared_ptr<Maker> calling(std::function<void(std::int64_t)> each, int workers) {

@@ -179,5 +179,31 @@ TEST(Combine, IsResidentWhereAllPartsAre) {
   EXPECT_FALSE(Subset(labels, {1}).resident());
 }
 
+/// Keeps what it was told of.
+class ToldSource final : public Source {
+ public:
+  std::int64_t size() const noexcept override { return 10; }
+  const Schema& schema() const noexcept override { return schema_; }
+  void read(std::span<const std::int64_t>, std::span<Column>, Memory&) const override {}
+  void hint(std::span<const std::int64_t> indices) const noexcept override {
+    told.emplace_back(indices.begin(), indices.end());
+  }
+
+  mutable std::vector<std::vector<std::int64_t>> told;
+
+ private:
+  Schema schema_{{"x", DType::kInt64, {}}};
+};
+
+TEST(Concatenated, TellsEachSourceOnceOfABatch) {
+  const auto first = std::make_shared<ToldSource>();
+  const auto second = std::make_shared<ToldSource>();
+  const Concatenated all({first, second});
+  all.hint(std::vector<std::int64_t>{3, 19, 1, 10, 9});
+  using Told = std::vector<std::vector<std::int64_t>>;
+  EXPECT_EQ(first->told, (Told{{1, 3, 9}}));
+  EXPECT_EQ(second->told, (Told{{0, 9}}));
+}
+
 }  // namespace
 }  // namespace millstream

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -34,6 +35,24 @@ TEST(MappedColumn, AsksForARowThatIsMissingAmongMany) {
   std::iota(all.begin(), all.end(), 0);
   column.hint(all);
   EXPECT_TRUE(soon_cached(*file, kMissing * kRow));
+}
+
+TEST(MappedColumn, ReadsNoMoreLargeRowsThatNobodyWants) {
+  constexpr std::int64_t kRow = std::int64_t{1} << 20;
+  const TemporaryFolder folder;
+  const auto file = std::make_shared<const MappedFile>(
+      File(folder.write("a.bin", std::string(2 * kRow, 'x'))));
+  const MappedColumn column({"x", DType::kUint8, Shape{kRow}}, {{file, 0, kRow, 2}});
+  Memory memory;
+  Column to = {DType::kUint8, Shape{kRow}, memory.allocate(2 * kRow), kRow, nullptr};
+  std::atomic<bool> cancelled = false;
+  Making making;
+  making.cancelled = &cancelled;
+  column.read(std::vector<std::int64_t>{1, 0}, to, memory, making);
+  EXPECT_EQ(to.row(1)[kRow - 1], std::byte{'x'});
+  cancelled = true;
+  EXPECT_THROW(column.read(std::vector<std::int64_t>{1, 0}, to, memory, making),
+               Cancelled);
 }
 
 }  // namespace

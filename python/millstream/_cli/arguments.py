@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import argparse
-import os
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from millstream._cli.formats import KNOWN, DataSet, Options, find
 from millstream._cli.opening import error_text, joined, opened
-from millstream._cli.schema import DTYPES, Field, parse_schema
+from millstream._cli.output import OutputError, complain, end_output, flush, say
+from millstream._cli.schema import (
+    DTYPES,
+    MOST_DIGITS,
+    Field,
+    UsageError,
+    is_utf8,
+    parse_schema,
+)
 from millstream._errors import DataError
 
 _FORMATS = f"Formats: {KNOWN}. They are told by content, then by name."
@@ -39,29 +45,27 @@ before its "=".
 """
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command and returns its exit status: 0, 1 for errors, 2 for usage."""
+def run(arguments: Sequence[str] | None) -> int:
+    """Runs a command and returns its exit status, but for interruptions."""
     try:
-        given = _parser().parse_args(arguments)
-        status: int = given.run(given)
-        sys.stdout.flush()
+        try:
+            given = _parser().parse_args(arguments)
+            status: int = given.run(given)
+        except SystemExit as exit:  # argparse has said why
+            status = exit.code if isinstance(exit.code, int) else 2
+        except (DataError, OSError, ValueError) as error:
+            status = _failed(error)
+        flush()
         return status
-    except SystemExit as exit:  # argparse has said why
-        return exit.code if isinstance(exit.code, int) else 2
-    except BrokenPipeError:  # whoever read the output has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    except KeyboardInterrupt:
-        _complain("interrupted")
-        return 130
-    except (DataError, OSError, ValueError) as error:
-        _complain(error_text(error))
+    except OutputError as error:
+        end_output(error)
         return 1
 
 
-def _complain(text: str) -> None:
-    sys.stdout.flush()
-    print(f"millstream: {text}", file=sys.stderr)
+def _failed(error: Exception) -> int:
+    """Says what went wrong; returns the exit status for it."""
+    complain(error_text(error))
+    return 2 if isinstance(error, UsageError) else 1
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -209,19 +213,23 @@ def _schema(text: str) -> tuple[Field, ...]:
 
 
 def _count(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"expected a count, found {text!r}")
+    if not text.isdecimal() or len(text) > MOST_DIGITS:
+        raise argparse.ArgumentTypeError(
+            f"expected a count of up to {MOST_DIGITS} digits, found {text!r:.60}"
+        )
     return int(text)
 
 
 def _character(text: str) -> str:
     text = "\t" if text == r"\t" else text
-    if len(text.encode()) != 1 or text in '"\r\n':
+    if len(text) != 1 or not text.isascii() or text in '"\r\n':
         raise argparse.ArgumentTypeError(f"expected one character, found {text!r}")
     return text
 
 
 def _names(text: str) -> tuple[str, ...]:
+    if not is_utf8(text):
+        raise argparse.ArgumentTypeError(f"expected names in UTF-8, found {text!r}")
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
@@ -246,7 +254,7 @@ def _run_inspect(given: argparse.Namespace) -> int:
             for line in describe(
                 data, source, samples=given.samples, everything=given.all
             ):
-                print(line)
+                say(line)
         return True
 
     return _each(given, show)
@@ -258,49 +266,41 @@ def _run_verify(given: argparse.Namespace) -> int:
     def check(data: DataSet, options: Options) -> bool:
         findings = examine(data, options.fields)
         for defect in findings.defects:
-            _complain(f"damaged: {defect}")
+            complain(f"damaged: {defect}")
         if not findings.defects:
-            print(f"ok  {data.name}: {findings.summary}")
+            say(f"ok  {data.name}: {findings.summary}")
         for note in findings.notes:
-            print(f"    note: {note}")
+            say(f"    note: {note}")
         return not findings.defects
 
     return _each(given, check)
 
 
 def _each(given: argparse.Namespace, act: Callable[[DataSet, Options], bool]) -> int:
-    """Acts on all data sets at all paths; 1 unless all of that went well."""
+    """Acts on all data sets at all paths; returns the worst exit status."""
     options = _options(given)
     status = 0
     for path in given.paths:
         try:
             found = find(path, options)
         except (DataError, OSError, ValueError) as error:
-            _complain(error_text(error))
-            status = 1
+            status = max(status, _failed(error))
             continue
         for data in found:
             try:
-                status |= not act(data, options)
-            except BrokenPipeError:
-                raise
+                status = max(status, int(not act(data, options)))
             except (DataError, OSError, ValueError) as error:
-                _complain(error_text(error))
-                status = 1
+                status = max(status, _failed(error))
     return status
 
 
 def _run_convert(given: argparse.Namespace) -> int:
     from millstream._cli.convert import target_of, write
 
-    try:
-        target = target_of(given.target, given.to)
-    except ValueError as error:
-        _complain(str(error))
-        return 2
+    target = target_of(given.target, given.to)
     options = _options(given)
     data = joined(given.sources, options)
     with opened(data, fields=options.fields) as source:
         write(source, target, force=given.force, casts=given.cast)
-        print(f"{target.path}: {len(source):,} samples from {data.name}")
+        say(f"{target.path}: {len(source):,} samples from {data.name}")
     return 0

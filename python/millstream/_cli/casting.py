@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from millstream import _engine
 from millstream._cli.reading import Reader, fields_of
-from millstream._cli.schema import Field
+from millstream._cli.schema import Field, UsageError
 from millstream._jit import dtype_named
 
 
@@ -20,14 +20,14 @@ def cast_source(
     """The samples of ``source`` with the fields that ``casts`` names in other dtypes.
 
     All values are looked at first. Real numbers may be rounded to shorter ones. Raises
-    ``ValueError`` naming the field, the sample and the value for any other that the new
-    dtype does not hold.
+    ``UsageError`` for a field that is not there, ``ValueError`` naming the field, the
+    sample and the value for any other that the new dtype does not hold.
     """
     fields = fields_of(source)
     known = [field.name for field in fields]
     for name in casts:
         if name not in known:
-            raise ValueError(f"--cast: there is no field {name!r}, only {known}")
+            raise UsageError(f"--cast: there is no field {name!r}, only {known}")
     reader = Reader(source)
     for step in range(reader.steps):
         first = step * reader.rows

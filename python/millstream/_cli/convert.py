@@ -5,16 +5,21 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import tempfile
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from millstream import _engine
 from millstream._cli.casting import cast_source
 from millstream._cli.formats import IDX_NAME, MANIFEST
-from millstream._cli.reading import Reader, fields_of, sample_bytes
+from millstream._cli.output import printable
+from millstream._cli.reading import Reader, elements, fields_of, sample_bytes
+from millstream._cli.schema import Field, UsageError, read_json
+from millstream._errors import DataError
 from millstream._progress import ProgressBar
 
 WRITTEN = ("npy", "npz", "idx", "packed", "csv", "tsv")
@@ -46,16 +51,16 @@ class Target:
 def target_of(path: Path, wanted: str | None) -> Target:
     """What to write at ``path``: by its suffix, unless a format is asked for.
 
-    A name without a suffix is a folder of .npy files. Raises ``ValueError`` for a name
+    A name without a suffix is a folder of .npy files. Raises ``UsageError`` for a name
     that does not tell.
     """
     if path.suffix == ".gz":
-        raise ValueError(f"{path}: gzipped files are not written")
+        raise UsageError(f"{path}: gzipped files are not written")
     by_name = _SUFFIXES.get(path.suffix.lower())
     if by_name is None and IDX_NAME.search(path.name):
         by_name = "idx"
     if wanted is None and by_name is None and path.suffix:
-        raise ValueError(
+        raise UsageError(
             f"{path}: the suffix {path.suffix!r} names no format: use one of "
             f"{', '.join(_SUFFIXES)}, or --to"
         )
@@ -81,7 +86,7 @@ def write(
     with tempfile.TemporaryDirectory(".part", prefix, dir=parent) as folder:
         beside = Path(folder)
         total = len(source) * sample_bytes(source)
-        label = f"convert {target.path.name}"
+        label = printable(f"convert {target.path.name}")
         with ProgressBar(label, total * 2 if casts else total) as bar:
             each, before = sample_bytes(source), 0
             if casts:
@@ -117,9 +122,9 @@ def _is_ours(folder: Path) -> bool:
     if not names:
         return True
     try:
-        stored = json.loads((folder / MANIFEST).read_text("utf-8"))
+        stored: Any = read_json(folder / MANIFEST, "")
         return names <= {MANIFEST, *stored.values()}
-    except (OSError, ValueError, AttributeError, TypeError):
+    except (OSError, DataError, AttributeError, TypeError):
         return False
 
 
@@ -169,7 +174,8 @@ def _check_values(source: _engine.Source, target: Target) -> None:
 def _write_beside(
     source: _engine.Source, target: Target, beside: Path, progress: Progress
 ) -> Path:
-    made = beside / target.path.name
+    made = beside / "made" / target.path.name
+    made.parent.mkdir()
     names = [field.name for field in fields_of(source)]
     if target.format == "npz":
         arrays = _array_files(names, beside / "arrays", ".npy")
@@ -197,7 +203,36 @@ def _write_beside(
     else:
         delimiter = "\t" if target.format == "tsv" else ","
         _engine.write_csv(source, made, delimiter, progress)
+        _mark_reals(made, fields_of(source), delimiter.encode(), beside / "marked")
     return made
+
+
+def _mark_reals(
+    table: Path, fields: list[Field], delimiter: bytes, beside: Path
+) -> None:
+    """Gives whole numbers in the first row of real columns a ``.0``.
+
+    Without one they are read as integers, which have no ``-0``. ``beside`` is a name
+    that is free.
+    """
+    real = ["float" in field.dtype for field in fields for _ in range(elements(field))]
+    with table.open("rb") as file:
+        header = file.readline()
+        while header.count(b'"') % 2:  # names may have several lines
+            header += file.readline()
+        cells = file.readline().rstrip(b"\n").split(delimiter)
+        marked = [
+            cell + b".0" if is_real and cell.lstrip(b"-").isdigit() else cell
+            for cell, is_real in zip(cells, real, strict=True)
+        ]
+        if marked == cells:
+            return
+        with beside.open("wb") as copy:
+            copy.write(header + delimiter.join(marked) + b"\n")
+            shutil.copyfileobj(file, copy, 1 << 20)
+            copy.flush()
+            os.fsync(copy.fileno())
+    beside.replace(table)
 
 
 def _array_files(names: list[str], folder: Path, suffix: str) -> dict[str, Path]:

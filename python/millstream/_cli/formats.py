@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
+import stat
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from millstream import _engine
 from millstream._cli import cifar, tables
-from millstream._cli.schema import Field, read_schema
+from millstream._cli.schema import Field, UsageError, is_utf8, read_json, read_schema
 from millstream._errors import DataError
 
 KNOWN = (
@@ -22,6 +22,12 @@ KNOWN = (
 MANIFEST = "fields.json"
 
 _HEAD = 4096
+_KINDS = {
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
 _GZIP = b"\x1f\x8b"
 _IDX_TYPES = frozenset((0x08, 0x09, 0x0B, 0x0C, 0x0D, 0x0E))
 IDX_NAME = re.compile(r"(\.idx|idx\d?-u?byte|\.idx\d-ubyte)(\.gz)?$", re.IGNORECASE)
@@ -51,7 +57,7 @@ class DataSet:
 
     ``open`` gives the engine's source; it is told a folder to unpack into. ``files``
     are those that it reads, and ``parts`` opens each of several that can be damaged by
-    themselves. A ``zipped`` file has check sums.
+    themselves. A ``zipped`` file has check sums; ``table`` is how one is written.
     """
 
     path: Path
@@ -61,6 +67,7 @@ class DataSet:
     parts: tuple[Callable[[Path], _engine.Source], ...] = ()
     split: str | None = None
     zipped: bool = False
+    table: tables.Form | None = None
 
     @property
     def name(self) -> str:
@@ -76,6 +83,7 @@ def find(path: Path, options: Options) -> list[DataSet]:
     """
     if path.is_dir():
         return _in_folder(path, options)
+    _check_kind(path)
     found = _in_file(path, options, guess_text=True)
     if not found:
         head = _head(path)
@@ -87,9 +95,22 @@ def find(path: Path, options: Options) -> list[DataSet]:
     return found
 
 
+def _check_kind(path: Path) -> None:
+    """Raises ``DataError`` for what may not end, or waits for somebody to write."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        kind = _KINDS.get(stat.S_IFMT(path.stat().st_mode), "something else")
+        raise DataError(f"{path}: expected a file or a folder, found {kind}")
+
+
 def field_name(path: Path) -> str:
     """The name that the array of a file goes by: the file's, without suffixes."""
-    return _SUFFIXES.sub("", path.name) or path.name
+    name = _encodable(path.name)
+    return _SUFFIXES.sub("", name) or name
+
+
+def _encodable(name: str) -> str:
+    """A file's name in UTF-8, with the bytes escaped that are none."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
 def npy_set(path: Path, fields: FieldFiles, title: str) -> DataSet:
@@ -97,6 +118,11 @@ def npy_set(path: Path, fields: FieldFiles, title: str) -> DataSet:
     files = tuple(file for _, shards in fields for file in shards)
     parts = tuple(_npy_part(name, file) for name, shards in fields for file in shards)
     return DataSet(path, title, lambda _: _engine.npy(fields), files, parts)
+
+
+def npz_opener(path: Path, names: Sequence[str]) -> Callable[[Path], _engine.Source]:
+    """Opens these arrays of an .npz file, or all."""
+    return lambda cache: _engine.npz(path, list(names), cache)
 
 
 def idx_set(path: Path, fields: FieldFiles, title: str = "") -> DataSet:
@@ -121,7 +147,9 @@ def _head(path: Path) -> bytes:
         return file.read(_HEAD)
 
 
-def _in_file(path: Path, options: Options, *, guess_text: bool) -> list[DataSet]:
+def _in_file(
+    path: Path, options: Options, *, guess_text: bool = False
+) -> list[DataSet]:
     """What a file holds, or nothing where nobody can tell."""
     head = _head(path)
     name = path.name.lower()
@@ -134,7 +162,8 @@ def _in_file(path: Path, options: Options, *, guess_text: bool) -> list[DataSet]
         return [DataSet(path, title, lambda _: _engine.packed(path, None, 0), (path,))]
     if head.startswith(_GZIP):
         return _in_gzip(path, head, options)
-    schema = options.schema or _schema_beside(path)
+    beside = _schema_file(path)
+    schema = options.schema or (read_schema(beside) if beside else None)
     if schema:
         return [_records_set(path, schema, options.offset)]
     if head[257:262] == b"ustar" or name.endswith(".tar"):
@@ -151,7 +180,7 @@ def _in_file(path: Path, options: Options, *, guess_text: bool) -> list[DataSet]
         title = "packed records"
         return [DataSet(path, title, lambda _: _engine.packed(path, None, 0), (path,))]
     if tables.is_table(name, head, guess_text=guess_text):
-        return [_table_set(path, head, options)]
+        return [_table_set(path, options)]
     return []
 
 
@@ -178,9 +207,9 @@ def _is_idx(head: bytes) -> bool:
     )
 
 
-def _schema_beside(path: Path) -> tuple[Field, ...] | None:
+def _schema_file(path: Path) -> Path | None:
     beside = path.with_name(f"{path.name}.json")
-    return read_schema(beside) if beside.is_file() else None
+    return beside if beside.is_file() else None
 
 
 def _records_set(path: Path, schema: tuple[Field, ...], offset: int) -> DataSet:
@@ -194,34 +223,32 @@ def _records_set(path: Path, schema: tuple[Field, ...], offset: int) -> DataSet:
 
 
 def _npz_set(path: Path, options: Options) -> DataSet:
-    names = list(options.fields)
-    return DataSet(
-        path,
-        "NumPy .npz",
-        lambda cache: _engine.npz(path, names, cache),
-        (path,),
-        zipped=True,
-    )
+    opener = npz_opener(path, options.fields)
+    return DataSet(path, "NumPy .npz", opener, (path,), zipped=True)
 
 
-def _table_set(path: Path, head: bytes, options: Options) -> DataSet:
-    form = tables.form_of(path, head, options.delimiter, options.header)
-    columns = list(options.fields)
-    return DataSet(
-        path,
-        form.title,
-        lambda _: _engine.csv(path, form.delimiter, form.header, columns, False),
-        (path,),
-    )
+def _table_set(path: Path, options: Options) -> DataSet:
+    form = tables.form_of(path, options.delimiter, options.header)
+
+    def open_table(_: Path) -> _engine.Source:
+        try:
+            return form.open(path, options.fields)
+        except DataError as error:
+            if options.header is None and not form.header and ": line 1," in str(error):
+                hint = "; --header takes line 1 for the names of the columns"
+                raise DataError(f"{error}{hint}") from error
+            raise
+
+    return DataSet(path, form.title, open_table, (path,), table=form)
 
 
 def _cifar_batch_set(path: Path, classes: int, title: str) -> DataSet:
-    return DataSet(
-        path,
-        f"CIFAR-{classes}, a {title} batch",
-        lambda _: _engine.cifar_batches([path], classes),
-        (path,),
-    )
+    title = f"CIFAR-{classes}, a {title} batch"
+    return DataSet(path, title, _cifar_part(path, classes), (path,))
+
+
+def _cifar_part(file: Path, classes: int) -> Callable[[Path], _engine.Source]:
+    return lambda _: _engine.cifar_batches([file], classes)
 
 
 def _archive_sets(path: Path, options: Options) -> list[DataSet]:
@@ -238,6 +265,7 @@ def _cifar_set(
         f"CIFAR-{classes}, {place}",
         lambda cache: _engine.cifar(path, classes, split, cache),
         files,
+        tuple(_cifar_part(file, classes) for file in files),
         split=split,
     )
 
@@ -249,13 +277,14 @@ def _in_folder(folder: Path, options: Options) -> list[DataSet]:
     manifest = folder / MANIFEST
     if manifest in files:
         return [_manifest_set(folder, manifest, options)]
-    splits = cifar.folder_splits(files)
+    described = {path for path in files if options.schema or _schema_file(path)}
+    splits = cifar.folder_splits([path for path in files if path not in described])
     if splits:
         return [
             _cifar_set(folder, classes, split, "folder", batches)
             for classes, split, batches in splits
             if options.split in (None, split)
-        ]
+        ] + [data for path in sorted(described) for data in _in_file(path, options)]
     found = []
     arrays = [path for path in files if path.suffix == ".npy"]
     if arrays:
@@ -267,7 +296,7 @@ def _in_folder(folder: Path, options: Options) -> list[DataSet]:
         found.append(npy_set(folder, fields, title))
     for path in files:
         if path.suffix not in (".npy", ".json"):
-            found += _in_file(path, options, guess_text=False)
+            found += _in_file(path, options)
     if not found:
         raise DataError(f"{folder}: expected {KNOWN} in this folder, found none")
     return found
@@ -284,24 +313,26 @@ def _folder_fields(folder: Path, files: list[Path], options: Options) -> FieldFi
     fields: dict[str, list[Path]] = {}
     for file in files:
         name = "" if options.shards else _NUMBER.sub("", file.stem)
-        fields.setdefault(name or folder.resolve().name, []).append(file)
+        name = _encodable(name or folder.resolve().name)
+        fields.setdefault(name, []).append(file)
     return _chosen(folder, fields, options)
 
 
 def _manifest_set(folder: Path, manifest: Path, options: Options) -> DataSet:
     expected = f'{manifest}: expected a dict such as {{"image": "image.npy"}}'
-    try:
-        stored = json.loads(manifest.read_text("utf-8"))
-    except ValueError as error:
-        raise DataError(f"{expected}, found no JSON: {error}") from error
+    stored = read_json(manifest, expected)
     if not isinstance(stored, dict) or not stored:
         raise DataError(f"{expected}, found {stored!r:.60}")
     fields: dict[str, list[Path]] = {}
     for name, file in stored.items():
-        if not isinstance(file, str) or Path(file).name != file:
+        if not is_utf8(name):
+            raise DataError(f"{expected}, found the name {name!r}")
+        if not isinstance(file, str) or Path(file).name != file or not is_utf8(file):
             raise DataError(f"{expected}, found {file!r:.60} for {name!r}")
         fields[name] = [folder / file]
     chosen = _chosen(folder, fields, options)
+    for _, (file,) in chosen:
+        _check_kind(file)
     if all(file.suffix == ".npy" for _, shards in chosen for file in shards):
         return npy_set(folder, chosen, "folder of .npy")
     return idx_set(folder, chosen, "folder of IDX")
@@ -312,5 +343,5 @@ def _chosen(
 ) -> FieldFiles:
     for name in options.fields:
         if name not in fields:
-            raise ValueError(f"{folder}: there is no field {name!r}, only {[*fields]}")
+            raise UsageError(f"{folder}: there is no field {name!r}, only {[*fields]}")
     return [(name, fields[name]) for name in options.fields or fields]

@@ -51,11 +51,13 @@ def describe(
 
 def _samples(source: _engine.Source, samples: int, width: int) -> Iterator[str]:
     reader = Reader(source, rows=samples)
-    first = reader.batch(0)
-    for k in range(min(samples, reader.samples, reader.rows)):
-        for i, (field, column) in enumerate(zip(reader.fields, first, strict=True)):
+    for k in range(min(samples, reader.samples)):
+        step, row = divmod(k, reader.rows)
+        if row == 0:
+            columns = reader.batch(step)
+        for i, (field, column) in enumerate(zip(reader.fields, columns, strict=True)):
             lead = f"  sample {k}" if i == 0 else ""
-            yield f"{lead:<11}{field.name:<{width}}  {_values_text(column[k])}"
+            yield f"{lead:<11}{field.name:<{width}}  {_values_text(column[row])}"
 
 
 def _values_text(value: NDArray[Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,10 +22,15 @@ def fields_of(source: _engine.Source) -> list[Field]:
     return [Field(name, dtype, tuple(shape)) for name, dtype, shape in source.schema]
 
 
+def elements(field: Field) -> int:
+    """How many values a field of one sample has."""
+    return math.prod(field.shape)
+
+
 def sample_bytes(source: _engine.Source) -> int:
     """The bytes that one sample takes."""
     return sum(
-        dtype_named(field.dtype).itemsize * int(np.prod(field.shape, dtype=np.int64))
+        dtype_named(field.dtype).itemsize * elements(field)
         for field in fields_of(source)
     )
 

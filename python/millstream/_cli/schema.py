@@ -13,9 +13,14 @@ DTYPES = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
     *("float16", "bfloat16", "float32", "float64", "complex64", "complex128"),
 )
+MOST_DIGITS = 18  # of numbers that the engine can be given
 
 _FIELD = re.compile(r"\s*([^:,()]+?)\s*:\s*(\w+)\s*(?:\(([\d\s,]*)\))?\s*(?:,|$)")
 _TYPE = re.compile(r"\s*(\w+)\s*(?:\(([\d\s,]*)\))?\s*")
+
+
+class UsageError(ValueError):
+    """The arguments of the command are wrong."""
 
 
 class Field(NamedTuple):
@@ -60,16 +65,33 @@ def read_schema(path: Path) -> tuple[Field, ...]:
     Raises ``DataError`` naming the file for anything else.
     """
     expected = f'{path}: expected a dict such as {{"image": "uint8(28,28,1)"}}'
-    try:
-        stored = json.loads(path.read_text("utf-8"))
-    except ValueError as error:
-        raise DataError(f"{expected}, found no JSON: {error}") from error
+    stored = read_json(path, expected)
     if not isinstance(stored, dict):
         raise DataError(f"{expected}, found a {type(stored).__name__}")
     try:
         return _checked([_typed(name, text) for name, text in stored.items()])
     except ValueError as error:
         raise DataError(f"{path}: {error}") from error
+
+
+def read_json(path: Path, expected: str) -> object:
+    """Return what a JSON file holds.
+
+    Raises ``DataError`` that begins with ``expected`` where it holds none.
+    """
+    try:
+        return json.loads(path.read_text("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{expected}, found no JSON: {error}") from error
+
+
+def is_utf8(name: str) -> bool:
+    """Whether the engine can be given a name: a surrogate has no UTF-8."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _typed(name: str, text: object) -> Field:
@@ -88,8 +110,14 @@ def _field(name: str, dtype: str, extents: str | None) -> Field:
             f"schema: {name!r}: expected a dtype of {', '.join(DTYPES)}, "
             f"found {dtype!r}"
         )
-    shape = tuple(int(word) for word in (extents or "").split(",") if word.strip())
-    return Field(name, dtype, shape)
+    words = [word.strip() for word in (extents or "").split(",") if word.strip()]
+    for word in words:
+        if len(word) > MOST_DIGITS:
+            raise ValueError(
+                f"schema: {name!r}: expected extents of up to {MOST_DIGITS} digits, "
+                f"found {word:.60}"
+            )
+    return Field(name, dtype, tuple(int(word) for word in words))
 
 
 def _checked(fields: list[Field]) -> tuple[Field, ...]:
@@ -97,6 +125,8 @@ def _checked(fields: list[Field]) -> tuple[Field, ...]:
         raise ValueError("schema: expected at least one field, found none")
     names = [field.name for field in fields]
     for name in names:
+        if not is_utf8(name):
+            raise ValueError(f"schema: expected names in UTF-8, found {name!r}")
         if names.count(name) > 1:
             raise ValueError(
                 f"schema: expected names that differ, found {name!r} twice"

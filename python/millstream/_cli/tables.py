@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-import csv
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 
+from millstream import _engine
+from millstream._errors import DataError
+
 _NAMES = {"\t": "tabs", ",": "commas", ";": "semicolons", " ": "spaces", "|": "bars"}
+_START = 1 << 20  # bytes that are looked at, and the rest of the line where they end
+_LONGEST = 1 << 26
 
 
 @dataclass(frozen=True)
@@ -22,44 +29,91 @@ class Form:
         lead = "with a header" if self.header else "without a header"
         return f"table with {between}, {lead}"
 
+    def open(self, path: Path, columns: Sequence[str]) -> _engine.Source:
+        """The engine's source of a table that is written so."""
+        return _engine.csv(path, self.delimiter, self.header, list(columns), False)
+
 
 def is_table(name: str, head: bytes, *, guess_text: bool) -> bool:
     """Whether a file is a table: by its name, or where asked because it is text."""
-    if name.endswith((".csv", ".tsv")):
+    if name.endswith((".csv", ".tsv", ".tab")):
         return True
     return guess_text and bool(head) and _is_text(head)
 
 
-def form_of(
-    path: Path, head: bytes, delimiter: str | None, header: bool | None
-) -> Form:
-    """How a table that begins with ``head`` is written; what is given is kept."""
-    line = head.decode("utf-8", "replace").removeprefix("\ufeff").partition("\n")[0]
-    line = line.rstrip("\r")
+def form_of(path: Path, delimiter: str | None, header: bool | None) -> Form:
+    """How a table is written, told by its first two lines; what is given is kept.
+
+    The first line is a header if none of its cells is a number. A number in quotes is a
+    name, unless the line below has quotes there too. Raises ``DataError`` for cells
+    that stand apart by several blanks.
+    """
+    text = _start(path)
     if delimiter is None:
-        delimiter = "\t" if path.suffix.lower() == ".tsv" else _delimiter(line)
+        tabs = path.suffix.lower() in (".tsv", ".tab")
+        delimiter = "\t" if tabs else _delimiter(path, text)
     if header is None:
-        header = not all(_is_number(cell) for cell in _cells(line, delimiter))
+        header = _is_header(text, delimiter)
     return Form(delimiter, header)
 
 
-def _cells(line: str, delimiter: str) -> list[str]:
-    try:
-        return next(csv.reader([line], delimiter=delimiter), [])
-    except csv.Error:
-        return []  # damage that whoever reads the table will name
+def line_of_zeros(path: Path, form: Form) -> bytes:
+    """A sound line of a table, with as many cells as its first."""
+    cells, _ = _cells(_start(path), 0, form.delimiter)
+    return form.delimiter.join("0" for _ in cells).encode()
 
 
-def _delimiter(line: str) -> str:
-    return max(",\t;|", key=line.count) if line else ","
+def _start(path: Path) -> str:
+    with path.open("rb") as file:
+        start = file.read(_START) + file.readline(_LONGEST)
+    return start.decode("utf-8", "replace").removeprefix("\ufeff")
+
+
+def _delimiter(path: Path, text: str) -> str:
+    line, *more = (line.rstrip("\r") for line in text.split("\n", 2)[:2])
+    best = max(",\t;|", key=line.count)
+    below = more[0] if more and more[0] else line
+    if best in line or " " not in below.strip():
+        return best
+    for number, words in enumerate((line, below), 1):
+        if words != " ".join(words.split()):
+            raise DataError(
+                f"{path}: line {number}: expected cells with one character between "
+                f"them, found several blanks"
+            )
+    return " "
+
+
+def _is_header(text: str, delimiter: str) -> bool:
+    first, at = _cells(text, 0, delimiter)
+    second, _ = _cells(text, at, delimiter)
+    for cell, below in zip_longest(first, second[: len(first)], fillvalue=""):
+        is_name = cell.startswith('"') and not below.startswith('"')
+        if not is_name and _is_number(cell.strip('"')):
+            return False
+    return True
+
+
+def _cells(text: str, at: int, delimiter: str) -> tuple[list[str], int]:
+    """The cells of the line at ``at``, quotes and all, and where the next begins."""
+    between = re.escape(delimiter)
+    pattern = re.compile(rf'("(?:[^"]|"")*+"|[^{between}\n]*+)({between}|\r?(?:\n|\Z))')
+    cells = []
+    while found := pattern.match(text, at):
+        cells.append(found[1])
+        at = found.end()
+        if found[2] != delimiter:
+            break
+    return cells, at
 
 
 def _is_number(cell: str) -> bool:
+    """Whether the engine takes a cell for a number."""
     try:
         float(cell)
     except ValueError:
         return False
-    return True
+    return cell.isascii() and "_" not in cell
 
 
 def _is_text(head: bytes) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -12,16 +13,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from millstream import _engine
-from millstream._cli.formats import DataSet
-from millstream._cli.opening import error_text, opened
+from millstream._cli.formats import DataSet, npz_opener
+from millstream._cli.opening import UNPACKED, TemporaryError, error_text, opened
+from millstream._cli.output import printable
 from millstream._cli.reading import Reader, sample_bytes
 from millstream._cli.schema import Field
+from millstream._cli.tables import Form, line_of_zeros
 from millstream._errors import DataError
 from millstream._progress import ProgressBar, amount_text
 
 _MOST_DEFECTS = 20  # reported of one data set
 _CHUNK = 1 << 20
 _LOCAL_HEADER = 30
+_LINE = re.compile(r"line (\d+), ")
 
 
 class Findings:
@@ -33,46 +37,124 @@ class Findings:
         self.summary = ""
 
     def add(self, defect: str) -> None:
-        """Adds a defect, unless there are many already."""
-        if len(self.defects) < _MOST_DEFECTS:
-            self.defects.append(defect)
-        elif len(self.defects) == _MOST_DEFECTS:
-            self.defects.append("and more, which are not listed")
+        """Adds a defect, unless it is known or there are many already."""
+        if defect in self.defects or self.are_many:
+            return
+        full = len(self.defects) == _MOST_DEFECTS
+        self.defects.append("and more, which are not listed" if full else defect)
+
+    @property
+    def are_many(self) -> bool:
+        """Whether no more are listed."""
+        return len(self.defects) > _MOST_DEFECTS
 
 
 def examine(data: DataSet, fields: tuple[str, ...] = ()) -> Findings:
-    """Return what is wrong with a data set; everything in it is read."""
+    """Return what is wrong with a data set; everything in it is read.
+
+    Raises ``TemporaryError`` where there is no place to unpack it.
+    """
     findings = Findings()
-    if len(data.parts) > 1:
-        _open_parts(data, findings)
     if data.zipped:
-        for defect in _damaged_members(data.path):
+        for defect in _changed_members(data.path):
             findings.add(defect)
-    if findings.defects:
-        return findings
     try:
         with opened(data, fields=fields) as source:
             _read_all(data, source, findings)
+    except TemporaryError:
+        raise
     except (DataError, OSError) as error:
-        findings.add(error_text(error))
+        # The engine stops at the first defect.
+        if data.zipped:
+            _open_members(data, findings)
+        elif data.table:
+            _open_lines(data, data.table, fields, error_text(error), findings)
+        elif len(data.parts) > 1:
+            _read_parts(data, findings)
+        if not (data.zipped and findings.defects):
+            findings.add(error_text(error))
     return findings
 
 
-def _open_parts(data: DataSet, findings: Findings) -> None:
-    """Opens each file by itself, so that not only the first damaged one is named."""
+def _read_parts(data: DataSet, findings: Findings) -> None:
+    """Reads each file by itself."""
     for opener in data.parts:
+        part = Findings()
+        try:
+            with opened(data, opener=opener) as source:
+                _read_all(data, source, part)
+        except TemporaryError:
+            raise
+        except (DataError, OSError, ValueError) as error:
+            part.add(error_text(error))
+        for defect in part.defects:
+            findings.add(defect)
+
+
+def _open_members(data: DataSet, findings: Findings) -> None:
+    """Opens each array of an .npz file by itself."""
+    for member in _members(data.path):
+        label = f"{data.path}[{member.filename}]:"
+        if not member.filename.endswith(".npy") or any(
+            defect.startswith(label) for defect in findings.defects
+        ):
+            continue
+        opener = npz_opener(data.path, [member.filename.removesuffix(".npy")])
         try:
             with opened(data, opener=opener):
                 pass
-        except (DataError, OSError) as error:
-            findings.add(error_text(error))
+        except (DataError, ValueError) as error:
+            findings.add(error_text(error).replace(f"{data.path}:", label, 1))
+
+
+def _open_lines(
+    data: DataSet,
+    form: Form,
+    fields: tuple[str, ...],
+    defect: str,
+    findings: Findings,
+) -> None:
+    """Opens a table again and again, each time with one damaged line less."""
+    lines = data.path.read_bytes().split(b"\n")
+    sound = line_of_zeros(data.path, form)
+
+    def opener(folder: Path) -> _engine.Source:
+        copy = folder / "table"
+        try:
+            copy.write_bytes(b"\n".join(lines))
+        except OSError as error:  # which does not name the file
+            raise TemporaryError.of(error) from error
+        return form.open(copy, fields)
+
+    last = 0
+    while found := _LINE.match(defect.removeprefix(f"{data.path}: ")):
+        findings.add(defect)
+        number = int(found[1])
+        line = lines[number - 1]
+        if (form.header and number == 1) or line.count(b'"') % 2 or number == last:
+            findings.notes.append(f"lines after {number} were not looked at")
+            return
+        if findings.are_many:
+            return
+        lines[number - 1], last = sound, number
+        try:
+            with opened(data, opener=opener):
+                return
+        except TemporaryError as error:
+            findings.notes.append(
+                f"lines after {number} were not looked at: {error_text(error)}"
+            )
+            return
+        except DataError as error:
+            defect = error_text(error).replace(UNPACKED, "", 1)
 
 
 def _read_all(data: DataSet, source: _engine.Source, findings: Findings) -> None:
     reader = Reader(source)
     each = sample_bytes(source)
     checks = [_Check(field) for field in reader.fields]
-    with ProgressBar(f"verify {data.path.name}", reader.samples * each) as bar:
+    label = printable(f"verify {data.path.name}")
+    with ProgressBar(label, reader.samples * each) as bar:
         for step in range(reader.steps):
             first = step * reader.rows
             last = min(first + reader.rows, reader.samples)
@@ -128,19 +210,22 @@ class _Check:
             )
 
 
-def _damaged_members(path: Path) -> Iterator[str]:
-    """Stored members whose bytes are not those that were stored.
-
-    The engine reads them where they lie, without a look at their check sums. Damage to
-    the archive itself is left to the engine.
-    """
+def _members(path: Path) -> list[zipfile.ZipInfo]:
+    """The members of an archive; damage to itself is left to the engine."""
     try:
         with zipfile.ZipFile(path) as archive:
-            members = archive.infolist()
+            return archive.infolist()
     except (zipfile.BadZipFile, NotImplementedError, ValueError):
-        return
+        return []
+
+
+def _changed_members(path: Path) -> Iterator[str]:
+    """Stored members whose bytes are not those that were stored.
+
+    The engine reads them where they lie, without a look at their check sums.
+    """
     with path.open("rb") as file:
-        for member in members:
+        for member in _members(path):
             if member.compress_type != zipfile.ZIP_STORED:
                 continue
             file.seek(member.header_offset)

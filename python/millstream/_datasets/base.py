@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import operator
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from numpy.typing import NDArray
 
 from millstream import _engine
 from millstream._download import RemoteFile, fetch
+from millstream._errors import DataError, DownloadError
 
 if TYPE_CHECKING:
     from millstream._samples import OrderedSource
 
 Arrays = dict[str, NDArray[Any]]
 Sample = dict[str, Any]
+T = TypeVar("T")
 
 
 class ArrayDataset:
@@ -117,6 +119,30 @@ def cache_folder(cache_dir: str | Path | None, default: str) -> Path:
 def first_existing(folder: Path, names: tuple[str, ...]) -> Path | None:
     """Return the first of ``names`` that ``folder`` holds."""
     return next((folder / name for name in names if (folder / name).exists()), None)
+
+
+def mended(
+    path: Path,
+    read: Callable[[Path], T],
+    replace: Callable[[], Path],
+    *,
+    owned: Path | None,
+) -> T:
+    """Return ``read(path)``; of a damaged file, of that which ``replace`` returns.
+
+    Where it is the user's own it is left, and the error says to delete ``owned``.
+    """
+    try:
+        return read(path)
+    except DataError as error:
+        if owned is not None:
+            error.add_note(f"Delete {owned} to have it fetched again.")
+            raise
+        try:
+            replaced = replace()
+        except DownloadError as reason:
+            raise DataError(f"{error}; it was not replaced: {reason}") from error
+        return read(replaced)
 
 
 def fetched(file: RemoteFile, target: Path, *, trusted: bool) -> Path:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from millstream._archive import extract_folder
+from millstream._archive import extract_folder, is_filled
 from millstream._datasets.base import (
     ArrayDataset,
     Arrays,
@@ -65,7 +65,10 @@ class CelebADataset(ArrayDataset):
     _remote: ClassVar[dict[str, RemoteFile]] = {
         _IMAGES: RemoteFile(
             "img_align_celeba.zip",
-            _on_drive("0B7EVK8r0v71pZjFTYXZWM3FlRnM"),
+            (
+                *_on_drive("0B7EVK8r0v71pZjFTYXZWM3FlRnM"),
+                "https://s3.amazonaws.com/pytorch-tutorial-assets/img_align_celeba.zip",
+            ),
             folder="celeba",
             size=1443490838,
             sha256="46fb89443c578308acf364d7d379fe1b9efb793042c0af734b6112e4fd3a8c74",
@@ -176,7 +179,7 @@ class CelebADataset(ArrayDataset):
     @cached_property
     def _image_folder(self) -> Path:
         folder = self._root() / _IMAGES
-        if not folder.exists():
+        if not is_filled(folder):
             extract_folder(self._fetched(_IMAGES), _IMAGES, self._root())
         nested = folder / _IMAGES
         return nested if nested.exists() else folder

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -10,13 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from millstream import _engine
-from millstream._archive import extract_folder
+from millstream._archive import extract_folder, extract_member
 from millstream._datasets.base import (
     ArrayDataset,
     Arrays,
+    T,
     cache_folder,
     check_choice,
     fetched,
+    mended,
 )
 from millstream._datasets.pickled import read_pickled_dict
 from millstream._download import RemoteFile
@@ -26,6 +29,9 @@ from millstream._samples import recast
 _PIXELS = 3 * 32 * 32
 _HOME = "https://www.cs.toronto.edu/~kriz/"
 _PADDLE = "https://dataset.bj.bcebos.com/cifar/"
+_MXNET = (
+    "https://apache-mxnet.s3-accelerate.dualstack.amazonaws.com/gluon/dataset/cifar100/"
+)
 
 
 @dataclass(frozen=True)
@@ -45,38 +51,62 @@ class _CifarDataset(ArrayDataset):
 
     def files(self) -> tuple[Path, ...]:
         """Return the files of this split in order: ``.bin``, or pickled without one."""
-        root = cache_folder(self.cache_dir, self._cache_name)
-        folders = [(name, root / name) for name in self._folders]
-        for name, folder in (*folders, (next(iter(self._folders)), root)):
+        root = self._root()
+        binary, pickled = self._folders
+        for name, folder in (
+            (binary, root / binary),
+            (pickled, root / pickled),
+            (binary, root),
+        ):
             files = self._files_in(name, folder)
             if all(path.exists() for path in files):
                 return files
-        name, remote = next(
-            (
-                (name, remote)
-                for name, remote in self._folders.items()
-                if (root / remote.name).exists()
-            ),
-            next(iter(self._folders.items())),
+        files = self._files_in(pickled, root)
+        if all(path.is_file() for path in files):  # "train" may well be a folder
+            return files
+        packed = (
+            key for key, file in self._folders.items() if (root / file.name).exists()
         )
-        archive = fetched(
-            remote, root / remote.name, trusted=self.cache_dir is not None
-        )
+        name = next(packed, binary)
+        archive = self._archive(name)
         files = self._files_in(name, extract_folder(archive, name, root))
-        missing = [path for path in files if not path.exists()]
-        if missing:
-            raise DataError(
-                f"{missing[0].parent}: expected {missing[0].name}, found none; "
-                f"delete the folder to have {archive.name} unpacked again"
-            )
+        for path in files:
+            if not path.exists():
+                if self.cache_dir is not None:
+                    raise DataError(
+                        f"{path.parent}: expected {path.name}, found none; "
+                        f"delete the folder to have {archive.name} unpacked again"
+                    )
+                extract_member(archive, path.name, path)
         return files
+
+    def _root(self) -> Path:
+        return cache_folder(self.cache_dir, self._cache_name)
+
+    def _archive(self, name: str) -> Path:
+        """The archive of a folder, fetched where it is missing."""
+        file = self._folders[name]
+        is_own = self.cache_dir is not None
+        return fetched(file, self._root() / file.name, trusted=is_own)
+
+    def _mended(self, path: Path, read: Callable[[Path], T]) -> T:
+        """Return ``read(path)``, of a damaged file in the default cache a new copy."""
+        binary, pickled = self._folders
+        name = binary if path.suffix == ".bin" else pickled
+        owned = path if path.parent == self._root() else path.parent
+        return mended(
+            path,
+            read,
+            lambda: extract_member(self._archive(name), path.name, path),
+            owned=owned if self.cache_dir is not None else None,
+        )
 
     def _files_in(self, name: str, folder: Path) -> tuple[Path, ...]:
         suffix = ".bin" if name == next(iter(self._folders)) else ""
         return tuple(folder / f"{batch}{suffix}" for batch in self._batches[self.split])
 
     def _read(self) -> Arrays:
-        batches = [self._read_batch(path) for path in self.files()]
+        batches = [self._mended(path, self._read_batch) for path in self.files()]
         images = np.concatenate([pixels for pixels, _ in batches])
         arrays: Arrays = {
             "image": np.ascontiguousarray(
@@ -89,7 +119,13 @@ class _CifarDataset(ArrayDataset):
 
     def _open(self, cache: Path) -> _engine.Source:
         del cache  # the archive is unpacked where it lies
-        native = _engine.cifar_batches(list(self.files()), self._classes)
+        files = self.files()
+        try:
+            native = self._opened(*files)
+        except DataError:
+            for path in files:
+                self._mended(path, self._opened)
+            native = self._opened(*files)
         labels = {
             position: (name, "int32")
             for position, (name, _, _) in enumerate(native.schema)
@@ -97,9 +133,9 @@ class _CifarDataset(ArrayDataset):
         }
         return recast(native, labels)
 
-    @property
-    def _classes(self) -> int:
-        return self._labels["label"][1]
+    def _opened(self, *files: Path) -> _engine.Source:
+        _, classes = self._labels["label"]
+        return _engine.cifar_batches(list(files), classes)
 
     def _read_batch(self, path: Path) -> tuple[NDArray[np.uint8], Arrays]:
         if path.is_dir():
@@ -177,8 +213,8 @@ class CIFAR10Dataset(_CifarDataset):
 
     Samples are ``{"image": uint8[32, 32, 3], "label": int32}``. In ``cache_dir`` (by
     default ``~/.cache/cyreal_cifar10``) the unpacked folders ``cifar-10-batches-bin``
-    and ``cifar-10-batches-py`` are looked for, then their archives; the binary archive
-    is fetched when none is there.
+    and ``cifar-10-batches-py`` are looked for, then their files without a folder, then
+    their archives; the binary archive is fetched when none is there.
     """
 
     _cache_name: ClassVar[str] = "cyreal_cifar10"
@@ -198,6 +234,7 @@ class CIFAR10Dataset(_CifarDataset):
             "cifar-10-python.tar.gz",
             (f"{_HOME}cifar-10-python.tar.gz", f"{_PADDLE}cifar-10-python.tar.gz"),
             folder="cifar10",
+            size=170498071,
             sha256="6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce",
             md5="c58f30108f718f92721af3b95e74349a",
         ),
@@ -215,15 +252,16 @@ class CIFAR100Dataset(_CifarDataset):
 
     Samples are ``{"image": uint8[32, 32, 3], "label": int32, "coarse_label": int32}``.
     In ``cache_dir`` (by default ``~/.cache/cifar100``) the unpacked folders
-    ``cifar-100-binary`` and ``cifar-100-python`` are looked for, then their archives;
-    the binary archive is fetched when none is there.
+    ``cifar-100-binary`` and ``cifar-100-python`` are looked for, then their files
+    without a folder, then their archives; the binary archive is fetched when none is
+    there.
     """
 
     _cache_name: ClassVar[str] = "cifar100"
     _folders: ClassVar[dict[str, RemoteFile]] = {
         "cifar-100-binary": RemoteFile(
             "cifar-100-binary.tar.gz",
-            (f"{_HOME}cifar-100-binary.tar.gz",),
+            (f"{_HOME}cifar-100-binary.tar.gz", f"{_MXNET}cifar-100-binary.tar.gz"),
             folder="cifar100",
             size=168513733,
             sha256="58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -15,14 +16,16 @@ from millstream._numbers import whole
 from millstream._orders import order_of
 from millstream._samples import OrderedSource
 
+_READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR)
+
 
 @dataclass(eq=False, repr=False)
 class DatasetDiskSource(OrderedSource):
     """The samples of a data set, read from its files as they are asked for.
 
     Compressed files are unpacked once: into ``unpacked`` in the data set's
-    ``cache_dir``, or where it has none into MILLSTREAM_CACHE or
-    ``~/.cache/millstream``.
+    ``cache_dir``, or where it has none or that cannot be written into MILLSTREAM_CACHE
+    or ``~/.cache/millstream``.
 
     Args:
       dataset: A data set in the formats of MNIST or CIFAR.
@@ -51,8 +54,15 @@ class DatasetDiskSource(OrderedSource):
 def opened(dataset: ArrayDataset) -> _engine.Source:
     """The engine's source over the files of a data set, fetched where missing."""
     own: str | Path | None = getattr(dataset, "cache_dir", None)
-    cache = cache_path() if own is None else cache_path(own) / "unpacked"
-    return dataset._open(cache)
+    if own is None:
+        return dataset._open(cache_path())
+    cache = cache_path(own) / "unpacked"
+    try:
+        return dataset._open(cache)
+    except OSError as error:
+        if error.errno not in _READ_ONLY or str(cache) not in str(error.filename):
+            raise
+        return dataset._open(cache_path())
 
 
 class _NamedDiskSource(DatasetDiskSource):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import ClassVar, TypeVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -13,15 +13,15 @@ from millstream import _engine
 from millstream._datasets.base import (
     ArrayDataset,
     Arrays,
+    T,
     cache_folder,
     check_choice,
     first_existing,
+    mended,
 )
 from millstream._download import RemoteFile, fetch
-from millstream._errors import DataError, DownloadError
+from millstream._errors import DataError
 from millstream._samples import described, recast
-
-_T = TypeVar("_T")
 
 STANDARD_NAMES = {
     "train_images": "train-images-idx3-ubyte",
@@ -77,21 +77,16 @@ class IdxDataset(ArrayDataset):
             for data, (name, dtype, shape) in zip(fields, native.schema, strict=True)
         }
 
-    def _mended(self, content: str, path: Path, read: Callable[[Path], _T]) -> _T:
+    def _mended(self, content: str, path: Path, read: Callable[[Path], T]) -> T:
         """Return ``read(path)``, of a damaged file in the default cache a new copy."""
-        try:
+        if path.parent != self._folder():
             return read(path)
-        except DataError as error:
-            if path.parent != self._folder():
-                raise
-            if self.cache_dir is not None:
-                error.add_note(f"Delete {path} to have it fetched again.")
-                raise
-            try:
-                replaced = self._fetch(content, path.parent / self._names(content)[0])
-            except DownloadError as reason:
-                raise DataError(f"{error}; it was not replaced: {reason}") from error
-            return read(replaced)
+        return mended(
+            path,
+            read,
+            lambda: self._fetch(content, path.parent / self._names(content)[0]),
+            owned=path if self.cache_dir is not None else None,
+        )
 
     _transposed: ClassVar[bool] = False
 

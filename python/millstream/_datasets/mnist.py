@@ -130,8 +130,8 @@ class KMNISTDataset(IdxDataset):
     _remote: ClassVar[dict[str, RemoteFile]] = _remote_files(
         "kmnist",
         (
-            "http://codh.rois.ac.jp/kmnist/dataset/kmnist/",
             "https://codh.rois.ac.jp/kmnist/dataset/kmnist/",
+            "https://storage.googleapis.com/s4tf-hosted-binaries/datasets/KMNIST/",
         ),
         {
             "train_images": (

@@ -27,6 +27,8 @@ _BASES = (
     "https://raw.githubusercontent.com/jbrownlee/Datasets/master/",
     "https://cdn.jsdelivr.net/gh/jbrownlee/Datasets@master/",
 )
+_LINE = 100
+"""Bytes that a line of a published file has at most."""
 _SHOWN = 60
 """Characters of a wrong line that an error shows: a page may be one line."""
 
@@ -71,6 +73,7 @@ def _published(name: str, count: int, *, folder: str) -> RemoteFile:
         name,
         tuple(base + name for base in _BASES),
         folder=folder,
+        limit=count * _LINE,
         check=partial(read_published, count=count),
     )
 

@@ -139,8 +139,10 @@ def prepare_seq_to_seq_windows(
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return windows of one series and the windows of another that go with them.
 
-    Window ``k`` of the inputs starts at step ``k * sliding_window_stride`` and its
-    target ``target_offset`` steps later. There are as many of the one as of the other.
+    A target starts ``target_offset`` steps after its inputs, and the next pair
+    ``sliding_window_stride`` steps further. The first target starts where the split
+    does, or as early as there are inputs for it, and no window goes beyond the split's
+    end: all targets lie in the split, while inputs may reach back before it.
     Shapes are ``(windows, steps)`` for ``(time,)``, ``(windows, steps, features)`` for
     ``(time, features)`` and ``(series, windows, steps, features)`` for several series.
     Both are views.
@@ -161,7 +163,7 @@ def prepare_seq_to_seq_windows(
             split,
             train_fraction=train_fraction,
             val_fraction=val_fraction,
-            context_length=input_window_len,
+            context_length=target_offset,
         )
         cut = sliding_window_many(
             part, size, stride=sliding_window_stride, offset=offset

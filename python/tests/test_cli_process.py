@@ -1,0 +1,105 @@
+"""The command line as a process: its streams, its exit statuses, signals."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from cli_files import write_all
+
+# Sends itself a signal from within the work.
+SIGNALLED = """
+import os, sys
+import millstream._progress
+from millstream._cli import main
+number = int(sys.argv[1])
+def update(*_):
+    os.kill(os.getpid(), number)
+millstream._progress.ProgressBar.update = update
+sys.exit(main(sys.argv[2:]))
+"""
+
+
+@pytest.fixture
+def command(python):
+    """A function that runs a command, with what a shell puts after it."""
+
+    def run(*arguments: object, shell: str = "") -> subprocess.CompletedProcess[str]:
+        script = f'exec "$@" {shell}' if "|" not in shell else f'"$@" {shell}'
+        words = [sys.executable, "-W", "error", *map(str, arguments)]
+        return subprocess.run(
+            ["bash", "-o", "pipefail", "-c", script, "bash", *words],
+            env=python.environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+
+    return run
+
+
+def test_the_module_is_a_command(tmp_path, command) -> None:
+    source = write_all(tmp_path)["npz"]
+    packed = tmp_path / "out.packed"
+    for arguments, status in (
+        (["convert", source, packed], 0),
+        (["inspect", packed], 0),
+        (["verify", packed, "missing"], 1),
+        (["inspect"], 2),
+    ):
+        result = command("-m", "millstream", *arguments)
+        assert result.returncode == status, result.stderr
+        assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("verb", "shell", "status", "error"),
+    [
+        ("inspect", ">&-", 1, "standard output: [Errno 9] Bad file descriptor\n"),
+        (
+            "verify",
+            ">/dev/full",
+            1,
+            "standard output: [Errno 28] No space left on device\n",
+        ),
+        ("inspect", "| true", 1, ""),
+        ("verify", "2>&-", 0, ""),
+    ],
+)
+def test_streams_that_are_closed(tmp_path, command, verb, shell, status, error) -> None:
+    path = tmp_path / "x.npy"
+    np.save(path, np.arange(9))
+    result = command("-m", "millstream", verb, path, shell=shell)
+    assert result.returncode == status
+    assert result.stderr.endswith(error)
+    assert result.stderr.count("\n") == error.count("\n")
+
+
+@pytest.mark.parametrize(
+    ("number", "status", "target"),
+    [(2, 130, "x.npz"), (15, 143, "x.npz"), (15, 143, "x"), (1, 129, "x.csv")],
+)
+def test_signals_leave_nothing_behind(
+    tmp_path, command, number: int, status: int, target: str
+) -> None:
+    source = tmp_path / "a.npy"
+    np.save(source, np.arange(1000))
+    result = command("-c", SIGNALLED, number, "convert", source, tmp_path / target)
+    assert result.returncode == status, result.stderr
+    assert "Traceback" not in result.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["a.npy"]
+
+
+def test_an_interruption_while_it_starts(run, monkeypatch) -> None:
+    class Interrupted:
+        def find_spec(self, *_: object) -> None:
+            raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, "millstream._cli.arguments", raising=False)
+    monkeypatch.setattr("sys.meta_path", [Interrupted(), *sys.meta_path])
+    result = run("inspect", "x")
+    assert result.status == 130
+    assert result.err == "millstream: interrupted\n"
