@@ -238,10 +238,10 @@ Position Prefetcher::previous(const Position& position) const noexcept {
 }
 
 void Prefetcher::look_ahead(const Position& position) {
-  ++asked_;
+  const std::uint64_t now = asked_ + 1;
+  const std::uint64_t idle = kForgotten * (streams_.size() + 1);
   std::erase_if(streams_,
-                [now = asked_, idle = kForgotten * (streams_.size() + 1)](
-                    const Stream& stream) { return now - stream.used > idle; });
+                [&](const Stream& stream) { return now - stream.used > idle; });
   const auto whose = [&](auto&& is_at) {
     return std::ranges::find_if(streams_, [&](const Stream& stream) {
       return stream.last.seed == position.seed && is_at(stream.last);
@@ -252,23 +252,21 @@ void Prefetcher::look_ahead(const Position& position) {
   bool backwards = false;
   if (stream == streams_.end()) {
     stream = whose([&](const Position& last) { return last == position; });
-    if (stream != streams_.end()) {
-      stream->used = asked_;
-      return;  // asked again, after a wait that was cut short
-    }
+    if (stream != streams_.end()) return;  // asked again, after a wait cut short
     stream = whose([&](const Position& last) { return previous(last) == position; });
     backwards = stream != streams_.end();
   }
   if (stream != streams_.end()) {
-    stream->followed = true;
+    stream->counts = true;
   } else {
+    const bool is_new = whose([](const Position&) { return true; }) == streams_.end();
     if (streams_.size() == kStreams) {
       streams_.erase(std::ranges::min_element(streams_, {}, &Stream::used));
     }
-    stream = streams_.insert(streams_.end(), Stream{position, asked_, false, kHinted});
+    stream = streams_.insert(streams_.end(), Stream{position, now, is_new, kHinted});
   }
   stream->last = position;
-  stream->used = asked_;
+  stream->used = asked_ = now;
 
   const auto step = [&](const Position& from) {
     return backwards ? previous(from) : plan_->schedule().next(from);
@@ -298,7 +296,7 @@ void Prefetcher::look_ahead(const Position& position) {
 
 void Prefetcher::evict() {
   // One more than there are: it may have begun just now.
-  const auto streams = 1 + std::ranges::count_if(streams_, &Stream::followed);
+  const auto streams = 1 + std::ranges::count_if(streams_, &Stream::counts);
   const std::size_t capacity =
       static_cast<std::size_t>(streams) * static_cast<std::size_t>(ahead_ + 1) + 1;
   // What was asked for goes first: what is made ahead is yet to be.

@@ -72,7 +72,7 @@ class Prefetcher {
   struct Stream {
     Position last;
     std::uint64_t used = 0;  // when, by `asked_`
-    bool followed = false;   // by a second batch; else it may have been a jump
+    bool counts = false;     // else it may be a jump of another with its seed
     int untold = 0;  // batches after those asked for that nobody told the source of
   };
 
