@@ -67,6 +67,18 @@ TEST(Pickle, SaysWhatIsWrongAndWhere) {
   EXPECT_NE(error("N(00t.").find("x.pkl: offset"), std::string::npos);
 }
 
+TEST(Pickle, HasAtMostAMillionValues) {
+  constexpr std::size_t kMost = std::size_t{1} << 20;
+  for (const std::size_t values : {kMost, kMost + 1}) {
+    const std::string bytes = "\x80\x02" + std::string(values, 'N') + ".";
+    ByteReader reader(as_bytes(bytes), "x");
+    EXPECT_EQ(error_of<DataError>([&] { Pickle{reader}; }),
+              values == kMost ? ""
+                              : "x: offset 1048578: expected at most 1048576 values, "
+                                "found more");
+  }
+}
+
 TEST(CifarPickle, FindsImagesAndLabels) {
   const std::string images = std::string(3072, 'a') + std::string(3072, 'b');
   const PickledBatch batch = {images, {{"labels", {7, 9}}}};
