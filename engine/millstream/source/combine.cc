@@ -12,6 +12,10 @@
 namespace millstream {
 namespace {
 
+/// Rows of one source among others are read somewhere else and then copied, no more
+/// than this many bytes at a time.
+constexpr std::int64_t kLent = std::int64_t{1} << 22;
+
 void check_sources(const std::vector<SharedSource>& sources) {
   if (sources.empty()) throw ArgumentError("a combination needs at least one source");
   for (const SharedSource& source : sources) {
@@ -129,10 +133,19 @@ void Concatenated::read_for(const Making& making, std::int64_t first,
   const auto rows = memory.array<std::int64_t>(count);
   const auto inner = memory.array<std::int64_t>(count);
   const auto lent = memory.array<Column>(static_cast<std::int64_t>(fields.size()));
+  std::int64_t row_bytes = 1;
+  bool copies = true;  // all of it, so that nothing lent has to last
   for (std::size_t i = 0; i < fields.size(); ++i) {
+    row_bytes += byte_size(fields[i]);
+    copies = copies && columns[i].data != nullptr;
     lent[i] = {fields[i].dtype, fields[i].shape, nullptr, 0,
                memory.array<std::byte*>(count).data()};
   }
+  // A maker is given all of its rows, to share them out.
+  const auto at_once =
+      copies && maker_ == nullptr
+          ? static_cast<std::size_t>(std::max<std::int64_t>(1, kLent / row_bytes))
+          : indices.size();
   for (std::size_t source = 0; source < sources_.size(); ++source) {
     std::size_t taken = 0;
     for (std::int64_t k = heads[source]; k != kNone;
@@ -141,22 +154,30 @@ void Concatenated::read_for(const Making& making, std::int64_t first,
       inner[taken++] = indices[static_cast<std::size_t>(k)] - first_[source];
     }
     if (taken == 0) continue;
-    Beside beside;
-    const Making its = {making.beside == nullptr ? nullptr : &beside, making.failures,
-                        making.cancelled};
-    sources_[source]->read_for(its, 0, inner.first(taken), lent, memory);
-    for (Beside::Part& part : beside.parts()) {
-      making.beside->add(moved(std::move(part), rows.first(taken), first));
-    }
-    for (std::size_t i = 0; i < fields.size(); ++i) {
-      const Column& to = columns[i];
-      const std::int64_t elements = fields[i].shape.elements();
-      const Convert convert = converter(fields[i].dtype, to.dtype);
-      for (std::size_t k = 0; k < taken; ++k) {
-        if (to.data == nullptr) {
-          to.rows[rows[k]] = lent[i].rows[k];
-        } else if (convert(lent[i].rows[k], to.row(rows[k]), elements) != elements) {
-          refuse(source, inner[k], columns, memory);
+    Memory chunk;
+    for (std::size_t begin = 0; begin < taken; begin += at_once) {
+      const std::size_t some = std::min(at_once, taken - begin);
+      const auto its_rows = rows.subspan(begin, some);
+      const auto samples = inner.subspan(begin, some);
+      Beside beside;
+      const Making its = {making.beside == nullptr ? nullptr : &beside, making.failures,
+                          making.cancelled};
+      chunk.reset();
+      sources_[source]->read_for(its, 0, samples, lent, some == taken ? memory : chunk);
+      for (Beside::Part& part : beside.parts()) {
+        making.beside->add(moved(std::move(part), its_rows, first));
+      }
+      for (std::size_t i = 0; i < fields.size(); ++i) {
+        const Column& to = columns[i];
+        const std::int64_t elements = fields[i].shape.elements();
+        const Convert convert = converter(fields[i].dtype, to.dtype);
+        for (std::size_t k = 0; k < some; ++k) {
+          if (to.data == nullptr) {
+            to.rows[its_rows[k]] = lent[i].rows[k];
+          } else if (convert(lent[i].rows[k], to.row(its_rows[k]), elements) !=
+                     elements) {
+            refuse(source, samples[k], columns, memory);
+          }
         }
       }
     }

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstring>
 #include <numeric>
 
 #include "conformance/source_conformance.h"
@@ -203,6 +205,47 @@ TEST(Concatenated, TellsEachSourceOnceOfABatch) {
   using Told = std::vector<std::vector<std::int64_t>>;
   EXPECT_EQ(first->told, (Told{{1, 3, 9}}));
   EXPECT_EQ(second->told, (Told{{0, 9}}));
+}
+
+/// Rows of a megabyte, each of its number; keeps the most that were asked for at once.
+class LargeRows final : public Source {
+ public:
+  static constexpr std::int64_t kRow = std::int64_t{1} << 20;
+
+  std::int64_t size() const noexcept override { return 10; }
+  const Schema& schema() const noexcept override { return schema_; }
+  void read(std::span<const std::int64_t> indices, std::span<Column> columns,
+            Memory& memory) const override {
+    most = std::max(most, indices.size());
+    for (std::size_t k = 0; k < indices.size(); ++k) {
+      columns[0].rows[k] = memory.allocate(kRow);
+      std::memset(columns[0].rows[k], static_cast<int>(indices[k]), kRow);
+    }
+  }
+
+  mutable std::size_t most = 0;
+
+ private:
+  Schema schema_{{"x", DType::kUint8, Shape{kRow}}};
+};
+
+TEST(Concatenated, ReadsFewLargeRowsAtATime) {
+  const auto first = std::make_shared<LargeRows>();
+  const auto second = std::make_shared<LargeRows>();
+  const Concatenated all({first, second});
+  const std::vector<std::int64_t> indices = {19, 0, 1, 12, 3, 4, 11, 6, 7, 8, 9};
+  const auto count = static_cast<std::int64_t>(indices.size());
+  Memory memory;
+  std::vector<Column> columns = {{DType::kUint8, Shape{LargeRows::kRow},
+                                  memory.allocate(count * LargeRows::kRow),
+                                  LargeRows::kRow, nullptr}};
+  all.read(indices, columns, memory);
+  for (std::int64_t k = 0; k < count; ++k) {
+    const std::int64_t value = indices[static_cast<std::size_t>(k)] % 10;
+    EXPECT_EQ(columns[0].row(k)[0], static_cast<std::byte>(value)) << k;
+    EXPECT_EQ(columns[0].row(k)[LargeRows::kRow - 1], static_cast<std::byte>(value));
+  }
+  EXPECT_LE(first->most, 4u);
 }
 
 }  // namespace
