@@ -93,6 +93,7 @@ std::shared_ptr<const Batch> Prefetcher::get(const Position& position, bool keep
     entry->stage = Stage::kQueued;
     entry->error = nullptr;
   }
+  look_ahead(position);
   const bool waits = waiting_ || !(plan_->resident() || is_quick());
   bool begun = entry->stage != Stage::kQueued || (waits && asked_before);
   if (!begun) {
@@ -100,7 +101,6 @@ std::shared_ptr<const Batch> Prefetcher::get(const Position& position, bool keep
     // Who asks may have to give up waiting, and could not while it makes the batch.
     if (waits) begun = start_with(entry);
   }
-  look_ahead(position);
   if (!begun) {
     entry->stage = Stage::kMaking;
     lock.unlock();
