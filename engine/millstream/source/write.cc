@@ -84,6 +84,11 @@ void put_number(std::string& to, T value) {
   char digits[64];
   const auto written = std::to_chars(digits, digits + sizeof digits, value);
   to.append(digits, written.ptr);
+  if constexpr (std::is_floating_point_v<T>) {
+    // Or a column of them would be read as integers, which have no -0.
+    const auto is_whole = [](char c) { return c == '-' || (c >= '0' && c <= '9'); };
+    if (std::all_of(digits, written.ptr, is_whole)) to += ".0";
+  }
 }
 
 /// Appends the elements of a row, each with `delimiter` after it.

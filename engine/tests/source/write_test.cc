@@ -74,7 +74,7 @@ TEST(Write, SpellsTablesOut) {
        {{"z", DType::kFloat32, {}}, raw_all(std::vector<float>{0.1f, 2})}});
   write_csv(source, folder.path() / "x.tsv", '\t');
   EXPECT_EQ(contents(folder.path() / "x.tsv"),
-            "\"x\"\"y_0\"\t\"x\"\"y_1\"\t\"z\"\n1\t2\t0.1\n3\t4\t2\n");
+            "\"x\"\"y_0\"\t\"x\"\"y_1\"\t\"z\"\n1\t2\t0.1\n3\t4\t2.0\n");
 }
 
 TEST(Write, ReportsProgressAndStops) {

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import tempfile
 import zipfile
 from collections.abc import Callable
@@ -17,8 +16,8 @@ from millstream import _engine
 from millstream._cli.casting import cast_source
 from millstream._cli.formats import IDX_NAME, MANIFEST
 from millstream._cli.output import printable
-from millstream._cli.reading import Reader, elements, fields_of, sample_bytes
-from millstream._cli.schema import Field, UsageError, read_json
+from millstream._cli.reading import Reader, fields_of, sample_bytes
+from millstream._cli.schema import UsageError, read_json
 from millstream._errors import DataError
 from millstream._progress import ProgressBar
 
@@ -203,36 +202,7 @@ def _write_beside(
     else:
         delimiter = "\t" if target.format == "tsv" else ","
         _engine.write_csv(source, made, delimiter, progress)
-        _mark_reals(made, fields_of(source), delimiter.encode(), beside / "marked")
     return made
-
-
-def _mark_reals(
-    table: Path, fields: list[Field], delimiter: bytes, beside: Path
-) -> None:
-    """Gives whole numbers in the first row of real columns a ``.0``.
-
-    Without one they are read as integers, which have no ``-0``. ``beside`` is a name
-    that is free.
-    """
-    real = ["float" in field.dtype for field in fields for _ in range(elements(field))]
-    with table.open("rb") as file:
-        header = file.readline()
-        while header.count(b'"') % 2:  # names may have several lines
-            header += file.readline()
-        cells = file.readline().rstrip(b"\n").split(delimiter)
-        marked = [
-            cell + b".0" if is_real and cell.lstrip(b"-").isdigit() else cell
-            for cell, is_real in zip(cells, real, strict=True)
-        ]
-        if marked == cells:
-            return
-        with beside.open("wb") as copy:
-            copy.write(header + delimiter.join(marked) + b"\n")
-            shutil.copyfileobj(file, copy, 1 << 20)
-            copy.flush()
-            os.fsync(copy.fileno())
-    beside.replace(table)
 
 
 def _array_files(names: list[str], folder: Path, suffix: str) -> dict[str, Path]:

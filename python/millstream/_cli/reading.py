@@ -22,15 +22,10 @@ def fields_of(source: _engine.Source) -> list[Field]:
     return [Field(name, dtype, tuple(shape)) for name, dtype, shape in source.schema]
 
 
-def elements(field: Field) -> int:
-    """How many values a field of one sample has."""
-    return math.prod(field.shape)
-
-
 def sample_bytes(source: _engine.Source) -> int:
     """The bytes that one sample takes."""
     return sum(
-        dtype_named(field.dtype).itemsize * elements(field)
+        dtype_named(field.dtype).itemsize * math.prod(field.shape)
         for field in fields_of(source)
     )
 
