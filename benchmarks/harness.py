@@ -74,15 +74,16 @@ def check_once(
 
 
 def seconds_of(
-    run: Callable[[], object], *, least: int = 2, enough: float = 0.5
+    run: Callable[[], object], *, least: int = 2, most: int = 1000, enough: float = 0.5
 ) -> list[float]:
     """Seconds of each call of `run`, at least so many that add up to enough.
 
-    Slow calls are not repeated beyond four times what is enough.
+    Slow calls are not repeated beyond four times what is enough, quick ones not more
+    often than `most`.
     """
     gc.collect()
     times: list[float] = []
-    while len(times) < least or sum(times) < enough:
+    while len(times) < least or (sum(times) < enough and len(times) < most):
         start = time.perf_counter()
         run()
         times.append(time.perf_counter() - start)
