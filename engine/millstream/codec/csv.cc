@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <map>
 #include <string_view>
 #include <utility>
@@ -76,14 +77,16 @@ class CsvParser {
       ended_ = false;
     }
     slots_.assign(names_.size(), kSkipped);
+    std::multimap<std::string_view, std::size_t> known;
+    for (std::size_t i = 0; i < names_.size(); ++i) known.emplace(names_[i], i);
     const auto& wanted = format_.columns.empty() ? names_ : format_.columns;
     for (const std::string& column : wanted) {
-      const auto found = std::ranges::find(names_, column);
-      if (found == names_.end()) {
+      const auto [found, end] = known.equal_range(column);
+      if (found == end) {
         throw ArgumentError(text(name_, ": there is no column '", column, "'"));
       }
-      column_ = static_cast<std::size_t>(found - names_.begin());
-      if (std::ranges::count(names_, column) > 1 || slots_[column_] != kSkipped) {
+      column_ = found->second;
+      if (std::next(found) != end || slots_[column_] != kSkipped) {
         fail("names that differ", text(quote_bytes(column), " twice"));
       }
       if (!is_utf8(column))
