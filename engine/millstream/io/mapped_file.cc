@@ -96,7 +96,7 @@ bool MappedFile::cached(std::int64_t offset, std::int64_t bytes) const noexcept 
   for (std::int64_t at = offset / kPage * kPage; at < end;) {
     const std::int64_t count =
         std::min<std::int64_t>((end - at + kPage - 1) / kPage, pages.size());
-    pages.fill(1);  // who cannot be asked has nothing to read
+    pages.fill(1);  // what `mincore` cannot tell of is not asked for either
     ::mincore(const_cast<std::byte*>(range_.begin) + at,
               static_cast<std::size_t>(count * kPage), pages.data());
     const auto missing = [](unsigned char page) { return (page & 1) == 0; };
