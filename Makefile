@@ -7,7 +7,7 @@ CTEST := $(BIN)/ctest
 JOBS ?= $(shell nproc)
 FUZZ_SECONDS ?= 600
 
-.PHONY: demo test build check cpp python lint layers asan tsan fuzz bench engine-bench stubs clean
+.PHONY: demo test build check cpp python lint layers asan tsan fuzz bench bench-against engine-bench stubs clean
 
 demo: build
 	tools/system_packages.sh dataset-fashion-mnist
@@ -54,6 +54,7 @@ lint: build layers
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy python/millstream
 	$(BIN)/python tools/stubs.py --check
+	$(PYTHON) benchmarks/report.py benchmarks/results/latest.json --check
 
 layers:
 	$(PYTHON) tools/layers.py
@@ -75,12 +76,28 @@ engine-bench: $(VENV)/.ready
 	PATH="$(abspath $(BIN)):$$PATH" $(CMAKE) --build --preset bench -j $(JOBS)
 	build/bench/engine/benchmarks/engine_benchmarks
 
-# Against the peers, in environments of their own; prints the table, draws the chart.
+# Against other loaders, in environments of their own. `WORKLOAD=` and `CONTENDER=` choose
+# some by names or patterns; only a run of all workloads changes the pages and the chart.
+WORKLOAD ?= *
+CONTENDER ?= *
 bench: build
 	tools/system_packages.sh dataset-fashion-mnist
 	benchmarks/setup.sh
-	$(BIN)/python benchmarks/run.py --output benchmarks/results/latest.json \
-	    --chart docs/images/benchmarks.svg
+ifeq ($(WORKLOAD)$(CONTENDER),**)
+	$(BIN)/python benchmarks/run.py --output benchmarks/results/latest.json
+	$(BIN)/python benchmarks/report.py benchmarks/results/latest.json
+	benchmarks/.venvs/plot/bin/python benchmarks/chart.py \
+	    benchmarks/results/latest.json docs/images/benchmarks.svg
+else
+	$(BIN)/python benchmarks/run.py --workloads $(foreach w,$(WORKLOAD),'$(w)') \
+	    --contenders $(foreach c,$(CONTENDER),'$(c)')
+endif
+
+# This checkout against another commit: `make bench-against COMMIT=69fe0cd`.
+bench-against: build
+	tools/system_packages.sh dataset-fashion-mnist
+	$(BIN)/python benchmarks/against.py $(COMMIT) \
+	    --workloads $(foreach w,$(WORKLOAD),'$(w)')
 
 clean:
 	rm -rf build $(VENV)

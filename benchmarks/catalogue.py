@@ -1,9 +1,10 @@
-"""Who takes part: the workloads, the contenders, and where each one runs.
+"""The workloads, the contenders, and the environment in which each contender runs.
 
-A contender takes part in a workload when `workloads/<workload>/<contender>.py`
-exists. This module needs the standard library alone.
+A contender takes part in a workload when `workloads/<folder>/<contender>.py` exists.
+This module needs only the standard library.
 """
 
+import ast
 import sys
 from dataclasses import dataclass
 from enum import StrEnum
@@ -11,15 +12,18 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 OWN = "own"
-BEYOND = "beyond the function"  # a variant of `python_large`
-ALONE = "computing alone"  # of `disk_cold`
 
 
 class Kind(StrEnum):
-    """Whose number it is: ours, a peer's, or what can be had by hand."""
+    """What a contender is.
+
+    A `HAND` contender is code that a user could write instead of using a loader: it
+    gives the same answers. A `LIMIT` does only a part of the work.
+    """
 
     OURS = "ours"
     PEER = "peer"
+    HAND = "by hand"
     LIMIT = "limit"
 
 
@@ -34,137 +38,205 @@ class Contender:
 
 @dataclass(frozen=True)
 class Workload:
-    """A question asked of every contender.
+    """A question that every contender answers.
 
-    `limit` names the contender that stands for the physical limit, if any. `launched`
-    workloads time a whole process, `repeats` times a round for ours and the limits.
+    `rounds` are timed in each run, after one that is thrown away. `measure` is what
+    contenders are ranked by, `wall` or `cpu`. `folder` names the workload whose
+    contenders take part, if it is another one; `without` leaves some of them out.
     """
 
     title: str
-    limit: str
-    launched: bool = False
-    repeats: int = 1
-    unit: str = "samples/s"
+    unit: str = "k samples/s"
+    rounds: int = 4
+    measure: str = "wall"
+    folder: str = ""
+    without: tuple[str, ...] = ()
 
 
 WORKLOADS = {
     "host_loop": Workload(
-        "Fashion-MNIST, shuffled, batch 128, uint8, into a Python loop", "memcpy"
+        "Fashion-MNIST in memory, uint8, shuffled, batch 128: a Python loop that hands "
+        "each batch to a jitted step"
     ),
     "host_loop_normalized": Workload(
-        "The same, cast to float32 and multiplied by 1/255", "memcpy"
+        "The same with images as float32 / 255", folder="host_loop"
     ),
     "in_jit": Workload(
-        "A whole shuffled epoch with a jitted step: the sum of the batch", "scan_slice"
+        "Fashion-MNIST in memory, shuffled, batch 128: an epoch whose jitted step sums "
+        "each batch"
+    ),
+    "in_jit_unit_axis": Workload(
+        "The same with images of 28 x 28 x 1", folder="in_jit"
     ),
     "in_jit_network": Workload(
-        "The same with the SGD step of a 784-512-512-10 network", "scan_slice"
+        "An epoch of training a 784-512-512-10 network, batch 128",
+        rounds=2,
+        folder="in_jit",
     ),
-    "scaling": Workload(
-        "A step inside jit as the dataset grows", "scan_take_given", unit="us a batch"
+    "disk_jit": Workload("`in_jit` from IDX files in the page cache"),
+    "disk_jit_unit_axis": Workload(
+        "`in_jit_unit_axis` from IDX files in the page cache", folder="disk_jit"
     ),
-    "disk_jit": Workload(
-        "Fashion-MNIST off warm IDX files: the epoch of in_jit", "millstream_memory"
-    ),
-    "disk_loop": Workload(
-        "Fashion-MNIST off warm IDX files: the loop of host_loop", "millstream_memory"
+    "disk_loop": Workload("`host_loop` from IDX files in the page cache"),
+    "disk_large": Workload(
+        "A `.npy` file of 6 GiB in the page cache, rows of 16 KiB, shuffled, batch 64: "
+        "a Python loop with a jitted step",
+        rounds=3,
     ),
     "disk_cold": Workload(
-        "2 GiB of shuffled rows of 16 KiB, not in memory, with a step that computes",
-        "read_alone",
+        "A `.npy` file of 1 GiB that is not in the page cache, rows of 16 KiB, "
+        "shuffled, batch 64, with a step that computes",
+        rounds=2,
     ),
-    "disk_open": Workload("Opening a source of 1e8 rows", "numpy_memmap", unit="us"),
+    "token_windows": Workload(
+        "Windows of 2,048 tokens at random places of a mapped uint16 file, batch 16: a "
+        "Python loop with a jitted step",
+        unit="M tokens/s",
+    ),
+    "table": Workload(
+        "A dict of 20 float32 columns with 10 M rows, shuffled, batch 4,096: a Python "
+        "loop with a jitted step",
+        rounds=3,
+    ),
+    "normalize_channels": Workload(
+        "Images of 224 x 224 x 3, uint8, normalised with a mean and a standard "
+        "deviation for each channel, shuffled, batch 64",
+        rounds=3,
+    ),
+    "torch_dataset": Workload(
+        "A torch data set of a tensor image, a float and an int label, batch 128: a "
+        "Python loop with a jitted step"
+    ),
+    "hugging_face": Workload(
+        "Rows of 64 float32 numbers and a label in a Hugging Face data set, shuffled, "
+        "batch 128, read by batched indexing"
+    ),
     "sharded_loop": Workload(
-        "Batches of 8 MiB into a Python loop, eight CPU devices", "millstream_whole"
-    ),
-    "resume": Workload(
-        "A loader of 1e9 samples: to its first batch, from the middle of an epoch",
-        "millstream_start",
-        unit="us a batch",
-    ),
-    "start_import": Workload(
-        "Whole process: the imports", "jax_alone", True, 4, "seconds"
-    ),
-    "start_batch": Workload(
-        "Whole process: to the first batch of 128 of 1e8 shuffled records",
-        "by_hand",
-        True,
-        4,
-        "seconds",
+        "Batches of 8 MiB in a Python loop, split over eight CPU devices"
     ),
     "python_gil": Workload(
         "A Python function that holds the GIL for 1 ms a sample, 2 workers, batch 128",
-        "bare_processes",
+        rounds=3,
     ),
     "python_trivial": Workload(
         "A Python function that returns 784 bytes at once, 2 workers, batch 128",
-        "bare_processes",
+        folder="python_gil",
     ),
     "python_large": Workload(
-        "A Python function that fills 4 MiB, 2 workers, batch 8",
-        "memcpy",
+        "A Python function that fills 4 MiB in place, 2 worker processes, batch 8",
         unit="us a batch",
     ),
     "python_idle": Workload(
-        "What two workers use of the CPU while nobody asks for batches",
-        "",
+        "CPU time of two workers that nobody asks for batches",
         unit="CPU us a second",
+        measure="cpu",
+        rounds=2,
+        folder="python_gil",
+        without=("bare_processes", "millstream_threads"),
+    ),
+    "scaling": Workload(
+        "A step inside jit with 1e4, 1e6 and 1e9 samples", unit="us a batch"
+    ),
+    "resume": Workload(
+        "A loader of 1e9 samples: building it, restoring a state and the first batch",
+        unit="us",
+        rounds=10,
+    ),
+    "disk_open": Workload("Opening a source of 1e8 rows", unit="us", rounds=10),
+    "open_int64": Workload(
+        "int64 labels of 1e8 rows: building a loader, and the first batch",
+        unit="ms",
+        rounds=2,
+    ),
+    "start_import": Workload("A whole process that only imports", unit="ms", rounds=6),
+    "start_batch": Workload(
+        "A whole process: the first batch of 128 of 1e8 shuffled records",
+        unit="ms",
+        rounds=2,
     ),
 }
 
 CONTENDERS = {
-    "millstream": Contender("**millstream**", Kind.OURS),
-    "millstream_threads": Contender("**millstream**, threads", Kind.OURS),
-    "millstream_loop": Contender("**millstream**, host loop", Kind.OURS),
-    "millstream_memory": Contender("**millstream**, in memory", Kind.OURS),
-    "millstream_whole": Contender("millstream, one device", Kind.LIMIT),
-    "millstream_start": Contender("millstream, from step 0", Kind.LIMIT),
-    "cyreal_iterate": Contender("cyreal, iterate", environment="jax"),
-    "cyreal_next": Contender("cyreal, jitted next", environment="jax"),
-    "cyreal_scan": Contender("cyreal, scan_epoch", environment="jax"),
-    "cyreal_disk": Contender("cyreal, DiskSource, prefetch 1024", environment="jax"),
-    "jax_dataloader": Contender("jax-dataloader", environment="jax"),
+    "millstream": Contender("**Millstream**", Kind.OURS),
+    "millstream_threads": Contender("**Millstream**, threads", Kind.OURS),
+    "millstream_loop": Contender("**Millstream**, Python loop", Kind.OURS),
+    "millstream_1e4": Contender("**Millstream**, 1e4 samples", Kind.OURS),
+    "millstream_1e6": Contender("**Millstream**, 1e6 samples", Kind.OURS),
+    "millstream_1e9": Contender("**Millstream**, 1e9 samples", Kind.OURS),
+    "millstream_0_workers": Contender("**Millstream**, a thread", Kind.OURS, "torch"),
+    "millstream_2_workers": Contender(
+        "**Millstream**, 2 processes", Kind.OURS, "torch"
+    ),
     "torch_batched": Contender("torch, batched indexing", environment="torch"),
-    "torch_numpy_loader": Contender("torch, NumpyLoader", environment="torch"),
     "torch_memmap": Contender("torch, batches of a memmap", environment="torch"),
-    "tfdata_gather": Contender("tf.data, range + gather", environment="tensorflow"),
-    "tfdata_slices": Contender("tf.data, slices + shuffle", environment="tensorflow"),
+    "torch_workers": Contender("torch, 2 workers", environment="torch"),
+    "torch_0_workers": Contender("torch, 0 workers", environment="torch"),
+    "torch_2_workers": Contender("torch, 2 workers", environment="torch"),
+    "jax_dataloader": Contender("jax-dataloader", environment="jax"),
+    "mlx_data": Contender("mlx-data", environment="mlx"),
+    "tfdata_gather": Contender("tf.data, batched gather", environment="tensorflow"),
     "tfdata_memmap": Contender(
         "tf.data, batches of a memmap", environment="tensorflow"
     ),
-    "grain_batched": Contender("grain, batched source", environment="grain"),
-    "grain_map": Contender("grain, MapDataset", environment="grain"),
-    "grain_loader": Contender("grain, DataLoader", environment="grain"),
-    "grain_memmap": Contender("grain, batches of a memmap", environment="grain"),
-    "torch_workers": Contender("torch, 2 workers", environment="torch"),
-    "grain_processes": Contender("grain, mp_prefetch", environment="grain"),
-    "mlx_data": Contender("mlx-data", environment="mlx"),
+    "grain_batched": Contender("Grain, batched source", environment="grain"),
+    "grain_map": Contender("Grain, MapDataset", environment="grain"),
+    "grain_memmap": Contender("Grain, batches of a memmap", environment="grain"),
+    "grain_processes": Contender("Grain, mp_prefetch", environment="grain"),
     "spdl_pipeline": Contender("SPDL, Pipeline", environment="spdl"),
     "spdl_processes": Contender("SPDL, process pool", environment="spdl"),
-    "hydrax": Contender("hydrax", environment="hydrax"),
-    "memcpy": Contender("memcpy of the same bytes", Kind.LIMIT),
-    "numpy_take": Contender("np.take, no hand-over", Kind.LIMIT),
-    "numpy_take_jit": Contender("np.take + jitted identity", Kind.LIMIT),
-    "numpy_take_put": Contender("np.take(out=) + device_put", Kind.LIMIT),
-    "scan_slice": Contender("scan + dynamic_slice, no shuffle", Kind.LIMIT),
-    "scan_take_given": Contender("scan + take, permutation given", Kind.LIMIT),
-    "scan_take_made": Contender("scan + take, permutation made", Kind.LIMIT),
-    "read_alone": Contender("millstream, reading alone", Kind.LIMIT),
-    "numpy_memmap": Contender("np.load, mmap_mode", Kind.LIMIT),
-    "bare_processes": Contender("two bare processes, a message a batch", Kind.LIMIT),
-    "function_alone": Contender("the function alone, no messages", Kind.LIMIT),
+    "hydrax": Contender("Hydrax", environment="hydrax"),
+    "hugging_face": Contender(
+        "Hugging Face, batched indexing", environment="hugging_face"
+    ),
+    "hugging_face_torch": Contender(
+        "Hugging Face in torch's DataLoader", environment="hugging_face"
+    ),
+    "cyreal_next": Contender("Cyreal, jitted next", environment="jax"),
+    "cyreal_scan": Contender("Cyreal, scan_epoch", environment="jax"),
+    "cyreal_disk": Contender("Cyreal, DiskSource", environment="jax"),
+    "cyreal_1e4": Contender("Cyreal, 1e4 samples", environment="jax"),
+    "cyreal_1e6": Contender("Cyreal, 1e6 samples", environment="jax"),
+    "numpy_take": Contender("`np.take`", Kind.HAND),
+    "numpy_windows": Contender("NumPy, a loop of slices", Kind.HAND),
+    "scan_take_given": Contender("scan + `jnp.take`, permutation given", Kind.HAND),
+    "scan_take_made": Contender("scan + `jnp.take`, permutation made", Kind.HAND),
+    "take_1e4": Contender("`jnp.take`, 1e4 samples", Kind.HAND),
+    "take_1e6": Contender("`jnp.take`, 1e6 samples", Kind.HAND),
+    "step_normalizes": Contender("`np.take`, the step normalises", Kind.HAND),
+    "by_hand": Contender("128 random rows by NumPy", Kind.LIMIT),
+    "scan_slice": Contender("scan + slices, not shuffled", Kind.LIMIT),
+    "memcpy": Contender("memcpy", Kind.LIMIT),
+    "take_alone": Contender("`np.take`, no hand-over", Kind.LIMIT),
+    "in_memory": Contender("Millstream from memory", Kind.LIMIT),
+    "one_device": Contender("Millstream, one device", Kind.LIMIT),
+    "from_start": Contender("Millstream, from step 0", Kind.LIMIT),
+    "read_alone": Contender("Millstream, reading alone", Kind.LIMIT),
+    "compute_alone": Contender("the step alone", Kind.LIMIT),
+    "numpy_memmap": Contender("`np.load`, mapped", Kind.LIMIT),
+    "bare_processes": Contender("two bare processes", Kind.LIMIT),
+    "function_alone": Contender("the function alone", Kind.LIMIT),
     "jax_alone": Contender("import jax", Kind.LIMIT),
-    "by_hand": Contender("import jax, gather, device_put", Kind.LIMIT),
 }
 
 
+def folder_of(workload: str) -> Path:
+    """The folder that holds the contenders of a workload."""
+    return HERE / "workloads" / (WORKLOADS[workload].folder or workload)
+
+
 def contenders_of(workload: str) -> list[str]:
-    """The contenders of a workload: ours first, then peers, then limits."""
-    folder = HERE / "workloads" / workload
-    names = {path.stem for path in folder.glob("*.py")} - {"workload"}
+    """The contenders of a workload: ours first, then peers, by hand and limits."""
+    names = {path.stem for path in folder_of(workload).glob("*.py")}
+    names -= {"workload", *WORKLOADS[workload].without}
     if unknown := names - CONTENDERS.keys():
         raise ValueError(f"not in the catalogue: {sorted(unknown)} of {workload}")
     return [name for name in CONTENDERS if name in names]
+
+
+def note(workload: str, contender: str) -> str:
+    """What a contender does: the docstring of its file."""
+    tree = ast.parse((folder_of(workload) / f"{contender}.py").read_text())
+    return " ".join((ast.get_docstring(tree) or "").split())
 
 
 def interpreter(environment: str) -> Path:

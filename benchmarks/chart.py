@@ -10,42 +10,62 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 
-from catalogue import CONTENDERS, Kind
+from catalogue import Kind
+from report import kind, level, title
 from results import Results
 
 TITLES = {
-    "host_loop": "Host loop, uint8",
-    "host_loop_normalized": "Host loop, float32 / 255",
+    "host_loop": "Python loop, uint8",
+    "host_loop_normalized": "Python loop, float32 / 255",
     "in_jit": "Epoch with a jitted sum",
     "in_jit_network": "Epoch of training a small network",
 }
-COLOURS = {Kind.OURS: "#c2410c", Kind.PEER: "#64748b", Kind.LIMIT: "#cbd5e1"}
-LEGEND = {Kind.OURS: "Millstream", Kind.PEER: "peers", Kind.LIMIT: "by hand, limits"}
-HUGE = 20
+COLOURS = {
+    Kind.OURS: "#c2410c",
+    Kind.PEER: "#64748b",
+    Kind.HAND: "#94a3b8",
+    Kind.LIMIT: "#cbd5e1",
+}
+LEGEND = {
+    Kind.OURS: "Millstream",
+    Kind.PEER: "other loaders",
+    Kind.HAND: "by hand",
+    Kind.LIMIT: "limits: only a part of the work",
+}
+HUGE = 20  # ratio of the longest bar to the shortest that needs a logarithmic axis
 
 
 def draw(axes: Axes, results: Results, workload: str) -> None:
-    """One panel: a bar a contender, the fastest on top."""
-    bars = sorted(
-        (timing.rate / 1e3, CONTENDERS[contender].title.replace("*", ""), kind)
-        for kind in Kind
-        for contender, timing in results.timings(workload, kind)
+    """One panel: a bar for each contender, the fastest on top; lines show the range."""
+    timed = results.timed(workload)
+    names = sorted(timed, key=lambda name: level(timed[name], workload), reverse=True)
+    kinds = [kind(name) for name in names]
+    rates = [1e-3 / level(timed[name], workload) for name in names]
+    ranges = [[1e-3 / each for each in timed[name].times("wall")] for name in names]
+    below = [rate - min(runs) for rate, runs in zip(rates, ranges, strict=True)]
+    above = [max(runs) - rate for rate, runs in zip(rates, ranges, strict=True)]
+    places = range(len(names))
+    axes.barh(
+        places,
+        rates,
+        xerr=(below, above),
+        error_kw={"elinewidth": 0.8},
+        color=[COLOURS[each] for each in kinds],
+        height=0.72,
     )
-    rates = [rate for rate, _, _ in bars]
-    places = range(len(bars))
-    axes.barh(places, rates, color=[COLOURS[kind] for *_, kind in bars], height=0.72)
-    axes.set_yticks(places, [title for _, title, _ in bars])
-    for place, (_, _, kind) in zip(places, bars, strict=True):
-        if kind is Kind.OURS:
+    labels = [title(name).replace("*", "").replace("`", "") for name in names]
+    axes.set_yticks(places, labels)
+    for place, each in zip(places, kinds, strict=True):
+        if each is Kind.OURS:
             axes.get_yticklabels()[place].set_fontweight("bold")
     if rates[-1] > HUGE * rates[0]:
         axes.set_xscale("log")
         axes.set_xlim(rates[0] / 2, rates[-1] * 4)
     else:
         axes.set_xlim(0, rates[-1] * 1.18)
-    for place, rate in zip(places, rates, strict=True):
-        text = f" {rate:,.0f}" if rate >= 10 else f" {rate:.1f}"
-        axes.text(rate, place, text, va="center", fontsize=7)
+    for place, rate, more in zip(places, rates, above, strict=True):
+        text = f"  {rate:,.0f}" if rate >= 10 else f"  {rate:.1f}"
+        axes.text(rate + more, place, text, va="center", fontsize=7)
     axes.set_title(TITLES[workload], fontsize=9, loc="left", fontweight="bold")
     axes.set_xlabel("thousand samples a second", fontsize=7)
     axes.tick_params(labelsize=7, length=0)
@@ -54,12 +74,8 @@ def draw(axes: Axes, results: Results, workload: str) -> None:
 
 
 def drawn(results: Results, path: Path) -> None:
-    """Writes the chart as SVG to `path` and as PNG beside it."""
-    shown = [
-        workload
-        for workload in TITLES
-        if any(any(results.timings(workload, kind)) for kind in Kind)
-    ]
+    """Writes the chart as SVG to `path` and as PNG next to it."""
+    shown = [workload for workload in TITLES if results.timed(workload)]
     if not shown:
         raise SystemExit("nothing to draw: no workload of the chart was timed")
     rows = (len(shown) + 1) // 2
@@ -73,9 +89,9 @@ def drawn(results: Results, path: Path) -> None:
     for axes, workload in zip(panels.flat, shown, strict=False):
         draw(axes, results, workload)
     figure.legend(
-        handles=[Patch(color=COLOURS[kind], label=LEGEND[kind]) for kind in Kind],
+        handles=[Patch(color=COLOURS[each], label=LEGEND[each]) for each in Kind],
         loc="outside lower center",
-        ncols=3,
+        ncols=4,
         fontsize=8,
         frameon=False,
     )

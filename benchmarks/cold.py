@@ -1,4 +1,4 @@
-"""The page cache: how a file is put out of it, and whether it has left."""
+"""The page cache: removing a file from it, and counting what it holds of one."""
 
 import ctypes
 import mmap
@@ -47,14 +47,16 @@ def resident(path: Path) -> int:
     return sum(1 for page in pages.raw if page & 1)
 
 
-def drop(path: Path) -> None:
-    """Puts a file out of the page cache; an error if any of it stays.
-
-    Pages that a map shows stay in the cache, so this process's maps let go of theirs.
-    """
+def release(path: Path) -> None:
+    """Unmaps the pages of a file in this process: mapped pages stay in the cache."""
     for begin, size in maps_of(path):
         if LIBC.madvise(begin, size, MADV_DONTNEED) != 0:
             raise OSError(ctypes.get_errno(), "madvise", str(path))
+
+
+def drop(path: Path) -> None:
+    """Removes a file from the page cache; an error if a page of it stays."""
+    release(path)
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fdatasync(descriptor)

@@ -1,9 +1,11 @@
-"""What every workload shares: the check of the answers, and the clock."""
+"""What every workload shares: the task to time, the clocks, the check of answers."""
 
 import gc
+import os
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,21 +17,67 @@ LABEL_WEIGHT = np.uint32(2654435761)
 
 
 class WrongAnswer(Exception):
-    """A contender that does not yield every record exactly once is not timed."""
+    """A contender whose answers are wrong is not timed."""
+
+
+def nothing(*_: Any) -> None:
+    """Does nothing."""
 
 
 @dataclass(frozen=True)
-class Measurement:
-    """Seconds of each repetition over so many samples, and other numbers seen."""
+class Task:
+    """What a workload prepares of a contender: `run()` is one round of it.
+
+    `before` is called before each round and `after` with what `run` returned; neither
+    is timed. `close` ends what the contender started. `extra` holds other numbers of
+    the contender, by their column's name.
+    """
 
     samples: int
-    seconds: list[float]
-    variant: str = ""
+    run: Callable[[], Any]
+    before: Callable[[], Any] = nothing
+    after: Callable[[Any], Any] = nothing
+    close: Callable[[], Any] = nothing
     extra: dict[str, float] = field(default_factory=dict)
 
-    def as_dict(self) -> dict[str, Any]:
-        """The measurement as plain values for JSON."""
-        return asdict(self)
+    def round(self) -> dict[str, float]:
+        """Runs a round and returns its seconds on the wall and of the CPU."""
+        self.before()
+        gc.collect()
+        below = children_seconds()
+        own, start = time.process_time(), time.perf_counter()
+        result = self.run()
+        seconds, own = time.perf_counter() - start, time.process_time() - own
+        below = children_seconds() - below
+        self.after(result)
+        return {"seconds": seconds, "cpu": own + below}
+
+
+def children(process: int) -> Iterator[int]:
+    """The processes that a process started and that still run, and theirs."""
+    for tasks in Path(f"/proc/{process}/task").glob("*/children"):
+        try:
+            found = [int(child) for child in tasks.read_text().split()]
+        except OSError:  # the thread has ended
+            continue
+        for child in found:
+            yield child
+            yield from children(child)
+
+
+def children_seconds() -> float:
+    """The CPU time of the processes that this one started.
+
+    A process that has ended counts as soon as it was waited for.
+    """
+    ended = os.times()
+    total = ended.children_user + ended.children_system
+    for child in children(os.getpid()):
+        try:
+            total += time.clock_gettime(~child << 3 | 2)  # clock_getcpuclockid(3)
+        except OSError:  # it has ended
+            continue
+    return total
 
 
 def fingerprints(image: Any, label: Any) -> Any:
@@ -71,22 +119,3 @@ def check_once(
         raise WrongAnswer("records that come twice")
     if shuffled and np.array_equal(seen[:BATCH], source[:BATCH]):
         raise WrongAnswer("records in the order of the source instead of shuffled")
-
-
-def seconds_of(
-    run: Callable[[], object], *, least: int = 2, most: int = 1000, enough: float = 0.5
-) -> list[float]:
-    """Seconds of each call of `run`, at least so many that add up to enough.
-
-    Slow calls are not repeated beyond four times what is enough, quick ones not more
-    often than `most`.
-    """
-    gc.collect()
-    times: list[float] = []
-    while len(times) < least or (sum(times) < enough and len(times) < most):
-        start = time.perf_counter()
-        run()
-        times.append(time.perf_counter() - start)
-        if sum(times) > 4 * enough:
-            break
-    return times

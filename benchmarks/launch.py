@@ -1,13 +1,14 @@
-"""The process whose whole life is timed: `launch.py <workload> <contender> [N]`.
+"""The processes whose whole life is timed: `launch.py <workload> <contender> [N]`.
 
-Without N the contender is only imported. With N its first batch of N records is
-made; `check` after N fills the records with their numbers, where plain zeros take no
-time to make. Prints JSON: the numbers of the records in the batch and the peak memory.
+Without N the contender is only imported. With N its first batch of N records is made;
+`check` after N numbers the records. Prints the numbers of the records of the batch.
 """
 
 import importlib
-import resource
+import json
+import subprocess
 import sys
+from pathlib import Path
 
 BATCH = 128
 
@@ -24,9 +25,18 @@ def first_batch(contender, size: int, check: bool) -> list[int]:
     return batch.view(np.uint32).ravel().tolist()
 
 
+def launched(contender_module: str, *arguments: str) -> list[int]:
+    """Runs this file for a contender, given by its module; returns what it prints."""
+    _, workload, contender = contender_module.split(".")
+    command = [sys.executable, __file__, workload, contender, *arguments]
+    done = subprocess.run(
+        command, cwd=Path(__file__).parent, check=True, capture_output=True, text=True
+    )
+    return json.loads(done.stdout.splitlines()[-1])
+
+
 if __name__ == "__main__":
     workload, name, *rest = sys.argv[1:]
     contender = importlib.import_module(f"workloads.{workload}.{name}")
     numbers = first_batch(contender, int(rest[0]), "check" in rest) if rest else []
-    peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-    print(f'{{"numbers": {numbers}, "peak_mib": {peak_mib}}}')
+    print(json.dumps(numbers))

@@ -1,62 +1,62 @@
-"""Tables of the results in Markdown: `report.py results.json [table.md]`.
+"""The results in words: tables for the page, a table for the README, who is first.
 
-Needs the standard library alone.
+`report.py results.json` writes them into docs/performance.md and README.md; with
+`--check` it fails if the two do not match the results. Needs only the standard library.
 """
 
+import statistics
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
-from catalogue import CONTENDERS, WORKLOADS
-from results import Results, Timing
-from targets import TARGETS
+from catalogue import CONTENDERS, HERE, WORKLOADS, Kind, note
+from results import Outcome, Ratio, Results
 
-RULES = """Best of several rounds in one run; only ratios carry to another machine.
-A contender is timed if it first yields every record exactly once."""
+PAGE = HERE.parent / "docs" / "performance.md"
+README = HERE.parent / "README.md"
+BEGIN, END = "<!-- benchmarks -->\n", "<!-- /benchmarks -->\n"
+SHOWN = ("host_loop", "host_loop_normalized", "in_jit")  # the columns of the README
 
-EXTRAS = {
-    "init_seconds": "init us",
-    "state_bytes": "state bytes",
-    "memory_bytes": "memory bytes",
+
+@dataclass(frozen=True)
+class Unit:
+    """How seconds of a sample are shown, on the wall and of the CPU."""
+
+    scale: float
+    rate: bool
+    cpu: str
+    cpu_scale: float
+
+    def value(self, seconds: float) -> float:
+        """The seconds of a sample in this unit."""
+        return 1 / (seconds * self.scale) if self.rate else seconds * self.scale
+
+
+UNITS = {
+    "k samples/s": Unit(1e3, True, "CPU us a sample", 1e6),
+    "M tokens/s": Unit(1e6, True, "CPU ns a token", 1e9),
+    "us a batch": Unit(1e6, False, "CPU us a batch", 1e6),
+    "us": Unit(1e6, False, "CPU us", 1e6),
+    "ms": Unit(1e3, False, "CPU ms", 1e3),
+    "CPU us a second": Unit(1e6, False, "", 0),
 }
 
 
-def times(value: float) -> str:
-    """A ratio with three digits, such as `0.0123x`, `1.23x` or `123x`."""
-    digits = f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
-    return f"{digits}x"
+def digits(value: float) -> str:
+    """A number with three digits, and commas where it is large."""
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
-def quantity(workload: str, timing: Timing, seconds: float) -> str:
-    """A time in the unit of the workload."""
-    unit = WORKLOADS[workload].unit
-    if unit == "samples/s":
-        rate = timing.samples / seconds / 1e3
-        return f"{rate:,.1f} k" if rate >= 100 else f"{rate:.3f} k"
-    return f"{seconds * 1e6:,.2f}" if unit.startswith("us") else f"{seconds:.3f}"
+def spread(values: list[float]) -> str:
+    """The smallest and the largest of the values."""
+    return f"{digits(min(values))} to {digits(max(values))}"
 
 
-def columns(results: Results, workload: str, contender: str, variant: str) -> list[str]:
-    """The cells of a contender's row after its name."""
-    outcome = results.outcomes[workload][contender]
-    timing = outcome.timings[variant]
-    limit = results.timing(workload, WORKLOADS[workload].limit, variant)
-    peer = results.best_peer(workload, variant)
-    return [
-        quantity(workload, timing, timing.best),
-        quantity(workload, timing, timing.median),
-        times(timing.rate / peer.rate) if peer else "",
-        times(timing.rate / limit.rate) if limit else "",
-        *([f"{outcome.peak_mib:,}"] if WORKLOADS[workload].launched else []),
-    ]
-
-
-def extra_columns(timing: Timing, names: list[str]) -> list[str]:
-    """The cells of the other numbers a workload measures."""
-    cells = []
-    for name in names:
-        value = timing.extra[name]
-        cells.append(f"{value * 1e6:,.1f}" if name == "init_seconds" else f"{value:,}")
-    return cells
+def shown(ratio: Ratio) -> str:
+    """A ratio as it is quoted: the median, and the range of the runs."""
+    return f"{digits(ratio.median)} ({spread(ratio.runs)})"
 
 
 def row(cells: list[str]) -> str:
@@ -64,93 +64,178 @@ def row(cells: list[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
+def title(contender: str) -> str:
+    """The name of a contender in tables; `name@commit` is one of another commit."""
+    name, _, commit = contender.partition("@")
+    return f"{CONTENDERS[name].title} at {commit}" if commit else CONTENDERS[name].title
+
+
+def kind(contender: str) -> Kind:
+    """The kind of a contender."""
+    return CONTENDERS[contender.partition("@")[0]].kind
+
+
+def level(outcome: Outcome, workload: str) -> float:
+    """The seconds of a sample by which contenders are ranked."""
+    return statistics.median(outcome.times(WORKLOADS[workload].measure))
+
+
+def fastest(results: Results, workload: str, *kinds: Kind) -> str | None:
+    """The fastest contender of some kinds; None if none was timed."""
+    timed = results.timed(workload)
+    names = [name for name in timed if kind(name) in kinds and "@" not in name]
+    return min(names, key=lambda name: level(timed[name], workload), default=None)
+
+
+def ratio(results: Results, workload: str, contender: str) -> Ratio | None:
+    """How many times as fast the fastest Millstream is as a contender."""
+    own = fastest(results, workload, Kind.OURS)
+    timed = results.timed(workload)
+    if own is None or contender not in timed or own == contender:
+        return None
+    return Ratio.of(timed[own], timed[contender], WORKLOADS[workload].measure)
+
+
+def first(results: Results, workload: str) -> str:
+    """`millstream`, the contender that is ahead of it, `tie`, or nothing."""
+    rival = fastest(results, workload, Kind.PEER, Kind.HAND)
+    found = ratio(results, workload, rival) if rival else None
+    if rival is None or found is None:
+        return ""
+    if found.tie:
+        return "tie"
+    return "millstream" if found.median > 1 else rival
+
+
+def verdict(results: Results, workload: str) -> str:
+    """Who is first among Millstream, the peers and what a user can write by hand."""
+    winner = first(results, workload)
+    rival = fastest(results, workload, Kind.PEER, Kind.HAND)
+    found = ratio(results, workload, rival) if rival else None
+    if rival is None or found is None:
+        return "No other loader takes part."
+    if winner == "tie":
+        return f"**A tie** with {title(rival)}: {shown(found)}."
+    if winner == "millstream":
+        return (
+            f"**Millstream is first**, {shown(found)} times as fast as {title(rival)}."
+        )
+    return (
+        f"**{title(rival)} is first**; Millstream reaches {shown(found)} of its speed."
+    )
+
+
+def link(workload: str, contender: str) -> str:
+    """The name of a contender, with a link to its file."""
+    folder = WORKLOADS[workload].folder or workload
+    file = f"../benchmarks/workloads/{folder}/{contender.partition('@')[0]}.py"
+    return f"[{title(contender)}]({file})"
+
+
+def cells(results: Results, workload: str, name: str, extra: list[str]) -> list[str]:
+    """The row of a contender."""
+    outcome = results.outcomes[workload][name]
+    unit = UNITS[WORKLOADS[workload].unit]
+    values = [unit.value(each) for each in outcome.times(WORKLOADS[workload].measure)]
+    found = ratio(results, workload, name)
+    cpu = statistics.median(outcome.times("cpu")) * unit.cpu_scale
+    more = (outcome.extra.get(each) for each in extra)
+    return [
+        link(workload, name),
+        str(kind(name)),
+        digits(statistics.median(values)),
+        spread(values),
+        shown(found) if found else "",
+        *([digits(cpu)] if unit.cpu else []),
+        f"{max(run.peak_mib for run in outcome.runs):,}",
+        *("" if value is None else f"{value:,.0f}" for value in more),
+    ]
+
+
 def table(results: Results, workload: str) -> list[str]:
-    """The lines of a workload's table, the fastest first, and of those not timed."""
-    lines: list[tuple[str, float, list[str]]] = []
-    excluded = []
-    extras: list[str] = []
-    for contender, outcome in results.outcomes[workload].items():
-        title = CONTENDERS[contender].title
-        if outcome.status != "ok":
-            excluded.append(f"- {title}: {outcome.status}: {outcome.detail}")
-            continue
-        for variant, timing in outcome.timings.items():
-            extras = list(timing.extra)
-            name = f"{title}, {variant}" if variant else title
-            cells = columns(results, workload, contender, variant)
-            cells += extra_columns(timing, extras)
-            lines.append((variant, -timing.rate, [name, *cells]))
-    unit = WORKLOADS[workload].unit
-    heads = ["contender", unit, "median", "to best peer", "to limit"]
-    heads += ["peak MiB"] if WORKLOADS[workload].launched else []
-    heads += [EXTRAS[name] for name in extras]
-    lines.sort(key=lambda line: line[:2])
-    out = [f"### {workload}", "", WORKLOADS[workload].title + ".", ""]
-    if lines:
-        out += [row(heads), row(["---", *["---:"] * (len(heads) - 1)])]
-        out += [row(cells) for _, _, cells in lines]
-    if excluded:
-        out += ["", "Not timed:", *excluded]
-    return [*out, "", *target_lines(results, workload)]
-
-
-def target_lines(results: Results, workload: str) -> list[str]:
-    """The targets of a workload and whether this run meets them."""
-    parts = []
-    for target in TARGETS:
-        if target.workload != workload:
-            continue
-        sign = ">=" if target.at_least else "<="
-        wanted = f"{target.text} {sign} {target.bound:.3g} {target.unit}"
-        value = target.measured(results)
-        if value is None:
-            parts.append(f"{wanted}: not measured")
-        else:
-            verdict = "met" if target.met(value) else "**missed**"
-            parts.append(f"{wanted}: {value:.3g} {target.unit}, {verdict}")
-    return [f"Targets: {'; '.join(parts)}.", ""] if parts else []
+    """The section of a workload: its table, fastest first, and who is first."""
+    timed = results.timed(workload)
+    extra = sorted({name for outcome in timed.values() for name in outcome.extra})
+    unit = UNITS[WORKLOADS[workload].unit]
+    heads = ["contender", "kind", WORKLOADS[workload].unit, "range of the runs"]
+    heads += ["Millstream is so many times as fast", *([unit.cpu] if unit.cpu else [])]
+    heads += ["peak MiB", *extra]
+    ranked = sorted(timed, key=lambda name: level(timed[name], workload))
+    lines = [f"### {workload}", f"{WORKLOADS[workload].title}.", ""]
+    if ranked:
+        lines += [row(heads), row(["---", "---", *["---:"] * (len(heads) - 2)])]
+        lines += [row(cells(results, workload, name, extra)) for name in ranked]
+        lines += ["", verdict(results, workload), ""]
+    for name in ranked:
+        if kind(name) is Kind.LIMIT:
+            lines.append(f"- Limit, {title(name)}: {note(workload, name)}")
+    for name, outcome in results.outcomes[workload].items():
+        if not outcome.ok:
+            reason = f"{outcome.status}: {outcome.detail}"
+            lines.append(f"- Not timed, {title(name)}: {reason}")
+    return [*lines, f"- Reproduce: `make bench WORKLOAD={workload}`", ""]
 
 
 def setting(results: Results) -> str:
-    """The machine, and every version of the packages that was seen in the run."""
-    seen: dict[str, set[str]] = {}
-    for outcomes in results.outcomes.values():
-        for outcome in outcomes.values():
-            for package, version in outcome.versions.items():
-                seen.setdefault(package, set()).add(version)
-    versions = [f"{name} {' and '.join(sorted(seen[name]))}" for name in sorted(seen)]
+    """When, where and with which versions the run was made."""
     machine = results.machine
-    parts = [
-        f"{machine['cores']} cores",
-        f"{machine['system']} {machine['architecture']}",
-        f"Python {machine['python']}",
-        *versions,
-    ]
-    return ", ".join(parts) + "."
+    versions = ", ".join(f"{name} {each}" for name, each in results.versions().items())
+    return (
+        f"Run of {results.date}, commit {results.commit}, {results.minutes:.0f} "
+        f"minutes; {machine['cores']} cores ({machine['processor']}), "
+        f"{machine['memory_gib']} GiB, {machine['system']}, "
+        f"Python {machine['python']}; {versions}."
+    )
 
 
-def markdown(results: Results) -> str:
-    """The tables of every workload of a run."""
-    lines = ["## Benchmarks", "", RULES, setting(results), ""]
+def tables(results: Results) -> str:
+    """The sections of all workloads of a run."""
+    lines = [setting(results), ""]
     for workload in WORKLOADS:
-        if workload in results.outcomes:
+        if results.outcomes.get(workload):
             lines += table(results, workload)
     return "\n".join(lines)
 
 
-def missed(results: Results) -> list[str]:
-    """The targets that this run measured and missed."""
-    found = []
-    for target in TARGETS:
-        value = target.measured(results)
-        if value is not None and not target.met(value):
-            found.append(f"{target.workload}: {target.text}: {value:.3g} {target.unit}")
-    return found
+def readme(results: Results) -> str:
+    """The README's table: thousand samples a second of a few workloads."""
+    names = {name: None for each in SHOWN for name in results.timed(each)}
+    heads = ["k samples/s", "Python loop", "Python loop, float32 / 255", "inside jit"]
+    lines = [row(heads), row(["---", *["---:"] * len(SHOWN)])]
+    for name in sorted(names, key=lambda name: list(CONTENDERS).index(name)):
+        values = [results.timed(each).get(name) for each in SHOWN]
+        rates = [
+            digits(UNITS["k samples/s"].value(level(value, workload))) if value else ""
+            for value, workload in zip(values, SHOWN, strict=True)
+        ]
+        suffix = f" ({kind(name)})" if kind(name) in (Kind.HAND, Kind.LIMIT) else ""
+        lines.append(row([title(name) + suffix, *rates]))
+    verdicts = [f"- `{each}`: {verdict(results, each)}" for each in WORKLOADS]
+    lines += ["", *(each for each in verdicts if "No other loader" not in each)]
+    return "\n".join(lines)
+
+
+def replaced(path: Path, text: str) -> str:
+    """The content of a file with the text between its two markers replaced."""
+    content = path.read_text()
+    head, _, rest = content.partition(BEGIN)
+    _, _, tail = rest.partition(END)
+    return f"{head}{BEGIN}{text.rstrip()}\n{END}{tail}"
+
+
+def main() -> int:
+    """Writes or checks the two files; returns the exit code."""
+    results = Results.read(Path(sys.argv[1]))
+    pages = {PAGE: tables(results), README: readme(results)}
+    stale = [path for path in pages if path.read_text() != replaced(path, pages[path])]
+    if "--check" not in sys.argv:
+        for path in stale:
+            path.write_text(replaced(path, pages[path]))
+        return 0
+    for path in stale:
+        print(f"{path.name} does not match {sys.argv[1]}: run benchmarks/report.py")
+    return 1 if stale else 0
 
 
 if __name__ == "__main__":
-    written = markdown(Results.read(Path(sys.argv[1])))
-    if len(sys.argv) > 2:
-        Path(sys.argv[2]).write_text(written)
-    else:
-        print(written)
+    sys.exit(main())

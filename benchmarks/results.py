@@ -1,140 +1,162 @@
 """The results of a run: what was measured of each contender, kept as JSON."""
 
 import json
-import math
 import os
 import platform
 import statistics
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
-from catalogue import CONTENDERS, Kind
-from processes import Round
-
 
 @dataclass
-class Timing:
-    """Every repetition of one variant of a contender, over all rounds."""
+class Run:
+    """The rounds of one process: seconds on the wall and of the CPU."""
 
-    samples: int
     seconds: list[float] = field(default_factory=list)
-    extra: dict[str, float] = field(default_factory=dict)
+    cpu: list[float] = field(default_factory=list)
+    peak_mib: int = 0
 
-    @property
-    def best(self) -> float:
-        """The seconds of the fastest repetition."""
-        return min(self.seconds)
+    def add(self, times: dict[str, Any]) -> None:
+        """Takes in a round."""
+        self.seconds.append(times["seconds"])
+        self.cpu.append(times["cpu"])
+        self.peak_mib = times["peak_mib"]
 
     @property
     def median(self) -> float:
-        """The seconds of the repetition in the middle."""
+        """The seconds of a round."""
         return statistics.median(self.seconds)
 
     @property
-    def rate(self) -> float:
-        """Samples a second of the fastest repetition."""
-        return self.samples / self.best
-
-    def add(self, measurement: dict[str, Any]) -> None:
-        """Takes in another round; of other numbers the smallest is kept."""
-        self.seconds += measurement["seconds"]
-        for name, value in measurement["extra"].items():
-            self.extra[name] = min(value, self.extra.get(name, math.inf))
+    def median_cpu(self) -> float:
+        """The CPU seconds of a round."""
+        return statistics.median(self.cpu)
 
 
 @dataclass
 class Outcome:
-    """What became of a contender in a workload."""
+    """What became of a contender: `ok`, `wrong`, `failed`, `missing` or `late`."""
 
     status: str = "ok"
     detail: str = ""
-    peak_mib: int = 0
+    samples: int = 0
+    extra: dict[str, float] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
-    timings: dict[str, Timing] = field(default_factory=dict)
+    runs: list[Run] = field(default_factory=list)
 
     @property
-    def judged(self) -> bool:
-        """Whether the contender ran to its end: it was timed, or found wrong."""
-        return self.status in ("ok", "wrong")
+    def ok(self) -> bool:
+        """Whether its times count."""
+        return self.status == "ok"
 
-    def add(self, done: Round) -> None:
-        """Takes in a round; one that is not ok makes the whole outcome so."""
-        if done.status != "ok":
-            self.status, self.detail = done.status, done.detail
-            return
-        self.peak_mib = max(self.peak_mib, done.peak_mib)
-        self.versions |= done.versions
-        for each in done.measurements:
-            timing = self.timings.setdefault(each["variant"], Timing(each["samples"]))
-            timing.add(each)
+    def fail(self, status: str, detail: str) -> None:
+        """Makes it an outcome without times that count."""
+        self.status, self.detail = status, detail
+
+    def describe(self, ready: dict[str, Any]) -> None:
+        """Takes in what the contender says of itself when it is ready."""
+        self.samples, self.versions = ready["samples"], ready["versions"]
+        self.extra = ready["extra"]
+
+    def times(self, measure: str) -> list[float]:
+        """The median of each run: `wall` seconds or `cpu` seconds a sample."""
+        medians = [
+            run.median if measure == "wall" else run.median_cpu for run in self.runs
+        ]
+        return [each / self.samples for each in medians]
 
 
 @dataclass
 class Results:
-    """The outcomes of a run by workload and contender, and the machine it ran on."""
+    """The outcomes of a run by workload and contender, and where and when it ran."""
 
     outcomes: dict[str, dict[str, Outcome]] = field(default_factory=dict)
     machine: dict[str, Any] = field(default_factory=dict)
+    date: str = ""
+    commit: str = ""
+    minutes: float = 0
 
     @classmethod
-    def of_this_machine(cls) -> Self:
+    def of_this_machine(cls, commit: str) -> Self:
         """No outcomes yet."""
         return cls(
             machine={
-                "system": platform.system(),
-                "architecture": platform.machine(),
-                "python": platform.python_version(),
+                "system": f"{platform.system()} {platform.machine()}",
+                "processor": processor(),
                 "cores": len(os.sched_getaffinity(0)),
-            }
+                "memory_gib": round(memory_bytes() / 2**30),
+                "python": platform.python_version(),
+            },
+            date=datetime.now(UTC).date().isoformat(),
+            commit=commit,
         )
 
     @classmethod
     def read(cls, path: Path) -> Self:
         """The results that `write` wrote."""
         content = json.loads(path.read_text())
-        outcomes = {
-            workload: {
-                contender: Outcome(
-                    **outcome
-                    | {
-                        "timings": {
-                            variant: Timing(**timing)
-                            for variant, timing in outcome["timings"].items()
-                        }
-                    }
-                )
-                for contender, outcome in contenders.items()
-            }
-            for workload, contenders in content["outcomes"].items()
-        }
-        return cls(outcomes, content["machine"])
+        for contenders in content["outcomes"].values():
+            for name, outcome in contenders.items():
+                runs = [Run(**run) for run in outcome.pop("runs")]
+                contenders[name] = Outcome(**outcome, runs=runs)
+        return cls(**content)
 
     def write(self, path: Path) -> None:
         """Writes the results as JSON, making the folder if need be."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(asdict(self), indent=1) + "\n")
-
-    def timing(self, workload: str, contender: str, variant: str = "") -> Timing | None:
-        """The timing of a contender, or None if it has none that counts."""
-        outcome = self.outcomes.get(workload, {}).get(contender)
-        if outcome is None or outcome.status != "ok":
-            return None
-        return outcome.timings.get(variant)
-
-    def timings(
-        self, workload: str, kind: Kind, variant: str = ""
-    ) -> Iterator[tuple[str, Timing]]:
-        """The contenders of a kind that have a timing, with it."""
-        for contender in self.outcomes.get(workload, {}):
-            timing = self.timing(workload, contender, variant)
-            if timing is not None and CONTENDERS[contender].kind is kind:
-                yield contender, timing
-
-    def best_peer(self, workload: str, variant: str = "") -> Timing | None:
-        """The timing of the fastest peer, or None without peers."""
-        peers = self.timings(workload, Kind.PEER, variant)
-        return max(
-            (timing for _, timing in peers), key=lambda each: each.rate, default=None
+        rounded = json.loads(
+            json.dumps(asdict(self)),
+            parse_float=lambda text: float(f"{float(text):.5g}"),
         )
+        path.write_text(json.dumps(rounded, indent=1) + "\n")
+
+    def timed(self, workload: str) -> dict[str, Outcome]:
+        """The contenders of a workload whose times count."""
+        outcomes = self.outcomes.get(workload, {})
+        return {name: each for name, each in outcomes.items() if each.ok}
+
+    def versions(self) -> dict[str, str]:
+        """The versions of all packages that were seen in the run."""
+        seen: dict[str, set[str]] = {}
+        for outcomes in self.outcomes.values():
+            for outcome in outcomes.values():
+                for package, version in outcome.versions.items():
+                    seen.setdefault(package, set()).add(version)
+        return {name: " and ".join(sorted(seen[name])) for name in sorted(seen)}
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """How many times as fast one contender is as another: a ratio for each run."""
+
+    runs: list[float]
+
+    @classmethod
+    def of(cls, fast: Outcome, slow: Outcome, measure: str) -> Self:
+        """The ratio of the medians, run by run."""
+        pairs = zip(fast.times(measure), slow.times(measure), strict=True)
+        return cls([theirs / max(ours, 1e-12) for ours, theirs in pairs])
+
+    @property
+    def median(self) -> float:
+        """The ratio in the middle: what is quoted."""
+        return statistics.median(self.runs)
+
+    @property
+    def tie(self) -> bool:
+        """Whether nobody is ahead: within 5%, or the runs disagree."""
+        return abs(self.median - 1) < 0.05 or min(self.runs) < 1 < max(self.runs)
+
+
+def processor() -> str:
+    """The name of the processor, as the system gives it."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    names = (line.partition(":")[2].strip() for line in lines if "model name" in line)
+    return next(names, "unknown")
+
+
+def memory_bytes() -> int:
+    """The physical memory."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -28,3 +28,12 @@ for each in "$@"; do
     --constraint "$here/constraints.txt" --requirement "$wanted"
   cat "$wanted" "$here/constraints.txt" >"$venv/installed.txt"
 done
+
+# Millstream's contenders of torch_dataset need torch, so the environment `torch` links
+# to the package that `make build` installs: the link always leads to the last build.
+for packages in "$here"/.venvs/torch/lib/python3*/site-packages; do
+  if [ -d "$packages" ]; then
+    version=$(basename "$(dirname "$packages")")
+    ln -sfn "$here/../.venv/lib/$version/site-packages/millstream" "$packages/millstream"
+  fi
+done

@@ -1,45 +1,73 @@
-"""Runs one contender of one workload in this process and prints what it measured.
+"""One contender of one workload, kept ready: `worker.py <workload> <contender>`.
 
-Called by `run.py` with the interpreter of the contender's environment. The last
-line of the output is JSON: a status, a detail and the measurements.
+`turns.py` starts it with the interpreter of the contender's environment. It prepares
+the contender and checks its answers. Then it runs one round for each line that it
+reads, and answers with one line of JSON.
 """
 
 import importlib
 import json
+import os
 import resource
 import sys
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from harness import WrongAnswer
+from catalogue import WORKLOADS
+from harness import Task, WrongAnswer
+
+PACKAGES = (
+    *("millstream", "jax", "jaxlib", "numpy", "torch", "tensorflow-cpu", "grain"),
+    *("mlx-data", "spdl", "cyreal", "jax-dataloader", "hydrax", "datasets", "pyarrow"),
+)
 
 
 def versions() -> dict[str, str]:
-    """The versions of the packages that matter to every contender."""
+    """The versions of the packages of this environment that matter to its times."""
     found = {}
-    for package in ("jax", "numpy", "millstream"):
-        try:
+    for package in PACKAGES:
+        with suppress(PackageNotFoundError):
             found[package] = version(package)
-        except PackageNotFoundError:
-            continue
     return found
 
 
-def measured(workload: str, contender: str) -> dict[str, Any]:
-    """The result of a contender: `ok` with measurements, or `wrong` with the reason."""
+def peak_mib() -> int:
+    """The largest memory of this process, or of one that it started and waited for."""
+    both = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    return max(resource.getrusage(each).ru_maxrss for each in both) // 1024
+
+
+def prepared(workload: str, contender: str) -> Task:
+    """The contender, its answers checked."""
+    folder = WORKLOADS[workload].folder or workload
     question = importlib.import_module(f"workloads.{workload}.workload")
-    answer = importlib.import_module(f"workloads.{workload}.{contender}")
+    answer = importlib.import_module(f"workloads.{folder}.{contender}")
+    return question.prepare(answer)
+
+
+def main() -> None:
+    """Answers `{"status": ...}` once and then a round for each line of the input."""
+    channel = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # what libraries print does not get among the answers
+
+    def say(**answer: Any) -> None:
+        print(json.dumps(answer), file=channel, flush=True)
+
     try:
-        measurements = question.measure(answer)
+        task = prepared(*sys.argv[1:3])
     except WrongAnswer as error:
-        return {"status": "wrong", "detail": str(error)}
-    return {
-        "status": "ok",
-        "measurements": [each.as_dict() for each in measurements],
-        "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
-        "versions": versions(),
-    }
+        say(status="wrong", detail=str(error))
+        return
+    say(status="ok", samples=task.samples, extra=task.extra, versions=versions())
+    for _ in sys.stdin:
+        try:
+            say(status="ok", **task.round(), peak_mib=peak_mib())
+        except WrongAnswer as error:
+            say(status="wrong", detail=str(error))
+    task.close()
 
 
 if __name__ == "__main__":
-    print(json.dumps(measured(*sys.argv[1:3])), flush=True)
+    main()
+    os._exit(0)  # some libraries wait for their threads at exit

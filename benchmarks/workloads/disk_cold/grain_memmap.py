@@ -1,6 +1,11 @@
-"""Grain over shuffled indices, each batch gathered at once from a map of the file."""
+"""Grain over a source whose items are batches of a mapped file, read by four threads.
+
+No thread, 1, 4 and 16 threads differ by less than the noise. The source permutes with
+NumPy: Grain's own shuffle maps one index at a time.
+"""
 
 from collections.abc import Iterable
+from itertools import count
 from pathlib import Path
 
 import grain
@@ -11,13 +16,28 @@ from workloads.disk_cold.workload import BATCH, Epoch, loop_of
 READ = grain.ReadOptions(num_threads=4, prefetch_buffer_size=8)
 
 
+class Batches:
+    """A random-access source of the batches of one epoch."""
+
+    def __init__(self, rows: np.ndarray, seed: int) -> None:
+        self.rows = rows
+        order = np.random.default_rng(seed).permutation(len(rows))
+        self.order = order.reshape(-1, BATCH)
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    def __getitem__(self, number: int) -> np.ndarray:
+        return self.rows.take(self.order[number], axis=0)
+
+
 def build(path: Path) -> Epoch:
-    """The epoch of the loop; batches are read ahead on threads."""
-    rows = np.load(path, mmap_mode="r")
-    indices = grain.MapDataset.range(len(rows))
+    """The epoch of the loop; threads read batches ahead."""
+    rows = np.asarray(np.load(path, mmap_mode="r"))
+    seeds = count()
 
     def epoch() -> Iterable[np.ndarray]:
-        chosen = indices.shuffle(seed=0).batch(BATCH, batch_fn=np.asarray)
-        return chosen.map(lambda some: np.asarray(rows[some])).to_iter_dataset(READ)
+        batches = grain.MapDataset.source(Batches(rows, next(seeds)))
+        return batches.to_iter_dataset(READ)
 
     return loop_of(epoch)

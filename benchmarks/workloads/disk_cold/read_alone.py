@@ -1,4 +1,7 @@
-"""Millstream's scan_epoch with a body that only looks: the time of reading."""
+"""Millstream's `scan_epoch` with a step that looks at two words of each row.
+
+Includes reading the whole file, shuffled; does not include the step that computes.
+"""
 
 from pathlib import Path
 

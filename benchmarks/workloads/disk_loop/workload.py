@@ -1,4 +1,4 @@
-"""The loop of `host_loop`, off IDX files that the system holds in memory."""
+"""The loop of `host_loop`, from IDX files in the page cache."""
 
 from functools import partial
 
@@ -6,4 +6,4 @@ import numpy as np
 
 from workloads.host_loop import workload
 
-measure = partial(workload.measure, label_dtype=np.uint8)
+prepare = partial(workload.prepare, label_dtype=np.uint8)

@@ -1,4 +1,4 @@
-"""Millstream's NpySource."""
+"""Millstream's `NpySource`, which checks the header and maps the file."""
 
 from typing import Any
 

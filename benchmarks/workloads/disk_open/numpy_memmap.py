@@ -1,4 +1,4 @@
-"""By hand: NumPy's map of the file."""
+"""NumPy's memory map of the file; includes no order and no loader."""
 
 import numpy as np
 

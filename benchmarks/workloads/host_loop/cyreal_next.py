@@ -1,4 +1,7 @@
-"""Cyreal with its `next` jitted by the user, as its documentation advises."""
+"""Cyreal with its `next` jitted by the user.
+
+Its own `iterate` is not jitted and reaches 0.3 k samples/s.
+"""
 
 from collections.abc import Iterator
 from typing import Any
@@ -40,4 +43,4 @@ def build(data: Arrays, *, normalize: bool = False) -> Loop:
             batch, state, mask = following(state)
             yield batch, mask
 
-    return Loop(epoch, masked_fields, deliver=None)
+    return Loop(epoch, masked_fields)

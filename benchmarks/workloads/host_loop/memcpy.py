@@ -1,4 +1,8 @@
-"""The bytes of each batch in the order of the source, into one recycled batch."""
+"""Copies the bytes of each batch, in the order of the source, into one recycled batch.
+
+With normalisation it casts and scales them. Does not include a shuffle, nor handing the
+batch to JAX.
+"""
 
 from collections.abc import Iterator
 
@@ -9,7 +13,7 @@ from workloads.host_loop.workload import Loop
 
 
 def build(data: Arrays, *, normalize: bool = False) -> Loop:
-    """The loop over plain copies: no shuffle, nothing handed over."""
+    """The loop over plain copies."""
     image = np.empty((BATCH, 28, 28), np.float32 if normalize else np.uint8)
     label = np.empty(BATCH, np.int32)
 
@@ -24,4 +28,4 @@ def build(data: Arrays, *, normalize: bool = False) -> Loop:
             np.copyto(label[:size], data.label[part])
             yield image[:size], label[:size]
 
-    return Loop(epoch, deliver=None, reaches_jax=False, shuffled=False)
+    return Loop(epoch, reaches_jax=False, shuffled=False)

@@ -1,4 +1,7 @@
-"""Millstream's host loop."""
+"""Millstream's `iterate`, as its README shows it.
+
+Every option has its default value.
+"""
 
 from itertools import count
 from typing import Any
@@ -35,8 +38,4 @@ def build(data: Arrays, *, normalize: bool = False) -> Loop:
 def loop_of(loader: ms.DataLoader) -> Loop:
     """The loop over `iterate`, another seed each epoch."""
     seeds = count()
-    return Loop(
-        lambda: loader.iterate(loader.init_state(next(seeds))),
-        masked_fields,
-        deliver=None,
-    )
+    return Loop(lambda: loader.iterate(loader.init_state(next(seeds))), masked_fields)

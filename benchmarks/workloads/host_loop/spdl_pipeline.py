@@ -1,6 +1,11 @@
-"""SPDL: a pipeline of threads, each item a batch gathered at once."""
+"""SPDL: one pipeline for all epochs, whose items are lists of 16 batches.
+
+With one batch an item it takes 2 to 6 times the CPU time. Stopping a pipeline takes
+0.1 s, so a pipeline for each epoch runs at less than half of this speed.
+"""
 
 from collections.abc import Iterator
+from itertools import islice
 
 import numpy as np
 from spdl.pipeline import PipelineBuilder
@@ -8,23 +13,35 @@ from spdl.pipeline import PipelineBuilder
 from dataset import BATCH, Arrays, normalized
 from workloads.host_loop.workload import Loop
 
+TOGETHER = 16 * BATCH
+
+Batch = tuple[np.ndarray, np.ndarray]
+
 
 def build(data: Arrays, *, normalize: bool = False) -> Loop:
-    """The loop over batches of NumPy arrays, put on the device."""
+    """The loop over batches of NumPy arrays."""
     generator = np.random.default_rng(0)
 
     def indices() -> Iterator[np.ndarray]:
-        order = generator.permutation(len(data))
-        yield from np.split(order, range(BATCH, len(data), BATCH))
+        while True:
+            order = generator.permutation(len(data))
+            for start in range(0, len(order), TOGETHER):
+                yield order[start : start + TOGETHER]
 
-    def gathered(chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        image = data.image[chosen]
-        return normalized(image) if normalize else image, data.label[chosen]
+    def gathered(chosen: np.ndarray) -> Batch:
+        image = data.image.take(chosen, axis=0)
+        return normalized(image) if normalize else image, data.label.take(chosen)
 
-    def epoch() -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        builder = PipelineBuilder().add_source(indices()).pipe(gathered, concurrency=2)
-        pipeline = builder.add_sink(8).build(num_threads=2)
+    def several(chosen: np.ndarray) -> list[Batch]:
+        starts = range(0, len(chosen), BATCH)
+        return [gathered(chosen[start : start + BATCH]) for start in starts]
+
+    def endless() -> Iterator[Batch]:
+        builder = PipelineBuilder().add_source(indices()).pipe(several)
+        pipeline = builder.add_sink(2).build(num_threads=1)
         with pipeline.auto_stop():
-            yield from pipeline
+            for batches in pipeline:
+                yield from batches
 
-    return Loop(epoch)
+    batches = endless()
+    return Loop(lambda: islice(batches, -(-len(data) // BATCH)))

@@ -1,4 +1,4 @@
-"""Batches of an epoch handed to a Python loop as JAX arrays."""
+"""Batches of an epoch in a Python loop, each handed to a jitted step."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -9,14 +9,9 @@ import jax
 import numpy as np
 
 from dataset import fashion_mnist
-from harness import (
-    Measurement,
-    WrongAnswer,
-    as_pixels,
-    check_once,
-    fingerprints,
-    seconds_of,
-)
+from harness import Task, WrongAnswer, as_pixels, check_once, fingerprints
+
+EPOCHS = 2  # of a round
 
 
 def pair(item: Any) -> tuple[Any, Any, None]:
@@ -38,70 +33,72 @@ def masked_fields(item: Any) -> tuple[Any, Any, Any]:
 
 @dataclass(frozen=True)
 class Loop:
-    """What a contender builds: `epoch()` yields items, `deliver` makes JAX arrays.
+    """What a contender builds: `epoch()` yields items, `unpack` names their parts.
 
-    `unpack` names the parts of an item, before or after delivery. A contender whose
-    items are JAX arrays already has no `deliver`. A limit may stop short of JAX
-    (`reaches_jax=False`), and the very slow may run a part of an epoch.
+    A limit may hand nothing to the step (`reaches_jax=False`) and need not shuffle.
     """
 
     epoch: Callable[[], Iterable[Any]]
     unpack: Callable[[Any], tuple[Any, Any, Any]] = pair
-    deliver: Callable[[Any], Any] | None = jax.device_put
     reaches_jax: bool = True
-    complete: bool = True
     shuffled: bool = True
 
-    def run(self) -> int:
-        """Runs an epoch as a user's loop does and returns the number of batches."""
-        batches = 0
-        delivered = None
-        if self.deliver is None:
-            for item in self.epoch():
-                delivered = item
-                batches += 1
+
+@jax.jit
+def step(image: Any, label: Any, mask: Any) -> Any:
+    """The least that a training step does: it receives the batch."""
+    return label[0] + image[0, 0, 0].astype(np.int32)
+
+
+@jax.jit
+def received(image: Any, label: Any, mask: Any) -> Any:
+    """The batch as the step receives it."""
+    return image, label, mask
+
+
+def run(loop: Loop) -> None:
+    """The epochs of a round, as a user's loop runs them."""
+    unpack, done = loop.unpack, None
+    for _ in range(EPOCHS):
+        if loop.reaches_jax:
+            for item in loop.epoch():
+                done = step(*unpack(item))
         else:
-            deliver = self.deliver
-            for item in self.epoch():
-                delivered = deliver(item)
-                batches += 1
-        jax.block_until_ready(delivered)
-        return batches
+            for item in loop.epoch():
+                done = item
+    jax.block_until_ready(done)
 
 
-def rows(loop: Loop, item: Any, *, normalize: bool, label_dtype: Any) -> np.ndarray:
-    """The fingerprints of the valid rows of one delivered item."""
-    image, label, mask = loop.unpack(item)
-    if loop.reaches_jax and not all(isinstance(x, jax.Array) for x in (image, label)):
-        raise WrongAnswer("batches that are not JAX arrays")
-    image, label = np.asarray(image), np.asarray(label)
+def rows(batch: Any, *, normalize: bool, label_dtype: Any) -> np.ndarray:
+    """The fingerprints of the valid rows of a batch."""
+    image, label, mask = (None if x is None else np.asarray(x) for x in batch)
     if image.shape[1:] != (28, 28) or label.dtype != label_dtype:
         raise WrongAnswer(f"image{image.shape} with labels of {label.dtype}")
     image = as_pixels(image) if normalize else image
     if image.dtype != np.uint8:
         raise WrongAnswer(f"images are {image.dtype}, not uint8")
     seen = fingerprints(image, label)
-    return seen if mask is None else seen[np.asarray(mask)]
+    return seen if mask is None else seen[mask]
 
 
-def measure(
+def prepare(
     contender: ModuleType, *, normalize: bool = False, label_dtype: Any = np.int32
-) -> list[Measurement]:
-    """Checks an epoch of the contender, then times epochs of it.
+) -> Task:
+    """Checks an epoch of the contender, and then another: both must be complete.
 
-    What was delivered is looked at after the epoch has ended: batches in JAX's hands
-    must not change when the contender makes the next.
+    The batches are looked at after the epoch has ended: what JAX holds must not
+    change when the contender makes the next batch.
     """
     data = fashion_mnist()
-    loop = contender.build(data)
-    items = map(loop.deliver, loop.epoch()) if loop.deliver else loop.epoch()
-    kept = list(items) if loop.reaches_jax else items
+    loop: Loop = contender.build(data, normalize=normalize)
     expected = {"normalize": normalize, "label_dtype": label_dtype}
-    seen = [rows(loop, item, **expected) for item in kept]
-    del kept
-    check_once(
-        np.concatenate(seen), data, complete=loop.complete, shuffled=loop.shuffled
-    )
-    if (batches := loop.run()) != len(seen):
-        raise WrongAnswer(f"{len(seen)} batches, then {batches} in the next epoch")
-    return [Measurement(sum(map(len, seen)), seconds_of(loop.run))]
+    samples = 0
+    for _ in range(2):
+        batches = map(loop.unpack, loop.epoch())
+        if loop.reaches_jax:
+            batches = [received(*batch) for batch in batches]
+        seen = np.concatenate([rows(batch, **expected) for batch in batches])
+        del batches
+        check_once(seen, data, shuffled=loop.shuffled)
+        samples = len(seen)
+    return Task(samples * EPOCHS, lambda: run(loop))

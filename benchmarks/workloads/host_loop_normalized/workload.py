@@ -1,7 +1,7 @@
-"""The host loop with images cast to float32 and multiplied by 1/255."""
+"""The loop of `host_loop` with images as float32, multiplied by 1/255."""
 
 from functools import partial
 
 from workloads.host_loop import workload
 
-measure = partial(workload.measure, normalize=True)
+prepare = partial(workload.prepare, normalize=True)

@@ -1,4 +1,7 @@
-"""Cyreal's scan_epoch inside jit."""
+"""Cyreal's `scan_epoch` inside jit.
+
+Outside of jit it compiles again at every call.
+"""
 
 import jax
 

@@ -1,4 +1,4 @@
-"""Millstream's scan_epoch inside jit."""
+"""Millstream's `scan_epoch` inside jit, as its README shows it."""
 
 from dataset import Arrays
 from workloads.host_loop.millstream import loader_of

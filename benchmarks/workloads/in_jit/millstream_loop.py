@@ -1,4 +1,4 @@
-"""The host loop around a jitted step."""
+"""Millstream's `iterate` around the same step, as in `host_loop`."""
 
 from workloads.host_loop import millstream
 from workloads.in_jit.workload import host_loop_of

@@ -1,4 +1,7 @@
-"""By hand: a scan over slices in the order of the source."""
+"""By hand: a scan over slices of the arrays, in the order of the source.
+
+Includes every byte of the batch and the step; does not include a shuffle.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -12,13 +15,16 @@ def build(data: Arrays, body: Body) -> Epoch:
     starts = jnp.arange(len(data) // BATCH) * BATCH
 
     @jax.jit
-    def epoch(arrays, carry):
+    def scanned(arrays, carry):
         def step(carry, start):
             image, label = (
                 jax.lax.dynamic_slice_in_dim(array, start, BATCH) for array in arrays
             )
             return body(carry, image, label, None)
 
-        return arrays, *jax.lax.scan(step, carry, starts)
+        return jax.lax.scan(step, carry, starts)
+
+    def epoch(arrays, carry):
+        return arrays, *scanned(arrays, carry)
 
     return Epoch(epoch, jax.device_put((data.image, data.label)), shuffled=False)

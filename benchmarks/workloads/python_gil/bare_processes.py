@@ -1,6 +1,7 @@
-"""Two processes and two pipes: indices there, the bytes of a batch back.
+"""Two processes and two pipes: a message with indices, an answer with a batch.
 
-Whoever has least to do gets the next batch; they are delivered in order.
+The process with the fewest messages gets the next one. Includes the function and the
+order of the batches; does not include handing them to JAX.
 """
 
 from collections import deque
@@ -13,7 +14,7 @@ import numpy as np
 
 from dataset import BATCH
 from functions import ROWS, WORKERS, serve_rows, shuffled
-from workloads.python_gil.workload import Function, Stream, itself
+from workloads.python_gil.workload import Function, Stream
 
 AHEAD = 4
 
@@ -54,4 +55,4 @@ def build(function: Function, length: int) -> Stream:
                 process.kill()
                 process.join()
 
-    return Stream(batches, deliver=itself, reaches_jax=False)
+    return Stream(batches, reaches_jax=False)

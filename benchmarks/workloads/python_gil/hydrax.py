@@ -1,4 +1,7 @@
-"""Hydrax: loaders that write the rows into shared memory."""
+"""Hydrax: its loader processes write rows straight into the batch in shared memory.
+
+The depth is 32: JAX frees arrays late, and with fewer batches Hydrax can wait for ever.
+"""
 
 import gc
 from collections.abc import Iterator, Mapping
@@ -11,9 +14,9 @@ import numpy as np
 
 from dataset import BATCH
 from functions import ROWS, WORKERS
-from workloads.python_gil.workload import Function, Stream, itself
+from workloads.python_gil.workload import Function, Stream
 
-DEPTH = 32  # JAX lets go of memory late, and with few batches hydrax waits for ever
+DEPTH = 32
 
 
 def load(
@@ -37,8 +40,8 @@ def build(function: Function, length: int) -> Stream:
         with loader:
             for batch in loader:
                 held = [batch.arrays["row"]]
-                del batch  # a reference here would hold its memory
+                del batch  # a reference here would keep its memory in use
                 yield held.pop()
-                gc.collect(0)  # makes JAX let go of arrays that are gone
+                gc.collect(0)  # makes JAX free the arrays that nobody refers to
 
-    return Stream(batches, deliver=itself, keeps=False)
+    return Stream(batches, keeps=False, ahead=DEPTH + 4)

@@ -1,4 +1,7 @@
-"""Millstream's worker processes."""
+"""Millstream's `DiskSampleSource` with two worker processes.
+
+Every other option has its default value.
+"""
 
 from collections.abc import Iterator
 
@@ -7,7 +10,7 @@ import millstream as ms
 
 from dataset import BATCH
 from functions import WORKERS
-from workloads.python_gil.workload import Function, Stream, itself
+from workloads.python_gil.workload import Function, Stream
 
 ENDLESS = 10**9
 
@@ -26,4 +29,4 @@ def build(function: Function, length: int, *, worker_kind: str = "process") -> S
         finally:
             source.close()
 
-    return Stream(batches, deliver=itself)
+    return Stream(batches)

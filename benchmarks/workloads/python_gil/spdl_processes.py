@@ -1,4 +1,8 @@
-"""SPDL: a pipeline whose items are batches, made in a pool of processes."""
+"""SPDL: a pipeline whose items are batches, made in a pool of processes.
+
+Two tasks for each process are under way, so that none waits for the pipeline. A sample
+an item would cost a message for each sample.
+"""
 
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -13,7 +17,7 @@ from workloads.python_gil.workload import Function, Stream
 
 
 def build(function: Function, length: int) -> Stream:
-    """The stream of NumPy arrays, put on the device."""
+    """The stream of NumPy arrays."""
 
     def batches() -> Iterator[np.ndarray]:
         indices = (batch.tolist() for batch in shuffled(length))

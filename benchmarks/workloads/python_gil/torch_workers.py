@@ -1,4 +1,8 @@
-"""Torch's DataLoader with worker processes and an endless sampler of batches."""
+"""torch's DataLoader with two worker processes, each of which makes whole batches.
+
+`__getitems__` fills one array and returns a tensor, which torch passes in shared
+memory; it would pickle a NumPy array. The endless sampler keeps the workers alive.
+"""
 
 from collections.abc import Iterator
 
@@ -11,7 +15,7 @@ from workloads.python_gil.workload import Function, Stream
 
 
 class Batches(Dataset):
-    """A dataset that is asked for several samples at once, and gives a tensor."""
+    """A data set that returns a batch for a list of indices."""
 
     def __init__(self, function: Function) -> None:
         self.function = function
@@ -21,7 +25,7 @@ class Batches(Dataset):
 
 
 class Endless:
-    """The batches of indices of epoch after epoch."""
+    """Batches of indices without end."""
 
     def __init__(self, length: int) -> None:
         self.length = length

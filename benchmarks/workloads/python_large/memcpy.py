@@ -1,4 +1,7 @@
-"""A memcpy of the bytes of a batch, from one to the next of a few."""
+"""Copies the bytes of a batch from one recycled array to another, in one thread.
+
+Does not include the function, nor handing the batch to JAX.
+"""
 
 from collections.abc import Iterator
 from itertools import count

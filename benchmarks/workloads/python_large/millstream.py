@@ -1,4 +1,7 @@
-"""Millstream's worker processes, filling the batch's own memory."""
+"""Millstream's `fill_source`: its worker processes write into the batch's memory.
+
+`clear=False` because the function writes every byte.
+"""
 
 from collections.abc import Iterator
 

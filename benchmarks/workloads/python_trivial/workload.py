@@ -1,10 +1,11 @@
-"""The same with a function that only returns its row: what is left is hand-over."""
+"""The stream of `python_gil` with a function that only returns its row.
+
+What is left is the cost of handing samples over.
+"""
 
 from functools import partial
 
 from functions import ROWS, row
 from workloads.python_gil import workload
 
-measure = partial(
-    workload.measure, function=row, length=len(ROWS), window=200, count=25
-)
+prepare = partial(workload.prepare, function=row, length=len(ROWS), window=400)

@@ -1,4 +1,4 @@
-"""Millstream, restored at the middle of the epoch."""
+"""Millstream's `restore` of a state in the middle of the epoch."""
 
 import jax
 import millstream as ms

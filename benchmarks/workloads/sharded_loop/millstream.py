@@ -1,4 +1,4 @@
-"""Millstream's host loop, batches split over all devices."""
+"""Millstream's `iterate` with a `NamedSharding`, as docs/sharding.md shows it."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Batches of 8 MiB handed to a Python loop, in a process with eight CPU devices."""
+"""Batches of 8 MiB in a Python loop, in a process with eight CPU devices."""
 
 import os
 from collections import deque
@@ -12,7 +12,7 @@ os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"
 import jax
 import numpy as np
 
-from harness import Measurement, WrongAnswer, seconds_of
+from harness import Task, WrongAnswer
 
 ROW = 1 << 16
 BATCH = 128
@@ -52,8 +52,8 @@ def check(loop: Loop, source: np.ndarray) -> None:
         raise WrongAnswer("records with other bytes than the source's")
 
 
-def measure(contender: ModuleType) -> list[Measurement]:
-    """The time of a few epochs, the last batch waited for."""
+def prepare(contender: ModuleType) -> Task:
+    """Checks an epoch of the contender; a round is a few epochs."""
     source = records()
     loop = contender.build(source)
     check(loop, source)
@@ -62,4 +62,4 @@ def measure(contender: ModuleType) -> list[Measurement]:
         (last,) = deque(loop.epochs(EPOCHS), maxlen=1)
         return jax.block_until_ready(last)
 
-    return [Measurement(EPOCHS * RECORDS, seconds_of(run, enough=2.0))]
+    return Task(EPOCHS * RECORDS, run)

@@ -1,4 +1,7 @@
-"""Grain's MapDataset."""
+"""Grain's `MapDataset`, whose shuffle computes each index and makes no table.
+
+Reading the first batch in the caller's thread needs no other threads to start.
+"""
 
 import grain
 import jax

@@ -1,4 +1,4 @@
-"""Millstream's host loop."""
+"""Millstream's `iterate`, as its README shows it."""
 
 import jax
 import millstream as ms

@@ -1,4 +1,7 @@
-"""tf.data over indices shuffled without a table, the rows gathered by NumPy."""
+"""tf.data over indices that `index_shuffle` computes without a table.
+
+A shuffle buffer of 1e8 indices takes several seconds to fill.
+"""
 
 import jax
 import numpy as np

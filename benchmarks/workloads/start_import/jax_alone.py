@@ -1,4 +1,4 @@
-"""What everyone who uses JAX pays."""
+"""Imports JAX only: what everyone who uses JAX pays."""
 
 import jax
 

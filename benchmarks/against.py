@@ -1,0 +1,114 @@
+"""Compares this checkout with another commit: `against.py COMMIT [--workloads ...]`.
+
+Builds the package of the commit into an environment of its own. Then the Millstream
+contenders of both take turns, with the benchmark files of this checkout.
+"""
+
+import argparse
+import subprocess
+import sys
+from pathlib import Path
+
+from catalogue import CONTENDERS, HERE, OWN, WORKLOADS, Kind, contenders_of, interpreter
+from report import row, shown
+from results import Outcome, Ratio
+from run import RUNS, matching, say
+from turns import measured
+
+ROOT = HERE.parent
+NEEDS_OTHERS = {"torch_dataset", "hugging_face"}  # packages that the commit's lacks
+
+
+def call(*command: str | Path, cwd: Path = ROOT) -> str:
+    """Runs a command; returns what it prints, or ends the program if it fails."""
+    done = subprocess.run(
+        [str(each) for each in command], cwd=cwd, stdout=subprocess.PIPE, text=True
+    )
+    if done.returncode != 0:
+        raise SystemExit(f"{' '.join(map(str, command))}: exit code {done.returncode}")
+    return done.stdout.strip()
+
+
+def built(commit: str) -> Path:
+    """The Python of an environment with the package of a commit; built only once."""
+    python = HERE / ".venvs" / f"commit-{commit}" / "bin" / "python"
+    done = python.parent.parent / "built"
+    if done.exists():
+        return python
+    source = HERE / ".cache" / f"commit-{commit}"
+    if not source.exists():
+        call("git", "worktree", "add", "--detach", source, commit)
+    own = interpreter(OWN)
+    say(f"building {commit}")
+    call(own, "-m", "venv", "--clear", python.parent.parent)
+    versions = [
+        line
+        for line in call(own, "-m", "pip", "freeze").splitlines()
+        if line.partition("==")[0] in {"jax", "jaxlib", "numpy", "cloudpickle"}
+    ]
+    pip = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+    call(python, *pip, *versions)
+    wheels = source / "wheels"
+    wheel = ("-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation")
+    call(own, *wheel, "--wheel-dir", wheels, source)
+    call(python, *pip, "--no-deps", next(wheels.glob("*.whl")))
+    call("git", "worktree", "remove", "--force", source)
+    done.touch()
+    return python
+
+
+def contenders(workload: str) -> list[str]:
+    """The Millstream contenders of a workload."""
+    names = contenders_of(workload)
+    return [name for name in names if CONTENDERS[name].kind is Kind.OURS]
+
+
+def arguments() -> argparse.Namespace:
+    """The options of the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("commit")
+    parser.add_argument("--workloads", nargs="+", default=["*"])
+    parser.add_argument("--runs", type=int, default=RUNS)
+    return parser.parse_args()
+
+
+def rows(workload: str, outcomes: dict[str, Outcome], commit: str) -> list[list[str]]:
+    """A row for each contender of a workload: this checkout over the commit."""
+    found = []
+    for name in outcomes:
+        other = outcomes.get(f"{name}@{commit}")
+        if other is None:
+            continue
+        if not (outcomes[name].ok and other.ok):
+            detail = outcomes[name].detail or other.detail
+            found.append([workload, name, f"not timed: {detail}", ""])
+            continue
+        wall = Ratio.of(outcomes[name], other, "wall")
+        cpu = Ratio.of(outcomes[name], other, "cpu")
+        found.append([workload, name, shown(wall), shown(cpu)])
+    return found
+
+
+def main() -> None:
+    """Prints how many times as fast this checkout is as the commit."""
+    options = arguments()
+    commit = call("git", "rev-parse", "--short", options.commit)
+    python = built(commit)
+    own = interpreter(OWN)
+    print(
+        row(["workload", "contender", f"speed over {commit}", "CPU time saved, times"])
+    )
+    print(row(["---", "---", "---:", "---:"]))
+    for workload in matching(list(WORKLOADS), options.workloads):
+        if workload in NEEDS_OTHERS:
+            continue
+        names = contenders(workload)
+        pythons = dict.fromkeys(names, own)
+        pythons |= {f"{name}@{commit}": python for name in names}
+        outcomes = measured(workload, pythons, options.runs, say)
+        for line in rows(workload, outcomes, commit):
+            print(row(line), flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

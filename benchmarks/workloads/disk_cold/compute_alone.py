@@ -1,0 +1,27 @@
+"""The same step over one row in memory, as often as there are rows.
+
+Includes Millstream's loader and the step inside jit; does not include reading the file.
+"""
+
+from pathlib import Path
+
+import millstream as ms
+import numpy as np
+
+from workloads.disk_cold.millstream import loader_of
+from workloads.disk_cold.workload import (
+    ROWS,
+    WORDS,
+    Epoch,
+    compute,
+    initial,
+    rows_of,
+    scan_of,
+)
+
+
+def build(path: Path) -> Epoch:
+    """The epoch of computing alone."""
+    rows = np.broadcast_to(rows_of(np.arange(1)), (ROWS, WORDS))
+    source = ms.ArraySampleSource(rows, ordering="shuffle")
+    return scan_of(loader_of(source), initial(), compute, reads=False)

@@ -1,0 +1,15 @@
+"""tf.data over slices of a permutation: a parallel map gathers batches of the map.
+
+tf.data has no reader of memory maps with random access; `numpy_function` is its way.
+"""
+
+from pathlib import Path
+
+from peers.tfdata_batches import epochs, rows_taken
+from streams import Stream
+from workloads.disk_large.workload import BATCH, ROWS, mapped
+
+
+def build(path: Path) -> Stream:
+    """The stream of NumPy arrays."""
+    return Stream(epochs(ROWS, BATCH, rows_taken(mapped(path), BATCH)))

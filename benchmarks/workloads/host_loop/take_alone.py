@@ -1,0 +1,13 @@
+"""Gathers each batch with `np.take` into one recycled array.
+
+Includes the shuffle; does not include handing the batch to JAX.
+"""
+
+from dataset import Arrays
+from workloads.host_loop.numpy_take import taken
+from workloads.host_loop.workload import Loop
+
+
+def build(data: Arrays, *, normalize: bool = False) -> Loop:
+    """The loop over batches of NumPy arrays that stay where they are."""
+    return Loop(taken(data, normalize, recycle=True), reaches_jax=False)

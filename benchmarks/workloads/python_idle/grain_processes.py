@@ -1,5 +1,0 @@
-"""The contender of `python_gil`, left alone."""
-
-from workloads.python_gil.grain_processes import build
-
-__all__ = ["build"]

@@ -1,5 +1,0 @@
-"""The contender of `python_gil`, with a function that takes no time."""
-
-from workloads.python_gil.torch_workers import build
-
-__all__ = ["build"]

@@ -1,0 +1,11 @@
+"""The same loop with whole batches on one device; includes no splitting."""
+
+import numpy as np
+
+from workloads.sharded_loop.millstream import loop_of
+from workloads.sharded_loop.workload import Loop
+
+
+def build(records: np.ndarray) -> Loop:
+    """All of each batch on the first device."""
+    return loop_of(records, None, 1)

@@ -1,0 +1,20 @@
+"""A whole process: the imports, and the first batch of 1e8 shuffled records."""
+
+from types import ModuleType
+
+from harness import Task, WrongAnswer
+from launch import BATCH, launched
+
+CHECKED = 10**5
+RECORDS = 10**8
+
+
+def prepare(contender: ModuleType) -> Task:
+    """Checks a first batch of fewer, numbered records. A round is a process."""
+    name = contender.__name__
+    numbers = launched(name, str(CHECKED), "check")
+    if len(set(numbers)) != BATCH or max(numbers) >= CHECKED:
+        raise WrongAnswer(f"{len(set(numbers))} different records of {BATCH}")
+    if numbers == sorted(numbers):
+        raise WrongAnswer("records in the order of the source")
+    return Task(1, lambda: launched(name, str(RECORDS)))

@@ -1,0 +1,16 @@
+"""Millstream's `iterate` over the dict of arrays, with the defaults of every option.
+
+The engine gathers all columns of a batch at once and prefetches by itself.
+"""
+
+import millstream as ms
+import numpy as np
+
+from ours import epochs
+from streams import Stream
+from workloads.table.workload import BATCH
+
+
+def build(table: dict[str, np.ndarray]) -> Stream:
+    """The stream of the loader over the table."""
+    return Stream(epochs(ms.ArraySampleSource(table, ordering="shuffle"), BATCH))

@@ -1,0 +1,17 @@
+"""Copies the bytes of each batch, in the order of the file, into one recycled batch.
+
+Includes reading the memory map; does not include a shuffle, nor handing the batch to
+JAX.
+"""
+
+from pathlib import Path
+
+from by_hand import copied
+from streams import Stream
+from workloads.token_windows.workload import BATCH, WINDOW, mapped
+
+
+def build(path: Path) -> Stream:
+    """The stream of plain copies."""
+    windows = mapped(path).reshape(-1, WINDOW)
+    return Stream(copied(windows, BATCH), reaches_jax=False, shuffled=False)

@@ -1,0 +1,33 @@
+"""Millstream's `DatasetSource` over the same data set, with the default thread.
+
+One thread is the fewest workers there are. Each epoch goes on from the state of the one
+before: with a new seed each epoch, the loader calls the data set twice for a sample.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import millstream as ms
+
+from dataset import BATCH
+from torch_images import Images
+from workloads.torch_dataset.workload import Loop, masked
+
+
+def loop_of(source: ms.DatasetSource) -> Loop:
+    """The loop over `iterate`, epoch after epoch."""
+    loader = ms.DataLoader([source, ms.BatchTransform(BATCH)])
+    state = loader.init_state(0)
+
+    def epoch() -> Iterator[Any]:
+        nonlocal state
+        batches = loader.iterate(state)
+        yield from batches
+        state = batches.state
+
+    return Loop(epoch, masked)
+
+
+def build(images: Images) -> Loop:
+    """The loop with one thread."""
+    return loop_of(ms.DatasetSource(images))

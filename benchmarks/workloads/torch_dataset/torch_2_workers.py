@@ -1,0 +1,23 @@
+"""Torch's DataLoader with two workers that live on, and its default collation.
+
+Workers collate into shared memory, and stay four batches ahead each.
+"""
+
+from torch.utils.data import DataLoader
+
+from dataset import BATCH
+from torch_images import Images
+from workloads.torch_dataset.workload import Loop
+
+
+def build(images: Images) -> Loop:
+    """The loop over batches of tensors."""
+    loader = DataLoader(
+        images,
+        BATCH,
+        shuffle=True,
+        num_workers=2,
+        persistent_workers=True,
+        prefetch_factor=4,
+    )
+    return Loop(lambda: loader)
