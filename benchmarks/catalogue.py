@@ -72,6 +72,7 @@ WORKLOADS = {
         "An epoch of training a 784-512-512-10 network, batch 128",
         rounds=2,
         folder="in_jit",
+        without=("scan_take_made",),
     ),
     "disk_jit": Workload("`in_jit` from IDX files in the page cache"),
     "disk_jit_unit_axis": Workload(
@@ -86,7 +87,7 @@ WORKLOADS = {
     "disk_cold": Workload(
         "A `.npy` file of 1 GiB that is not in the page cache, rows of 16 KiB, "
         "shuffled, batch 64, with a step that computes",
-        rounds=2,
+        rounds=1,
     ),
     "token_windows": Workload(
         "Windows of 2,048 tokens at random places of a mapped uint16 file, batch 16: a "
@@ -116,7 +117,7 @@ WORKLOADS = {
     ),
     "python_gil": Workload(
         "A Python function that holds the GIL for 1 ms a sample, 2 workers, batch 128",
-        rounds=3,
+        rounds=2,
     ),
     "python_trivial": Workload(
         "A Python function that returns 784 bytes at once, 2 workers, batch 128",
@@ -146,7 +147,7 @@ WORKLOADS = {
     "open_int64": Workload(
         "int64 labels of 1e8 rows: building a loader, and the first batch",
         unit="ms",
-        rounds=2,
+        rounds=1,
     ),
     "start_import": Workload("A whole process that only imports", unit="ms", rounds=6),
     "start_batch": Workload(

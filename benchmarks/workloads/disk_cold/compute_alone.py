@@ -8,6 +8,7 @@ from pathlib import Path
 import millstream as ms
 import numpy as np
 
+from files import rows_of
 from workloads.disk_cold.millstream import loader_of
 from workloads.disk_cold.workload import (
     ROWS,
@@ -15,13 +16,12 @@ from workloads.disk_cold.workload import (
     Epoch,
     compute,
     initial,
-    rows_of,
     scan_of,
 )
 
 
 def build(path: Path) -> Epoch:
     """The epoch of computing alone."""
-    rows = np.broadcast_to(rows_of(np.arange(1)), (ROWS, WORDS))
+    rows = np.broadcast_to(rows_of(np.arange(1), WORDS), (ROWS, WORDS))
     source = ms.ArraySampleSource(rows, ordering="shuffle")
     return scan_of(loader_of(source), initial(), compute, reads=False)

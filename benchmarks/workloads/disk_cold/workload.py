@@ -4,10 +4,8 @@
 numbers and the fingerprints of its rows.
 """
 
-import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -16,14 +14,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from cold import drop, release
-from dataset import CACHE
+from files import FACTOR, INVERSE, STEP, rows_file
 from harness import Task, WrongAnswer
 
 ROWS, WORDS = 2**16, 2**12
 BATCH = 64
 HIDDEN = 128
-FACTOR, STEP = np.uint32(2654435761), np.uint32(40503)
-INVERSE = np.uint32(pow(int(FACTOR), -1, 2**32))
 COLUMNS = np.arange(WORDS, dtype=np.uint32) * STEP
 WEIGHTS = COLUMNS * FACTOR | np.uint32(1)
 
@@ -43,25 +39,6 @@ class Epoch:
     prepare: Callable[[], object] = lambda: None
     keeps: Any = None
     reads: bool = True
-
-
-def rows_of(numbers: np.ndarray) -> np.ndarray:
-    """The rows of these numbers: word j of row i is i * FACTOR + j * STEP."""
-    return numbers.astype(np.uint32)[:, None] * FACTOR + COLUMNS
-
-
-def file() -> Path:
-    """The .npy file of all rows, written once."""
-    path = CACHE / f"rows-{ROWS}x{WORDS}.npy"
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        beside = path.with_suffix(f".{os.getpid()}.npy")
-        written = np.lib.format.open_memmap(beside, "w+", np.uint32, (ROWS, WORDS))
-        for first in range(0, ROWS, 1024):
-            written[first : first + 1024] = rows_of(np.arange(first, first + 1024))
-        written.flush()
-        beside.replace(path)
-    return path
 
 
 def recognised(batch: Any) -> tuple[Any, Any]:
@@ -154,7 +131,7 @@ def fingerprints(body: Body) -> np.ndarray:
 
 def prepare(contender: ModuleType) -> Task:
     """Compiles the step. Each round drops the file first, and is checked afterwards."""
-    path = file()
+    path = rows_file(ROWS, WORDS)
     epoch: Epoch = contender.build(path)
     epoch.prepare()
     expected = fingerprints(getattr(contender, "BODY", compute))
