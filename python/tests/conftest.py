@@ -62,6 +62,11 @@ class Python:
         return self.finished(self.start(code, **more))
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Starts the longest test first, so that it does not run alone at the end."""
+    items.sort(key=lambda item: item.name != "test_eight_devices")
+
+
 @pytest.fixture
 def python(tmp_path: Path) -> Python:
     return Python(tmp_path)
