@@ -7,7 +7,13 @@ CTEST := $(BIN)/ctest
 JOBS ?= $(shell nproc)
 FUZZ_SECONDS ?= 600
 
-.PHONY: demo test build check cpp python lint layers asan tsan fuzz bench bench-against engine-bench stubs clean
+# CMake compiles through ccache where it is installed. The folder is outside of the
+# checkout, so that the next checkout finds it; the rest lets precompiled headers in.
+export CCACHE_DIR ?= $(HOME)/.cache/millstream/ccache
+export CCACHE_SLOPPINESS ?= pch_defines,time_macros,include_file_mtime,include_file_ctime
+
+.PHONY: demo test build cpp asan tsan statistics python soak lint layers fuzz bench \
+    bench-against engine-bench stubs clean
 
 demo: build
 	tools/system_packages.sh dataset-fashion-mnist
@@ -17,9 +23,10 @@ test: cpp python
 
 # The virtual environment, with what building and testing need.
 $(VENV)/.ready: requirements-dev.txt tools/system_packages.sh
-	tools/system_packages.sh build-essential python3-venv python3-dev zlib1g-dev
+	tools/system_packages.sh build-essential ccache python3-venv python3-dev zlib1g-dev
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile \
+	    -r requirements-dev.txt
 	touch $@
 
 # The package, built by CMake into build/wheel and installed into the environment.
@@ -27,25 +34,33 @@ build: $(VENV)/.ready
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
 	    --no-build-isolation --no-deps .
 
-# The C++ tests; `make cpp PRESET=asan` for another build of them.
-PRESET ?= dev
-cpp: $(VENV)/.ready
+# The C++ tests with AddressSanitizer and UBSan.
+cpp asan: PRESET := asan
+# Those that start threads, with ThreadSanitizer.
+tsan: PRESET := tsan
+cpp asan tsan: $(VENV)/.ready
 	tools/system_packages.sh libgtest-dev zlib1g-dev
 	PATH="$(abspath $(BIN)):$$PATH" $(CMAKE) --preset $(PRESET) \
 	    -DMILLSTREAM_XLA_INCLUDE="$$($(BIN)/python tools/xla_include.py)"
 	PATH="$(abspath $(BIN)):$$PATH" $(CMAKE) --build --preset $(PRESET) -j $(JOBS)
 	$(CTEST) --preset $(PRESET) -j $(JOBS)
 
-asan:
-	$(MAKE) cpp PRESET=asan
-
-tsan:
-	$(MAKE) cpp PRESET=tsan
+# Statistics over millions of draws, in Release.
+statistics: $(VENV)/.ready
+	tools/system_packages.sh libgtest-dev zlib1g-dev
+	PATH="$(abspath $(BIN)):$$PATH" $(CMAKE) --preset release
+	PATH="$(abspath $(BIN)):$$PATH" $(CMAKE) --build --preset release -j $(JOBS) \
+	    --target engine_statistics
+	$(CTEST) --preset release -R engine_statistics --no-tests=error
 
 # The Python tests, the examples and the code in README.md.
 python: build
 	tools/system_packages.sh dataset-fashion-mnist
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+
+# Thousands of epochs, loaders and interrupts, for leaks and rare faults.
+soak: build
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m soak
 
 lint: build layers
 	tools/system_packages.sh clang-format

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -18,6 +19,11 @@ from file_server import FileServer
 from millstream import _download
 
 TESTS = Path(__file__).resolve().parent
+
+# A shell starts background jobs with SIGINT ignored, and tests of Ctrl-C would wait for
+# ever. Processes that tests start inherit the default again.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def rows_of(n: int) -> dict[str, np.ndarray]:
@@ -60,6 +66,11 @@ class Python:
 
     def run(self, code: str, **more: str) -> str:
         return self.finished(self.start(code, **more))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Starts the longest test first, so that it does not run alone at the end."""
+    items.sort(key=lambda item: item.name != "test_eight_devices")
 
 
 @pytest.fixture

@@ -300,6 +300,7 @@ def test_what_holds_a_batch_can_be_shown(capsys):
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.soak
 def test_ten_thousand_epochs_leave_nothing_behind():
     process = psutil.Process()
 

@@ -287,6 +287,7 @@ def test_the_child_of_a_fork_iterates(python: Python) -> None:
     assert python.run(code) == "well\n"
 
 
+@pytest.mark.soak
 def test_ten_thousand_loaders_leave_nothing_behind() -> None:
     source = ArraySampleSource(rows_of(100))
     process = psutil.Process()

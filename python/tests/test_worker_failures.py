@@ -271,10 +271,9 @@ def test_a_stall_is_named_with_the_place_that_it_is_in(
     assert np.asarray(batch["y"]).tolist() == [5, 6, 7, 8]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_stall_inside_of_jit(kind: str, tmp_path: Path) -> None:
+def test_a_stall_inside_of_jit(tmp_path: Path) -> None:
     fn = fns.Stalling(6, 20, tmp_path / "stalled")
-    loader = loader_of(fn, kind, timeout=0.5)
+    loader = loader_of(fn, "process", timeout=0.5)
     with pytest.raises(_jit.FAILURES, match="sample 6 has taken more than 500 ms"):
         jax.block_until_ready(jax.jit(loader.next_batch)(at_step(loader, 1)))
     assert isinstance(loader.last_error, WorkerTimeout)
@@ -301,11 +300,13 @@ def test_the_time_is_that_of_a_sample_not_of_a_batch(kind: str) -> None:
     assert np.asarray(batch["y"]).tolist() == list(range(1, 9))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_samples_made_at_once_have_the_time_of_all_of_them(kind: str) -> None:
+def test_samples_made_at_once_have_the_time_of_all_of_them() -> None:
+    """In processes; the test of ThreadCrew with this name covers threads."""
+
     def loader_with(timeout: float) -> DataLoader:
+        data = fns.LotsThatWait(N)
         source = DatasetSource(
-            fns.LotsThatWait(N), SPEC, "sequential", worker_kind=kind, timeout=timeout
+            data, SPEC, "sequential", worker_kind="process", timeout=timeout
         )
         return DataLoader([source, BatchTransform(BATCH)], prefetch=0)
 

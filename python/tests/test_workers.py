@@ -324,6 +324,7 @@ EPOCHS = """
 """
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("kind", ["thread", "process"])
 def test_ten_thousand_epochs_leave_nothing_behind(python: Python, kind: str) -> None:
     python.run(textwrap.dedent(EPOCHS).replace("KIND", repr(kind)))
