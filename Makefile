@@ -25,8 +25,7 @@ test: cpp python
 $(VENV)/.ready: requirements-dev.txt tools/system_packages.sh
 	tools/system_packages.sh build-essential ccache python3-venv python3-dev zlib1g-dev
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile \
-	    -r requirements-dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
 	touch $@
 
 # The package, built by CMake into build/wheel and installed into the environment.
