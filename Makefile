@@ -8,9 +8,11 @@ JOBS ?= $(shell nproc)
 FUZZ_SECONDS ?= 600
 
 # CMake compiles through ccache where it is installed. The folder is outside of the
-# checkout, so that the next checkout finds it; the rest lets precompiled headers in.
+# checkout, so that the next checkout finds it. The other settings let precompiled
+# headers in, and spare the preprocessor where nothing is cached.
 export CCACHE_DIR ?= $(HOME)/.cache/millstream/ccache
 export CCACHE_SLOPPINESS ?= pch_defines,time_macros,include_file_mtime,include_file_ctime
+export CCACHE_DEPEND ?= true
 
 .PHONY: demo test build cpp asan tsan statistics python soak lint layers fuzz bench \
     bench-against engine-bench stubs clean
@@ -21,11 +23,14 @@ demo: build
 
 test: cpp python
 
-# The virtual environment, with what building and testing need.
+# The virtual environment, with what building and testing need. Its modules are compiled
+# on all cores, because pip uses one.
 $(VENV)/.ready: requirements-dev.txt tools/system_packages.sh
 	tools/system_packages.sh build-essential ccache python3-venv python3-dev zlib1g-dev
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile \
+	    -r requirements-dev.txt
+	-$(BIN)/python -m compileall -q -j $(JOBS) $(VENV)/lib >/dev/null 2>&1
 	touch $@
 
 # The package, built by CMake into build/wheel and installed into the environment.

@@ -1,7 +1,8 @@
 """The results in words: tables for the page, a table for the README, who is first.
 
-`report.py results.json` writes them into docs/performance.md and README.md; with
-`--check` it fails if the two do not match the results. Needs only the standard library.
+`report.py results.json` writes them into docs/performance.md and README.md. With
+`--check` it only checks that the two match the results, and with `--compare other.json`
+that two runs agree on who is first. Needs only the standard library.
 """
 
 import statistics
@@ -96,33 +97,44 @@ def ratio(results: Results, workload: str, contender: str) -> Ratio | None:
     return Ratio.of(timed[own], timed[contender], WORKLOADS[workload].measure)
 
 
-def first(results: Results, workload: str) -> str:
-    """`millstream`, the contender that is ahead of it, `tie`, or nothing."""
-    rival = fastest(results, workload, Kind.PEER, Kind.HAND)
-    found = ratio(results, workload, rival) if rival else None
-    if rival is None or found is None:
-        return ""
-    if found.tie:
-        return "tie"
-    return "millstream" if found.median > 1 else rival
+def leaders(results: Results, workload: str) -> list[str]:
+    """The fastest of Millstream, peers and code by hand, and those that tie with it.
+
+    Empty where no other contender takes part.
+    """
+    timed = results.timed(workload)
+    measure = WORKLOADS[workload].measure
+    names = [name for name in timed if kind(name) in (Kind.PEER, Kind.HAND)]
+    own = fastest(results, workload, Kind.OURS)
+    if own is None or not names:
+        return []
+    names = sorted([own, *names], key=lambda name: level(timed[name], workload))
+    best = timed[names[0]]
+    tied = [each for each in names[1:] if Ratio.of(best, timed[each], measure).tie]
+    return [names[0], *tied]
 
 
 def verdict(results: Results, workload: str) -> str:
-    """Who is first among Millstream, the peers and what a user can write by hand."""
-    winner = first(results, workload)
-    rival = fastest(results, workload, Kind.PEER, Kind.HAND)
-    found = ratio(results, workload, rival) if rival else None
-    if rival is None or found is None:
+    """Who is first, with the ratio between Millstream and the next or the first."""
+    ahead = leaders(results, workload)
+    if not ahead:
         return "No other loader takes part."
-    if winner == "tie":
-        return f"**A tie** with {title(rival)}: {shown(found)}."
-    if winner == "millstream":
-        return (
-            f"**Millstream is first**, {shown(found)} times as fast as {title(rival)}."
-        )
-    return (
-        f"**{title(rival)} is first**; Millstream reaches {shown(found)} of its speed."
-    )
+    own = fastest(results, workload, Kind.OURS)
+    others = [name for name in ahead if name != own]
+    rival = others[0] if others else fastest(results, workload, Kind.PEER, Kind.HAND)
+    assert rival is not None
+    found = ratio(results, workload, rival)
+    assert found is not None
+    named = " and ".join(title(name) for name in others)
+    if own in ahead and others:
+        return f"**A tie** of Millstream with {named}: {shown(found)}."
+    if own in ahead:
+        text = f"{shown(found)} times as fast as {title(rival)}"
+        return f"**Millstream is first**, {text}."
+    reached = f"Millstream reaches {shown(found)} of the speed"
+    if len(others) > 1:
+        return f"**A tie** of {named}; {reached} of {title(rival)}."
+    return f"**{named} is first**; {reached}."
 
 
 def link(workload: str, contender: str) -> str:
@@ -223,9 +235,23 @@ def replaced(path: Path, text: str) -> str:
     return f"{head}{BEGIN}{text.rstrip()}\n{END}{tail}"
 
 
+def disagreements(one: Results, other: Results) -> list[str]:
+    """The workloads in which two runs name different leaders."""
+    return [
+        f"{workload}: {leaders(one, workload)} and {leaders(other, workload)}"
+        for workload in one.outcomes.keys() & other.outcomes.keys()
+        if leaders(one, workload)
+        and not set(leaders(one, workload)) & set(leaders(other, workload))
+    ]
+
+
 def main() -> int:
-    """Writes or checks the two files; returns the exit code."""
+    """Writes or checks the two files, or compares two runs; returns the exit code."""
     results = Results.read(Path(sys.argv[1]))
+    if "--compare" in sys.argv:
+        found = disagreements(results, Results.read(Path(sys.argv[-1])))
+        print("\n".join(found) or "the two runs agree on who is first")
+        return 1 if found else 0
     pages = {PAGE: tables(results), README: readme(results)}
     stale = [path for path in pages if path.read_text() != replaced(path, pages[path])]
     if "--check" not in sys.argv:

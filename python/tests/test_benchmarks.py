@@ -30,16 +30,25 @@ def results_of(report: ModuleType, ours: list[float], theirs: list[float]):
 
 
 @pytest.mark.parametrize(
-    ("ours", "theirs", "winner"),
+    ("ours", "theirs", "first"),
     [
-        ([1, 1, 1], [2, 3, 4], OURS),
-        ([2, 3, 4], [1, 1, 1], RIVAL),
-        ([1, 1, 1], [0.9, 1.2, 1.2], "tie"),  # the range includes 1
-        ([1, 1, 1], [1.02, 1.03, 1.2], "tie"),  # within 5%
+        ([1, 1, 1], [2, 3, 4], [OURS]),
+        ([2, 3, 4], [1, 1, 1], [RIVAL]),
+        ([1, 1, 1], [0.9, 1.2, 1.2], [OURS, RIVAL]),  # the range includes 1
+        ([1, 1, 1], [1.02, 1.03, 1.2], [OURS, RIVAL]),  # within 5%
     ],
 )
-def test_who_is_first(report, ours, theirs, winner):
-    assert report.first(results_of(report, ours, theirs), "host_loop") == winner
+def test_who_is_first(report, ours, theirs, first):
+    assert report.leaders(results_of(report, ours, theirs), "host_loop") == first
+
+
+def test_runs_that_name_others_as_first_disagree(report):
+    wins, ties, loses = (
+        results_of(report, [1, 1, 1], [each] * 3) for each in (2, 1.01, 0.5)
+    )
+    assert report.disagreements(wins, loses) != []
+    assert report.disagreements(wins, ties) == []
+    assert report.disagreements(ties, loses) == []
 
 
 def test_a_headline_is_the_median_ratio_with_the_range_of_the_runs(report):

@@ -271,9 +271,10 @@ def test_a_stall_is_named_with_the_place_that_it_is_in(
     assert np.asarray(batch["y"]).tolist() == [5, 6, 7, 8]
 
 
-def test_a_stall_inside_of_jit(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_stall_inside_of_jit(kind: str, tmp_path: Path) -> None:
     fn = fns.Stalling(6, 20, tmp_path / "stalled")
-    loader = loader_of(fn, "process", timeout=0.5)
+    loader = loader_of(fn, kind, timeout=0.5)
     with pytest.raises(_jit.FAILURES, match="sample 6 has taken more than 500 ms"):
         jax.block_until_ready(jax.jit(loader.next_batch)(at_step(loader, 1)))
     assert isinstance(loader.last_error, WorkerTimeout)
