@@ -90,8 +90,8 @@ WORKLOADS = {
         rounds=1,
     ),
     "token_windows": Workload(
-        "Windows of 2,048 tokens at random places of a mapped uint16 file, batch 16: a "
-        "Python loop with a jitted step",
+        "Windows of 2,048 tokens of a mapped uint16 file, which do not overlap, "
+        "shuffled, batch 16: a Python loop with a jitted step",
         unit="M tokens/s",
     ),
     "table": Workload(
@@ -110,7 +110,7 @@ WORKLOADS = {
     ),
     "hugging_face": Workload(
         "Rows of 64 float32 numbers and a label in a Hugging Face data set, shuffled, "
-        "batch 128, read by batched indexing"
+        "batch 128: a Python loop with a jitted step"
     ),
     "sharded_loop": Workload(
         "Batches of 8 MiB in a Python loop, split over eight CPU devices"
@@ -125,34 +125,36 @@ WORKLOADS = {
     ),
     "python_large": Workload(
         "A Python function that fills 4 MiB in place, 2 worker processes, batch 8",
-        unit="us a batch",
+        unit="us per batch",
     ),
     "python_idle": Workload(
         "CPU time of two workers that nobody asks for batches",
-        unit="CPU us a second",
+        unit="CPU us per second",
         measure="cpu",
         rounds=2,
         folder="python_gil",
         without=("bare_processes", "millstream_threads"),
     ),
     "scaling": Workload(
-        "A step inside jit with 1e4, 1e6 and 1e9 samples", unit="us a batch"
+        "A step inside jit with 1e4, 1e6 and 1e9 samples", unit="us per batch"
     ),
     "resume": Workload(
         "A loader of 1e9 samples: building it, restoring a state and the first batch",
-        unit="us",
+        unit="time, us",
         rounds=10,
     ),
-    "disk_open": Workload("Opening a source of 1e8 rows", unit="us", rounds=10),
+    "disk_open": Workload("Opening a source of 1e8 rows", unit="time, us", rounds=10),
     "open_int64": Workload(
         "int64 labels of 1e8 rows: building a loader, and the first batch",
-        unit="ms",
+        unit="time, ms",
         rounds=1,
     ),
-    "start_import": Workload("A whole process that only imports", unit="ms", rounds=6),
+    "start_import": Workload(
+        "A whole process that only imports", unit="time, ms", rounds=6
+    ),
     "start_batch": Workload(
         "A whole process: the first batch of 128 of 1e8 shuffled records",
-        unit="ms",
+        unit="time, ms",
         rounds=2,
     ),
 }
@@ -164,14 +166,16 @@ CONTENDERS = {
     "millstream_1e4": Contender("**Millstream**, 1e4 samples", Kind.OURS),
     "millstream_1e6": Contender("**Millstream**, 1e6 samples", Kind.OURS),
     "millstream_1e9": Contender("**Millstream**, 1e9 samples", Kind.OURS),
-    "millstream_0_workers": Contender("**Millstream**, a thread", Kind.OURS, "torch"),
+    "millstream_0_workers": Contender(
+        "**Millstream**, 1 worker thread", Kind.OURS, "torch"
+    ),
     "millstream_2_workers": Contender(
-        "**Millstream**, 2 processes", Kind.OURS, "torch"
+        "**Millstream**, 2 worker processes", Kind.OURS, "torch"
     ),
     "torch_batched": Contender("torch, batched indexing", environment="torch"),
     "torch_memmap": Contender("torch, batches of a memmap", environment="torch"),
     "torch_workers": Contender("torch, 2 workers", environment="torch"),
-    "torch_0_workers": Contender("torch, 0 workers", environment="torch"),
+    "torch_0_workers": Contender("torch, main process", environment="torch"),
     "torch_2_workers": Contender("torch, 2 workers", environment="torch"),
     "jax_dataloader": Contender("jax-dataloader", environment="jax"),
     "mlx_data": Contender("mlx-data", environment="mlx"),

@@ -32,7 +32,6 @@ LEGEND = {
     Kind.HAND: "by hand",
     Kind.LIMIT: "limits: only a part of the work",
 }
-HUGE = 20  # ratio of the longest bar to the shortest that needs a logarithmic axis
 
 
 def draw(axes: Axes, results: Results, workload: str) -> None:
@@ -58,11 +57,7 @@ def draw(axes: Axes, results: Results, workload: str) -> None:
     for place, each in zip(places, kinds, strict=True):
         if each is Kind.OURS:
             axes.get_yticklabels()[place].set_fontweight("bold")
-    if rates[-1] > HUGE * rates[0]:
-        axes.set_xscale("log")
-        axes.set_xlim(rates[0] / 2, rates[-1] * 4)
-    else:
-        axes.set_xlim(0, rates[-1] * 1.18)
+    axes.set_xlim(0, max(rates) * 1.2)
     for place, rate, more in zip(places, rates, above, strict=True):
         text = f"  {rate:,.0f}" if rate >= 10 else f"  {rate:.1f}"
         axes.text(rate + more, place, text, va="center", fontsize=7)

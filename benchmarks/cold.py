@@ -1,4 +1,4 @@
-"""The page cache: removing a file from it, and counting what it holds of one."""
+"""Removes a file from the page cache, and counts its resident pages."""
 
 import ctypes
 import mmap

@@ -10,6 +10,7 @@ import numpy as np
 FOLDER = Path(os.environ.get("FASHION_MNIST", "/usr/share/datasets/fashion-mnist"))
 CACHE = Path(__file__).resolve().parent / ".cache"
 IMAGES, LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
+UNIT_AXIS = "train-images-idx4-ubyte"
 BATCH = 128
 SCALE = np.float32(1 / 255)
 
@@ -43,6 +44,18 @@ def fashion_mnist() -> Arrays:
     image = read_idx(FOLDER / f"{IMAGES}.gz")
     label = read_idx(FOLDER / f"{LABELS}.gz")
     return Arrays(image.copy(), label.astype(np.int32))
+
+
+def unit_axis_file() -> Path:
+    """The training images as a raw IDX file of [60000, 28, 28, 1], written once."""
+    path = unpacked() / UNIT_AXIS
+    if not path.exists():
+        plain = (unpacked() / IMAGES).read_bytes()
+        own = path.with_suffix(f".{os.getpid()}")
+        header = plain[:3] + b"\x04" + plain[4:16] + (1).to_bytes(4, "big")
+        own.write_bytes(header + plain[16:])
+        own.replace(path)
+    return path
 
 
 def unpacked() -> Path:

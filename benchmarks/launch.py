@@ -1,7 +1,7 @@
 """The processes whose whole life is timed: `launch.py <workload> <contender> [N]`.
 
 Without N the contender is only imported. With N its first batch of N records is made;
-`check` after N numbers the records. Prints the numbers of the records of the batch.
+With `check`, each record holds its number. Prints the numbers of the batch.
 """
 
 import importlib

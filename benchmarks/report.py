@@ -34,12 +34,12 @@ class Unit:
 
 
 UNITS = {
-    "k samples/s": Unit(1e3, True, "CPU us a sample", 1e6),
-    "M tokens/s": Unit(1e6, True, "CPU ns a token", 1e9),
-    "us a batch": Unit(1e6, False, "CPU us a batch", 1e6),
-    "us": Unit(1e6, False, "CPU us", 1e6),
-    "ms": Unit(1e3, False, "CPU ms", 1e3),
-    "CPU us a second": Unit(1e6, False, "", 0),
+    "k samples/s": Unit(1e3, True, "CPU us per sample", 1e6),
+    "M tokens/s": Unit(1e6, True, "CPU ns per token", 1e9),
+    "us per batch": Unit(1e6, False, "CPU us per batch", 1e6),
+    "time, us": Unit(1e6, False, "CPU time, us", 1e6),
+    "time, ms": Unit(1e3, False, "CPU time, ms", 1e3),
+    "CPU us per second": Unit(1e6, False, "", 0),
 }
 
 
@@ -125,16 +125,18 @@ def verdict(results: Results, workload: str) -> str:
     assert rival is not None
     found = ratio(results, workload, rival)
     assert found is not None
-    named = " and ".join(title(name) for name in others)
-    if own in ahead and others:
-        return f"**A tie** of Millstream with {named}: {shown(found)}."
-    if own in ahead:
+    if own not in ahead:
+        first = " and ".join(title(name) for name in others)
+        percent = f"{found.median:.0%} ({min(found.runs):.0%} to {max(found.runs):.0%})"
+        text = "tie for the first place" if len(others) > 1 else "is first"
+        reached = f"Millstream reaches {percent} of the speed of {title(rival)}"
+        return f"**{first}** {text}. {reached}."
+    if not others:
         text = f"{shown(found)} times as fast as {title(rival)}"
         return f"**Millstream is first**, {text}."
-    reached = f"Millstream reaches {shown(found)} of the speed"
-    if len(others) > 1:
-        return f"**A tie** of {named}; {reached} of {title(rival)}."
-    return f"**{named} is first**; {reached}."
+    ratios = {name: ratio(results, workload, name) for name in others}
+    text = " and with ".join(f"{title(x)}, {shown(y)}" for x, y in ratios.items() if y)
+    return f"**Millstream ties** with {text}."
 
 
 def link(workload: str, contender: str) -> str:
@@ -170,8 +172,8 @@ def table(results: Results, workload: str) -> list[str]:
     extra = sorted({name for outcome in timed.values() for name in outcome.extra})
     unit = UNITS[WORKLOADS[workload].unit]
     heads = ["contender", "kind", WORKLOADS[workload].unit, "range of the runs"]
-    heads += ["Millstream is so many times as fast", *([unit.cpu] if unit.cpu else [])]
-    heads += ["peak MiB", *extra]
+    heads += ["speed of Millstream / this", *([unit.cpu] if unit.cpu else [])]
+    heads += ["peak RSS, MiB", *extra]
     ranked = sorted(timed, key=lambda name: level(timed[name], workload))
     lines = [f"### {workload}", f"{WORKLOADS[workload].title}.", ""]
     if ranked:
@@ -210,9 +212,12 @@ def tables(results: Results) -> str:
 
 
 def readme(results: Results) -> str:
-    """The README's table: thousand samples a second of a few workloads."""
+    """The README's tables: the rates of a few workloads, and who is first in each."""
     names = {name: None for each in SHOWN for name in results.timed(each)}
-    heads = ["k samples/s", "Python loop", "Python loop, float32 / 255", "inside jit"]
+    heads = [
+        "k samples/s",
+        *(f"[{each}](docs/performance.md#{each})" for each in SHOWN),
+    ]
     lines = [row(heads), row(["---", *["---:"] * len(SHOWN)])]
     for name in sorted(names, key=lambda name: list(CONTENDERS).index(name)):
         values = [results.timed(each).get(name) for each in SHOWN]
@@ -222,8 +227,11 @@ def readme(results: Results) -> str:
         ]
         suffix = f" ({kind(name)})" if kind(name) in (Kind.HAND, Kind.LIMIT) else ""
         lines.append(row([title(name) + suffix, *rates]))
-    verdicts = [f"- `{each}`: {verdict(results, each)}" for each in WORKLOADS]
-    lines += ["", *(each for each in verdicts if "No other loader" not in each)]
+    lines += ["", row(["workload", "who is first"]), row(["---", "---"])]
+    for workload in WORKLOADS:
+        if leaders(results, workload):
+            name = f"[{workload}](docs/performance.md#{workload})"
+            lines.append(row([name, verdict(results, workload)]))
     return "\n".join(lines)
 
 

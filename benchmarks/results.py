@@ -146,8 +146,9 @@ class Ratio:
 
     @property
     def tie(self) -> bool:
-        """Whether nobody is ahead: within 5%, or the runs disagree."""
-        return abs(self.median - 1) < 0.05 or min(self.runs) < 1 < max(self.runs)
+        """Whether nobody is ahead: within 5%, or the range includes 1, as printed."""
+        low, high = round(min(self.runs), 2), round(max(self.runs), 2)
+        return abs(self.median - 1) < 0.05 or low <= 1 <= high
 
 
 def processor() -> str:

@@ -1,4 +1,7 @@
-"""Workloads whose round is a number of batches, of epochs that go on between rounds."""
+"""Workloads that time a fixed number of batches per round.
+
+An epoch can span several rounds.
+"""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator

@@ -2,17 +2,18 @@
 
 import millstream as ms
 
-from dataset import IMAGES, LABELS, Arrays, unpacked
+from dataset import IMAGES, LABELS, Arrays, unit_axis_file, unpacked
 from workloads.host_loop.millstream import batched, loop_of
 from workloads.host_loop.workload import Loop
 
 
-def source_of() -> ms.IdxSource:
-    """The unpacked files; labels are uint8 in them."""
+def source_of(data: Arrays) -> ms.IdxSource:
+    """The files with images in the shape of the arrays; labels are uint8 in them."""
     folder = unpacked()
-    return ms.IdxSource({"image": folder / IMAGES, "label": folder / LABELS})
+    image = unit_axis_file() if data.image.ndim == 4 else folder / IMAGES
+    return ms.IdxSource({"image": image, "label": folder / LABELS})
 
 
 def build(data: Arrays, *, normalize: bool = False) -> Loop:
-    """The loop over the files; the arrays are left alone."""
-    return loop_of(batched(source_of()))
+    """The loop over the files; the arrays are not read."""
+    return loop_of(batched(source_of(data)))

@@ -72,4 +72,4 @@ def prepare(contender: ModuleType) -> Task:
         for _ in range(AT_ONCE):
             opener.open(path)
 
-    return Task(AT_ONCE, run, extra={"bytes held": memory})
+    return Task(AT_ONCE, run, extra={"RSS growth, bytes": memory})

@@ -1,6 +1,6 @@
 """SPDL: one pipeline for all epochs, whose items are lists of 16 batches.
 
-With one batch an item it takes 2 to 6 times the CPU time. Stopping a pipeline takes
+With one batch per item it takes 2 to 6 times the CPU time. Stopping a pipeline takes
 0.1 s, so a pipeline for each epoch runs at less than half of this speed.
 """
 

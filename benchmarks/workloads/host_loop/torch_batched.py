@@ -1,8 +1,8 @@
 """torch's DataLoader without worker processes; its sampler yields arrays of indices.
 
 `np.take` with index arrays uses 0.6 of the CPU time of indexing with the lists of
-`BatchSampler`, and 0.7 of that of `torch.index_select`. One thread keeps torch from
-waiting for a second one.
+`BatchSampler`, and 0.7 of that of `torch.index_select`. torch uses one thread,
+because synchronising two is slower.
 """
 
 from collections.abc import Iterator

@@ -1,6 +1,6 @@
 """By hand: the columns as NumPy arrays in memory, and `np.take` for each batch.
 
-The whole data set has to fit in memory. Reading it there once is not timed.
+The data set has to fit in memory. Reading it into memory is not timed.
 """
 
 import numpy as np

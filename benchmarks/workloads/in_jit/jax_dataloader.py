@@ -1,4 +1,4 @@
-"""The contender of `host_loop` (see there), with this step instead."""
+"""The loader of `host_loop/jax_dataloader.py`, which says why, with another step."""
 
 from workloads.host_loop import jax_dataloader
 from workloads.in_jit.workload import host_loop_of

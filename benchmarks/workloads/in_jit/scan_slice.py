@@ -1,4 +1,4 @@
-"""By hand: a scan over slices of the arrays, in the order of the source.
+"""Scans slices of the arrays in the order of the source.
 
 Includes every byte of the batch and the step; does not include a shuffle.
 """

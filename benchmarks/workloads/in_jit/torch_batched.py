@@ -1,4 +1,4 @@
-"""The contender of `host_loop` (see there), with this step instead."""
+"""The loader of `host_loop/torch_batched.py`, which says why, with another step."""
 
 from workloads.host_loop import torch_batched
 from workloads.in_jit.workload import host_loop_of

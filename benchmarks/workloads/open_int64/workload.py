@@ -83,4 +83,4 @@ def prepare(contender: ModuleType) -> Task:
     def start() -> None:
         jax.block_until_ready(step(next(build(data, next(seeds)))))
 
-    return Task(1, start, extra={"MiB to open": growth(start)})
+    return Task(1, start, extra={"RSS growth, MiB": growth(start)})

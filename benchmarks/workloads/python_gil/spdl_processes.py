@@ -1,7 +1,7 @@
 """SPDL: a pipeline whose items are batches, made in a pool of processes.
 
-Two tasks for each process are under way, so that none waits for the pipeline. A sample
-an item would cost a message for each sample.
+Two tasks for each process are under way, so that none waits for the pipeline. One
+sample per item would need one message for each sample.
 """
 
 from collections.abc import Iterator

@@ -34,7 +34,7 @@ class Stream:
     batches: Callable[[], Iterator[Any]]
     reaches_jax: bool = True
     keeps: bool = True
-    ahead: int = 16
+    ahead: int = 24
 
 
 @jax.jit
@@ -77,7 +77,7 @@ def prepare(
     function: Function = held_row,
     *,
     length: int = 1024,
-    window: int = 8,
+    window: int = 24,
 ) -> Task:
     """Checks an epoch of the contender; a round is a window of its batches."""
     stream: Stream = contender.build(function, length)

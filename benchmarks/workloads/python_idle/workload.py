@@ -1,4 +1,4 @@
-"""What a loader with two workers uses of the CPU once all that it makes ahead is made.
+"""What a loader with two workers uses of the CPU after its prefetch buffer is full.
 
 A round is a second in which nobody asks for a batch.
 """

@@ -1,7 +1,6 @@
 """A step inside jit, and the state that it needs, as the number of samples grows.
 
-The samples are one row seen N times without memory behind them, so only the work of
-the order grows.
+All N samples share the memory of one row, so only the cost of the order can grow.
 """
 
 from collections.abc import Callable
@@ -78,4 +77,4 @@ def prepare(contender: ModuleType) -> Task:
     if int(count) != stepper.steps * BATCH or int(total) != int(count) * ROW.sum():
         raise WrongAnswer(f"{int(count)} rows with the sum {int(total)}")
     held = sum(np.asarray(leaf).nbytes for leaf in jax.tree.leaves(state))
-    return Task(stepper.steps, lambda: run(state), extra={"state bytes": held})
+    return Task(stepper.steps, lambda: run(state), extra={"state, bytes": held})

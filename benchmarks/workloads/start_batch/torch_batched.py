@@ -1,4 +1,4 @@
-"""Torch with a sampler of batches, as in `open_int64`: see there."""
+"""The loader of `open_int64/torch_batched.py`, which says why."""
 
 import jax
 import numpy as np

@@ -1,4 +1,4 @@
-"""JAX and Millstream."""
+"""Imports JAX and Millstream."""
 
 import jax
 import millstream

@@ -1,6 +1,6 @@
 """Millstream's `iterate` over the dict of arrays, with the defaults of every option.
 
-The engine gathers all columns of a batch at once and prefetches by itself.
+The engine gathers all columns of a batch in one call.
 """
 
 import millstream as ms

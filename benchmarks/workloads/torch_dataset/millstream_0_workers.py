@@ -1,7 +1,7 @@
 """Millstream's `DatasetSource` over the same data set, with the default thread.
 
-One thread is the fewest workers there are. Each epoch goes on from the state of the one
-before: with a new seed each epoch, the loader calls the data set twice for a sample.
+Millstream needs at least one worker thread. Each epoch continues the state of the one
+before: with a new seed each time, batches that were prefetched are discarded.
 """
 
 from collections.abc import Iterator

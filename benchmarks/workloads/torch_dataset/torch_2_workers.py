@@ -1,6 +1,6 @@
-"""Torch's DataLoader with two workers that live on, and its default collation.
+"""Torch's DataLoader with two persistent workers and its default collation.
 
-Workers collate into shared memory, and stay four batches ahead each.
+The workers collate into shared memory, and stay four batches ahead each.
 """
 
 from torch.utils.data import DataLoader
