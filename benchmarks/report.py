@@ -135,8 +135,8 @@ def verdict(results: Results, workload: str) -> str:
         text = f"{shown(found)} times as fast as {title(rival)}"
         return f"**Millstream is first**, {text}."
     ratios = {name: ratio(results, workload, name) for name in others}
-    text = " and with ".join(f"{title(x)}, {shown(y)}" for x, y in ratios.items() if y)
-    return f"**Millstream ties** with {text}."
+    tied = [f"{title(x)}, {shown(y)}" for x, y in ratios.items() if y and y.tie]
+    return f"**Millstream ties** with {' and with '.join(tied)}."
 
 
 def link(workload: str, contender: str) -> str:
