@@ -146,9 +146,14 @@ class Ratio:
 
     @property
     def tie(self) -> bool:
-        """Whether nobody is ahead: within 5%, or the range includes 1, as printed."""
+        """Whether nobody is ahead: within 5%, or within 25% and the runs disagree.
+
+        The range counts as it is printed. One bad run of three does not make a tie of
+        a clear median.
+        """
         low, high = round(min(self.runs), 2), round(max(self.runs), 2)
-        return abs(self.median - 1) < 0.05 or low <= 1 <= high
+        close = 0.8 < self.median < 1.25
+        return abs(self.median - 1) < 0.05 or (close and low <= 1 <= high)
 
 
 def processor() -> str:

@@ -36,6 +36,7 @@ def results_of(report: ModuleType, ours: list[float], theirs: list[float]):
         ([2, 3, 4], [1, 1, 1], [RIVAL]),
         ([1, 1, 1], [0.9, 1.2, 1.2], [OURS, RIVAL]),  # the range includes 1
         ([1, 1, 1], [1.02, 1.03, 1.2], [OURS, RIVAL]),  # within 5%
+        ([1, 1, 1], [0.5, 0.5, 6], [RIVAL]),  # one bad run of three
     ],
 )
 def test_who_is_first(report, ours, theirs, first):
