@@ -34,9 +34,9 @@ def made_once(name: str, write: Callable[[Path], None]) -> Path:
     with open(CACHE / f".{name}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not path.exists():
-            beside = path.with_name(f"unfinished-{name}")
-            write(beside)
-            beside.replace(path)
+            unfinished = path.with_name(f"unfinished-{name}")
+            write(unfinished)
+            unfinished.replace(path)
     return path
 
 

@@ -64,7 +64,7 @@ def serve_rows(connection: Connection, function: Callable[[int], np.ndarray]) ->
 
 
 def serve_fills(connection: Connection, name: str, shape: tuple[int, int, int]) -> None:
-    """Fills its share of so many batches when asked to, and answers when it is done."""
+    """Fills its share of the requested batches, and answers when it is done."""
     memory = SharedMemory(name)
     slots = np.ndarray(shape, np.uint8, memory.buf)
     share = shape[1] // WORKERS

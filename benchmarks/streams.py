@@ -14,7 +14,7 @@ import numpy as np
 
 from harness import Task, WrongAnswer
 
-LATE = 8  # so many batches later a batch is looked at
+LATE = 8  # batches that are made before a batch is checked
 
 
 @dataclass(frozen=True)

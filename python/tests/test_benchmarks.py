@@ -20,7 +20,7 @@ def report(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def results_of(report: ModuleType, ours: list[float], theirs: list[float]):
-    """Results in which each run took so many seconds for a sample."""
+    """Results in which each run took the given seconds for a sample."""
     found = report.Results(machine={}, outcomes={"host_loop": {}})
     run = import_module("results").Run
     for name, seconds in ((OURS, ours), (RIVAL, theirs)):

@@ -34,7 +34,7 @@ class Stepper:
 
 
 def rows_of(size: int) -> np.ndarray:
-    """So many rows that share their memory."""
+    """`size` rows that share their memory."""
     return np.broadcast_to(ROW, (size, ROW.size))
 
 
