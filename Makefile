@@ -7,12 +7,14 @@ CTEST := $(BIN)/ctest
 JOBS ?= $(shell nproc)
 FUZZ_SECONDS ?= 600
 
-# CMake compiles through ccache where it is installed. The folder is outside of the
-# checkout, so that the next checkout finds it. The other settings let precompiled
-# headers in, and spare the preprocessor where nothing is cached.
+# CMake compiles through ccache where it is installed. The cache is outside of the
+# checkout, and paths in it are relative, so that another checkout can use it. The other
+# settings let precompiled headers in, and spare the preprocessor on a cache miss.
 export CCACHE_DIR ?= $(HOME)/.cache/millstream/ccache
 export CCACHE_SLOPPINESS ?= pch_defines,time_macros,include_file_mtime,include_file_ctime
 export CCACHE_DEPEND ?= true
+export CCACHE_BASEDIR ?= $(CURDIR)
+export CCACHE_NOHASHDIR ?= true
 
 .PHONY: demo test build cpp asan tsan statistics python soak lint layers fuzz bench \
     bench-against engine-bench stubs clean

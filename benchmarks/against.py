@@ -16,7 +16,7 @@ from run import RUNS, matching, say
 from turns import measured
 
 ROOT = HERE.parent
-NEEDS_OTHERS = {"torch_dataset", "hugging_face"}  # packages that the commit's lacks
+NEEDS_OTHERS = {"torch_dataset", "hugging_face"}  # packages not in its environment
 
 
 def call(*command: str | Path, cwd: Path = ROOT) -> str:
@@ -95,9 +95,9 @@ def main() -> None:
     commit = call("git", "rev-parse", "--short", options.commit)
     python = built(commit)
     own = interpreter(OWN)
-    print(
-        row(["workload", "contender", f"speed over {commit}", "CPU time saved, times"])
-    )
+    heads = ["speed: this checkout / commit", "CPU time: commit / this checkout"]
+    print(f"This checkout and {commit}, median and range of {options.runs} runs:\n")
+    print(row(["workload", "contender", *heads]))
     print(row(["---", "---", "---:", "---:"]))
     for workload in matching(list(WORKLOADS), options.workloads):
         if workload in NEEDS_OTHERS:

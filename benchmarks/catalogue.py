@@ -17,8 +17,8 @@ OWN = "own"
 class Kind(StrEnum):
     """What a contender is.
 
-    A `HAND` contender is code that a user could write instead of using a loader: it
-    gives the same answers. A `LIMIT` does only a part of the work.
+    A `HAND` contender is code that a user could write instead of using a loader; its
+    file says what it does not do. A `LIMIT` does only a part of the work.
     """
 
     OURS = "ours"

@@ -1,6 +1,6 @@
 """The processes whose whole life is timed: `launch.py <workload> <contender> [N]`.
 
-Without N the contender is only imported. With N its first batch of N records is made;
+Without N the contender is only imported. With N its first batch of N records is made.
 With `check`, each record holds its number. Prints the numbers of the batch.
 """
 

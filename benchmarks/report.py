@@ -66,14 +66,13 @@ def row(cells: list[str]) -> str:
 
 
 def title(contender: str) -> str:
-    """The name of a contender in tables; `name@commit` is one of another commit."""
-    name, _, commit = contender.partition("@")
-    return f"{CONTENDERS[name].title} at {commit}" if commit else CONTENDERS[name].title
+    """The name of a contender in tables."""
+    return CONTENDERS[contender].title
 
 
 def kind(contender: str) -> Kind:
     """The kind of a contender."""
-    return CONTENDERS[contender.partition("@")[0]].kind
+    return CONTENDERS[contender].kind
 
 
 def level(outcome: Outcome, workload: str) -> float:
@@ -84,7 +83,7 @@ def level(outcome: Outcome, workload: str) -> float:
 def fastest(results: Results, workload: str, *kinds: Kind) -> str | None:
     """The fastest contender of some kinds; None if none was timed."""
     timed = results.timed(workload)
-    names = [name for name in timed if kind(name) in kinds and "@" not in name]
+    names = [name for name in timed if kind(name) in kinds]
     return min(names, key=lambda name: level(timed[name], workload), default=None)
 
 
@@ -142,7 +141,7 @@ def verdict(results: Results, workload: str) -> str:
 def link(workload: str, contender: str) -> str:
     """The name of a contender, with a link to its file."""
     folder = WORKLOADS[workload].folder or workload
-    file = f"../benchmarks/workloads/{folder}/{contender.partition('@')[0]}.py"
+    file = f"../benchmarks/workloads/{folder}/{contender}.py"
     return f"[{title(contender)}]({file})"
 
 
