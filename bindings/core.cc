@@ -1,11 +1,7 @@
 #include <nanobind/stl/string.h>
 
-#include <chrono>
-#include <future>
 #include <mutex>
 #include <string>
-#include <system_error>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -94,22 +90,6 @@ std::shared_ptr<const void> kept(nb::handle object) {
   return {object.ptr(), [](const void* pointer) {
             let_go(const_cast<PyObject*>(static_cast<const PyObject*>(pointer)));
           }};
-}
-
-void part_with(std::shared_ptr<const void> last) {
-  constexpr std::chrono::milliseconds kPatience{1000};
-  const nb::gil_scoped_release released;  // the function may need it
-  std::promise<void> gone;
-  const std::future<void> wait = gone.get_future();
-  try {
-    std::thread([last = std::move(last), gone = std::move(gone)]() mutable {
-      last.reset();
-      gone.set_value();
-    }).detach();
-  } catch (const std::system_error&) {
-    return;  // without a thread it was let go of here
-  }
-  wait.wait_for(kPatience);
 }
 
 nb::list described(const Schema& schema) {

@@ -19,12 +19,7 @@ struct ListedLoader {
       : shared(std::move(loader)), listing(shared) {}
 
   ~ListedLoader() {
-    if (shared->plan().maker() != nullptr) {
-      listing.reset();
-      part_with(std::move(shared));
-      return;
-    }
-    const nanobind::gil_scoped_release released;
+    const nanobind::gil_scoped_release released;  // a worker may need it to end
     listing.reset();
     shared.reset();
   }

@@ -132,20 +132,19 @@ struct MakerHandle {
   }
 };
 
-std::unique_ptr<MakerHandle> thread_crew(nb::callable function,
-                                         nb::callable whereabouts, int workers,
+std::unique_ptr<MakerHandle> thread_crew(nb::callable function, int workers,
                                          std::int64_t timeout) {
   ThreadCrew::Function calls;
   calls.make = [held = kept(function)](const Work& part,
                                        std::atomic<std::int64_t>& row) {
     call(held, part, row);
   };
-  calls.whereabouts = [held = kept(whereabouts)](std::uint64_t thread) {
-    const nb::gil_scoped_acquire gil;
-    const nb::handle callable(
-        const_cast<PyObject*>(static_cast<const PyObject*>(held.get())));
+  calls.whereabouts = [](std::uint64_t thread) {
+    const auto gil =
+        in_python([] { return std::make_unique<nb::gil_scoped_acquire>(); });
     try {
-      return nb::cast<std::string>(callable(thread));
+      const auto tasks = nb::module_::import_("millstream._tasks");
+      return nb::cast<std::string>(tasks.attr("whereabouts")(thread));
     } catch (const std::exception&) {
       return std::string();
     }
@@ -171,14 +170,12 @@ std::vector<std::int64_t> pids(const MakerHandle& handle) {
   return crew == nullptr ? std::vector<std::int64_t>{} : crew->pids();
 }
 
-int running(const MakerHandle& handle) {
-  const auto* crew = dynamic_cast<const ThreadCrew*>(handle.shared.get());
-  return crew == nullptr ? 0 : crew->running();
-}
-
 struct WorkshopHandle {
   std::shared_ptr<Workshop> running;
-  ~WorkshopHandle() { part_with(std::move(running)); }
+  ~WorkshopHandle() {
+    const nb::gil_scoped_release released;
+    running.reset();
+  }
 };
 
 std::unique_ptr<WorkshopHandle> workshop(const MakerHandle& maker,
@@ -276,19 +273,16 @@ void bind_maker(nb::module_& module) {
   nb::class_<MakerHandle>(module, "Maker", "Threads or processes that make samples.")
       .def_prop_ro("workers", [](const MakerHandle& m) { return m.shared->workers(); })
       .def_prop_ro("pids", pids, "The worker processes that run now.")
-      .def_prop_ro("running", running, "The threads that have not ended.")
       .def(
           "close", [](MakerHandle& m) { m.shared->close(); },
           nb::call_guard<nb::gil_scoped_release>(), "Ends them.");
 
-  module.def("thread_crew", thread_crew, "function"_a, "whereabouts"_a, "workers"_a,
-             "timeout"_a, R"(
+  module.def("thread_crew", thread_crew, "function"_a, "workers"_a, "timeout"_a, R"(
 Threads that call a function for parts of batches.
 
 Args:
   function: Called with (indices, seeds, inputs, outputs, row); returns what travels
     beside the rows, a value a row, or None.
-  whereabouts: Called with a thread's id; returns where it is, for people to read.
   workers: How many threads.
   timeout: Milliseconds that a row may take; 0 for any time.)");
   module.def("process_crew", process_crew, "command"_a, "environment"_a, "setup"_a,

@@ -17,10 +17,6 @@ namespace nb = nanobind;
 /// without: the reference is then dropped when Python next has time for it.
 std::shared_ptr<const void> kept(nb::handle object);
 
-/// Lets go of what may wait for a Python function that is running, but does not wait
-/// long itself: the collector may have come by in the very thread that runs it.
-void part_with(std::shared_ptr<const void> last);
-
 /// (name, dtype, shape) of each field.
 nb::list described(const Schema& schema);
 

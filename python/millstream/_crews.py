@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import ctypes
 import functools
 import io
 import numbers
@@ -17,7 +16,7 @@ from typing import Any
 
 from millstream import _engine
 from millstream._numbers import whole
-from millstream._tasks import Task, run, whereabouts
+from millstream._tasks import Task, run
 
 KINDS = ("thread", "process")
 
@@ -25,7 +24,6 @@ _FOREVER = 1e8
 _MOST = (1 << 31) - 1
 
 _crews: weakref.WeakSet[Any] = weakref.WeakSet()
-_owners: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def crew(
@@ -45,7 +43,7 @@ def crew(
     most = None if timeout is None else seconds("timeout", timeout)
     patience = 0 if most is None else max(int(most * 1000), 1)
     if worker_kind == "thread":
-        made = _engine.thread_crew(_called(task), whereabouts, workers, patience)
+        made = _engine.thread_crew(_called(task), workers, patience)
     else:
         made = _engine.process_crew(
             command(),
@@ -113,20 +111,10 @@ class Crew:
         self.maker.close()
 
 
-def outlives(owner: Any) -> None:
-    """``owner`` waits for workers when it is let go of, which at exit it may not."""
-    _owners.add(owner)
-
-
 @atexit.register
 def _close_all() -> None:
-    crews = list(_crews)
-    for one in crews:
+    for one in list(_crews):
         one.close()
-    if any(one.maker.running for one in crews):
-        # Threads in a function never come back from it once the interpreter ends.
-        for owner in list(_owners):
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(owner))
 
 
 def command() -> list[str]:

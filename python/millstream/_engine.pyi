@@ -296,21 +296,16 @@ class Maker:
     def pids(self) -> list[int]:
         """The worker processes that run now."""
 
-    @property
-    def running(self) -> int:
-        """The threads that have not ended."""
-
     def close(self) -> None:
         """Ends them."""
 
-def thread_crew(function: Callable, whereabouts: Callable, workers: int, timeout: int) -> Maker:
+def thread_crew(function: Callable, workers: int, timeout: int) -> Maker:
     """
     Threads that call a function for parts of batches.
 
     Args:
       function: Called with (indices, seeds, inputs, outputs, row); returns what travels
         beside the rows, a value a row, or None.
-      whereabouts: Called with a thread's id; returns where it is, for people to read.
       workers: How many threads.
       timeout: Milliseconds that a row may take; 0 for any time.
     """

@@ -26,7 +26,9 @@ class WorkerError(RuntimeError):
 class WorkerTimeout(TimeoutError):
     """A sample took longer than ``timeout`` allows.
 
-    The message names the worker, the sample and where in Python the worker is.
+    The message names the worker, the sample and where in Python the worker is. A worker
+    process is replaced. A thread cannot be stopped, so its source raises this error
+    from then on and has to be built again.
     """
 
 

@@ -126,7 +126,8 @@ class DiskSampleSource(FunctionSource):
       prefetch_size: How many samples to make ahead where the loader does not say.
       workers: How many threads or processes call the function.
       worker_kind: "thread", or "process" where the function holds the GIL.
-      timeout: Seconds that one sample may take; None for any time.
+      timeout: Seconds that one sample may take; None for any time. A process that takes
+        longer is replaced. A thread cannot be stopped, so the source is closed.
       restart_workers: How many processes that died may be replaced, their samples tried
         again; by default the batch raises ``WorkerError``.
       host_fields: Keys of a sample whose values are no arrays; None to look.
@@ -369,7 +370,7 @@ def columns_of(spec: Tree, who: str) -> tuple[tuple[Column, ...], Tree]:
 
 
 def _specs(columns: tuple[Column, ...]) -> list[tuple[str, str, list[int]]]:
-    return [(column.name, column.dtype, list(column.shape)) for column in columns]
+    return [column.spec for column in columns]
 
 
 def _not_arrays(sample: Any) -> tuple[str, ...]:

@@ -158,10 +158,6 @@ class Program:
             self.split.parts if self.split else [],
             self.split.devices if self.split else 1,
         )
-        if self.waits:
-            from millstream._crews import outlives
-
-            outlives(self)
         self.later = [p for p in self.placed if not p.native]
         if self.split is not None:
             self._check_split(self.split)

@@ -10,7 +10,7 @@ import numpy as np
 
 from millstream import _engine
 from millstream._beside import beside_rows
-from millstream._crews import crew, outlives
+from millstream._crews import crew
 from millstream._tasks import Column, Task
 
 Field = tuple[str, Any, tuple[int, ...]]
@@ -109,7 +109,6 @@ class Workshop:
         specs = [column.spec for column in self._columns]
         at_once = min(max(2, workers + 1), 32)
         self._native = _engine.workshop(self._crew.maker, specs, rows, at_once)
-        outlives(self)
 
     def begin(
         self, indices: Sequence[int] | np.ndarray, seeds: np.ndarray | None = None

@@ -65,6 +65,20 @@ def still_usable(loader: DataLoader) -> None:
         assert np.asarray(batch["y"]).tolist() == expected
 
 
+def closed_by_a_stall(loader: DataLoader) -> None:
+    """Whoever asks later is told why there is nothing to be had, and what to do."""
+    message = (
+        r"the workers were closed, because sample 6 has taken more than 500 ms in "
+        r"thread \d+ and a thread cannot be stopped\. Build the source .* again, or "
+        r'use worker_kind="process"'
+    )
+    fresh = DataLoader([loader._program.head, BatchTransform(BATCH)])
+    for which in (loader, fresh):
+        for _ in range(2):
+            with pytest.raises(WorkerTimeout, match=message):
+                which.next_batch(at_step(which, 0))
+
+
 # Exceptions.
 
 
@@ -265,6 +279,9 @@ def test_a_stall_is_named_with_the_place_that_it_is_in(
         loader.next_batch(at_step(loader, 1))
     assert "dreams_of_sheep" in str(caught.value)
     assert isinstance(caught.value, TimeoutError)
+    if kind == "thread":
+        closed_by_a_stall(loader)
+        return
     still_usable(loader)
     # It stalled once; now the batch can be had.
     batch, _, _ = loader.next_batch(at_step(loader, 1))
@@ -278,7 +295,10 @@ def test_a_stall_inside_of_jit(kind: str, tmp_path: Path) -> None:
     with pytest.raises(_jit.FAILURES, match="sample 6 has taken more than 500 ms"):
         jax.block_until_ready(jax.jit(loader.next_batch)(at_step(loader, 1)))
     assert isinstance(loader.last_error, WorkerTimeout)
-    still_usable(loader)
+    if kind == "thread":
+        closed_by_a_stall(loader)
+    else:
+        still_usable(loader)
 
 
 def test_a_process_that_stalls_is_replaced_where_it_may_be(tmp_path: Path) -> None:
@@ -288,6 +308,68 @@ def test_a_process_that_stalls_is_replaced_where_it_may_be(tmp_path: Path) -> No
     expected = indexed(loader, arrays_of(fns.plain, N), state, 3)
     same_walk(iterated(loader, state, 3), expected)
     assert (tmp_path / "stalled").exists()
+
+
+STALLED = """
+    import gc, threading, time
+    import jax, numpy as np
+    from millstream import (
+        ArraySampleSource, BatchTransform, DataLoader, PythonMapTransform,
+        WorkerTimeout, fill_source,
+    )
+
+    wake, awake = threading.Event(), threading.Event()
+
+    def stall(sample):
+        wake.wait(60)
+        sample["x"] += 1
+        assert (sample["x"] == 2).all()
+        awake.set()
+        return sample
+
+    def stall_in_place(item, arrays, seed):
+        wake.wait(60)
+        arrays["x"][:] = 7
+        assert (arrays["x"] == 7).all()
+        awake.set()
+
+    ones = {"x": np.ones((8, 100_000), np.float32)}
+    spec = {"x": jax.ShapeDtypeStruct((100_000,), np.float32)}
+    if MAPS:
+        stage = PythonMapTransform(stall, spec, timeout=0.2)
+        stages = [ArraySampleSource(ones, "sequential"), stage]
+    else:
+        stages = [fill_source(stall_in_place, range(8), spec, timeout=0.2)]
+    loader = DataLoader([*stages, BatchTransform(4)])
+    try:
+        next(loader.iterate(loader.init_state(0)))
+    except WorkerTimeout as error:
+        print("has taken more than 200 ms" in str(error))
+"""
+
+
+@pytest.mark.parametrize("end", ["loader", "program"])
+@pytest.mark.parametrize("maps", [True, False])
+def test_a_stalled_thread_that_wakes_up_finds_its_arrays(
+    python: Any, end: str, maps: bool
+) -> None:
+    """After the loader is gone, and while the interpreter ends."""
+    code = (
+        STALLED.replace("MAPS", str(maps))
+        + """
+    if END == "loader":
+        del loader, stages
+        gc.collect()
+        filler = [np.zeros(400_000, np.float32) for _ in range(40)]
+        wake.set()
+        print(awake.wait(60), all((f == 0).all() for f in filler))
+    else:
+        threading.Timer(0.5, wake.set).start()
+        print("end")
+""".replace("END", repr(end))
+    )
+    expected = "True\nTrue True\n" if end == "loader" else "True\nend\n"
+    assert python.run(code) == expected
 
 
 @pytest.mark.parametrize("kind", KINDS)

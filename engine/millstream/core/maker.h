@@ -56,6 +56,7 @@ struct Making {
   Failures* failures = nullptr;
   const std::atomic<bool>* cancelled = nullptr;  // nobody wants them any more
   std::unique_lock<std::mutex>* turn = nullptr;  // held until they are queued
+  std::shared_ptr<const Block> memory = {};      // that the batch is in
 
   /// A maker has them in its queue: those of later batches may follow.
   void queued() const {
@@ -76,9 +77,6 @@ struct Work {
   std::int64_t rows() const noexcept {
     return static_cast<std::int64_t>(indices.size());
   }
-  /// Rows [begin, begin + count) of it; the columns are put into the two vectors.
-  Work part(std::int64_t begin, std::int64_t count, std::vector<Column>& inputs,
-            std::vector<Column>& outputs) const;
 };
 
 /// Makes samples by a function that the engine knows nothing of, somewhere else.

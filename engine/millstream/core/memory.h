@@ -26,6 +26,9 @@ class Block {
 
   std::byte* data() const noexcept { return data_.get(); }
   std::int64_t size() const noexcept { return size_; }
+  bool holds(const std::byte* at) const noexcept {
+    return at >= data() && at < data() + size_;
+  }
 
  private:
   struct Free {

@@ -30,16 +30,17 @@ Layout::Layout(Schema schema, std::vector<RowRange> parts)
   }
 }
 
-Batch::Batch(const Layout& layout, Block block)
+Batch::Batch(const Layout& layout, std::shared_ptr<const Block> block)
     : block_(std::move(block)), fields_(layout.schema().size()) {
   const Schema& schema = layout.schema();
   for (std::size_t part = 0; part < layout.parts().size(); ++part) {
     for (std::size_t i = 0; i < fields_; ++i) {
       columns_.push_back({schema[i].dtype, schema[i].shape,
-                          block_.data() + layout.offset(i, part), byte_size(schema[i]),
+                          block_->data() + layout.offset(i, part), byte_size(schema[i]),
                           nullptr});
     }
-    masks_.push_back(reinterpret_cast<bool*>(block_.data() + layout.mask_offset(part)));
+    masks_.push_back(
+        reinterpret_cast<bool*>(block_->data() + layout.mask_offset(part)));
   }
 }
 
@@ -63,15 +64,17 @@ std::shared_ptr<Batch> Slots::take() {
   if (block.data() == nullptr) {
     block = maker_ != nullptr ? maker_->block(layout_.bytes()) : Block(layout_.bytes());
   }
-  auto batch = std::make_unique<Batch>(layout_, std::move(block));
+  auto taken = std::make_unique<Block>(std::move(block));
   if (generation_ == fork_generation()) {
     const std::lock_guard lock(mutex_);
     ++live_;
   }
-  return {batch.release(), [slots = shared_from_this()](Batch* done) {
-            slots->give_back(std::move(done->block_));
-            delete done;
-          }};
+  std::shared_ptr<const Block> lent(taken.release(),
+                                    [slots = shared_from_this()](Block* done) {
+                                      slots->give_back(std::move(*done));
+                                      delete done;
+                                    });
+  return std::make_shared<Batch>(layout_, std::move(lent));
 }
 
 std::int64_t Slots::live() const {

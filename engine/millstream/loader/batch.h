@@ -53,28 +53,29 @@ class Layout {
 /// A finished batch in a block of its own.
 class Batch {
  public:
-  Batch(const Layout& layout, Block block);
+  Batch(const Layout& layout, std::shared_ptr<const Block> block);
 
   /// The fields of one part: their row 0 is the part's first.
   std::span<const Column> columns(std::size_t part = 0) const noexcept {
     return std::span(columns_).subspan(part * fields_, fields_);
   }
   bool* mask(std::size_t part = 0) const noexcept { return masks_[part]; }
-  std::int64_t bytes() const noexcept { return block_.size(); }
+  std::int64_t bytes() const noexcept { return block_->size(); }
+  /// What the columns and masks are in, for those who need it longer than the batch.
+  const std::shared_ptr<const Block>& block() const noexcept { return block_; }
   Beside& beside() noexcept { return beside_; }
   const Beside& beside() const noexcept { return beside_; }
 
  private:
-  friend class Slots;
-  Block block_;
+  std::shared_ptr<const Block> block_;
   std::size_t fields_;
   std::vector<Column> columns_;  // of the parts, one after the other
   std::vector<bool*> masks_;
   Beside beside_;
 };
 
-/// Makes batches and takes their blocks back, pages touched, when the last owner lets
-/// go, from whatever thread. Outlives the loader where a batch does.
+/// Makes batches and takes their blocks back, pages touched, when the last owner of a
+/// block lets go, from whatever thread. Outlives the loader where a block does.
 class Slots : public std::enable_shared_from_this<Slots> {
  public:
   /// Keeps at most `kept` blocks for the next batches. They come from `maker`, if there
@@ -84,7 +85,7 @@ class Slots : public std::enable_shared_from_this<Slots> {
   const Layout& layout() const noexcept { return layout_; }
   std::shared_ptr<Batch> take();
 
-  /// Batches that someone still holds.
+  /// Batches whose block someone still holds.
   std::int64_t live() const;
 
  private:

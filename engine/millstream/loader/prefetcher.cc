@@ -162,7 +162,7 @@ void Prefetcher::make(Entry& entry, Lock* turn) noexcept {
     for (std::size_t i = 0; i < parts.size(); ++i) {
       plan_->part(entry.position, parts[i].first, parts[i].count, batch->columns(i),
                   batch->mask(i), thread_memory(),
-                  {&batch->beside(), failures_, &stopping_, turn});
+                  {&batch->beside(), failures_, &stopping_, turn, batch->block()});
     }
     entry.batch = std::move(batch);
   } catch (...) {

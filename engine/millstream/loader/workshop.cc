@@ -102,7 +102,7 @@ std::shared_ptr<Batch> Workshop::made(const Begun& begun,
                   begun.seeds,
                   {},
                   batch->columns(),
-                  {&batch->beside(), nullptr, &closed_, &turn},
+                  {&batch->beside(), nullptr, &closed_, &turn, batch->block()},
                   0});
   }
   std::fill_n(batch->mask(), rows(), false);

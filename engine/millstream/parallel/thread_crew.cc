@@ -7,6 +7,7 @@
 #include <cstring>
 #include <deque>
 #include <exception>
+#include <list>
 #include <mutex>
 #include <system_error>
 #include <thread>
@@ -25,56 +26,88 @@ using Clock = std::chrono::steady_clock;
 /// How long closing waits for functions that are running.
 constexpr std::chrono::milliseconds kGrace{1000};
 
-/// Rows in memory of their own: whoever waits may give up while they are written.
-struct Copy {
-  explicit Copy(const Work& from)
-      : indices(from.indices.begin(), from.indices.end()),
-        seeds(from.seeds.begin(), from.seeds.end()) {
-    for (const Column& column : from.input) add(column, input, true);
-    for (const Column& column : from.output) add(column, output, false);
-    work = {indices, seeds, input, output, from.making, from.first};
-  }
-  void add(const Column& column, std::vector<Column>& to, bool filled) {
-    const std::int64_t bytes = column.row_bytes();
-    const auto rows = static_cast<std::int64_t>(indices.size());
-    blocks.emplace_back(bytes * rows);
-    to.push_back({column.dtype, column.shape, blocks.back().data(), bytes, nullptr});
-    for (std::int64_t k = 0; filled && k < rows; ++k) {
-      std::memcpy(to.back().row(k), column.row(k), static_cast<std::size_t>(bytes));
+}  // namespace
+
+/// Rows in memory that lasts as long as they do.
+struct ThreadCrew::Rows {
+  Rows(const Work& from, std::int64_t begin, std::int64_t count)
+      : memory(from.making.memory) {
+    const auto cut = [&](const auto& span) {
+      return span.subspan(static_cast<std::size_t>(begin),
+                          static_cast<std::size_t>(count));
+    };
+    const auto these = cut(from.indices);
+    indices.assign(these.begin(), these.end());
+    if (!from.seeds.empty()) {
+      const auto drawn = cut(from.seeds);
+      seeds.assign(drawn.begin(), drawn.end());
+    }
+    for (const Column& column : from.input) {
+      add(column, input);
+      for (std::int64_t k = 0; k < count; ++k) {
+        std::memcpy(input.back().row(k), column.row(begin + k),
+                    static_cast<std::size_t>(column.row_bytes()));
+      }
+    }
+    for (const Column& column : from.output) {
+      if (memory != nullptr && memory->holds(column.row(begin))) {
+        output.push_back(column);
+        output.back().data = column.row(begin);
+      } else {
+        add(column, output);
+      }
     }
   }
 
+  void add(const Column& column, std::vector<Column>& to) {
+    const std::int64_t bytes = column.row_bytes();
+    blocks.emplace_back(bytes * static_cast<std::int64_t>(indices.size()));
+    to.push_back({column.dtype, column.shape, blocks.back().data(), bytes, nullptr});
+  }
+  std::int64_t count() const { return static_cast<std::int64_t>(indices.size()); }
+
+  const std::shared_ptr<const Block> memory;
   std::vector<std::int64_t> indices;
   std::vector<std::uint64_t> seeds;
   std::vector<Block> blocks;
   std::vector<Column> input;
   std::vector<Column> output;
-  Beside beside;
-  Work work;
+  std::atomic<std::int64_t> row{0};
 };
-
-}  // namespace
 
 struct ThreadCrew::Part {
   std::shared_ptr<Job> job;
-  std::int64_t begin = 0;
-  Work work;
-  std::vector<Column> input;
-  std::vector<Column> output;
-  std::shared_ptr<Copy> copy;  // set where whoever waits may give up
+  std::int64_t begin;
+  std::shared_ptr<Rows> rows;
+  std::int64_t first;
+  Beside beside;
 };
 
+/// What a thread is at.
 struct ThreadCrew::Seat {
-  std::atomic<std::int64_t> row{0};
-  // The rest is guarded by the crew's mutex.
+  std::uint64_t thread;
   std::shared_ptr<Part> part;
   Clock::time_point since;
   std::int64_t seen = 0;
-  std::uint64_t thread = 0;
-  bool lost = false;
 };
 
 struct ThreadCrew::Shared {
+  /// Says whether it was open until now.
+  bool stop(std::string because, bool by_stall) {
+    if (!why.empty()) return false;
+    why = std::move(because);
+    stalled = by_stall;
+    for (const auto& part : std::exchange(queue, {})) {
+      part->job->fail(part->rows->count(), part->begin, refusal());
+    }
+    wake.notify_all();
+    return true;
+  }
+  std::exception_ptr refusal() const {
+    return stalled ? std::make_exception_ptr(WorkerStalled(why))
+                   : std::make_exception_ptr(Closed(why));
+  }
+
   Function function;
   Pace pace;
   const std::uint64_t generation = fork_generation();
@@ -82,9 +115,11 @@ struct ThreadCrew::Shared {
   std::condition_variable wake;
   std::condition_variable ended;
   std::deque<std::shared_ptr<Part>> queue;
-  std::vector<std::shared_ptr<Seat>> seats;
+  std::list<Seat> seats;
   int running = 0;
-  bool closed = false;
+  std::string why;                     // it was closed; empty if it was not
+  bool stalled = false;                // that is why
+  std::atomic<bool> abandoned{false};  // those who still wait should not
 };
 
 ThreadCrew::ThreadCrew(Function function, int workers,
@@ -102,19 +137,10 @@ void ThreadCrew::close() noexcept {
   Shared& shared = *shared_;
   if (shared.generation != fork_generation()) return;
   std::unique_lock lock(shared.mutex);
-  shared.closed = true;
-  for (const auto& part : shared.queue) {
-    part->job->fail_with(part->work.rows(), part->begin,
-                         Closed("the workers were closed"));
+  if (shared.stop("the workers were closed", false)) {
+    shared.ended.wait_for(lock, kGrace, [&] { return shared.running == 0; });
   }
-  shared.queue.clear();
-  shared.wake.notify_all();
-  shared.ended.wait_for(lock, kGrace, [&] { return shared.running == 0; });
-}
-
-int ThreadCrew::running() const {
-  const std::lock_guard lock(shared_->mutex);
-  return shared_->running;
+  shared.abandoned = true;
 }
 
 void ThreadCrew::make(const Work& work) {
@@ -129,53 +155,52 @@ void ThreadCrew::make(const Work& work) {
   const std::int64_t grain = shared.pace.grain(rows, workers_);
   std::vector<std::shared_ptr<Part>> parts;
   for (std::int64_t begin = 0; begin < rows; begin += grain) {
-    auto part = std::make_shared<Part>();
     const std::int64_t count = std::min(grain, rows - begin);
+    auto part = std::make_shared<Part>();
     part->job = job;
     part->begin = begin;
-    part->work = work.part(begin, count, part->input, part->output);
-    if (timeout_.count() > 0) {
-      part->copy = std::make_shared<Copy>(part->work);
-      part->copy->work.making = {&part->copy->beside, nullptr, nullptr};
-    }
+    part->rows = std::make_shared<Rows>(work, begin, count);
+    part->first = work.first + begin;
     parts.push_back(std::move(part));
   }
   {
     const std::lock_guard lock(shared.mutex);
-    if (shared.closed) throw Closed("the workers were closed");
+    if (!shared.why.empty()) std::rethrow_exception(shared.refusal());
     hire();  // before anything is queued that would outlive a failure
     shared.queue.insert(shared.queue.end(), parts.begin(), parts.end());
     shared.wake.notify_all();
   }
   work.making.queued();
   while (!job->wait(kGlance)) {
-    if (!work.making.wanted()) job->cancel();
-    if (timeout_.count() > 0) watch(job);
+    if (!work.making.wanted()) {
+      job->cancel();
+      throw Cancelled("nobody wants these rows");
+    }
+    if (shared.abandoned) throw Closed("the workers were closed");
+    if (timeout_.count() > 0) watch(*job);
   }
   job->rethrow();
   for (const auto& part : parts) {
-    if (part->copy == nullptr) continue;
-    for (std::size_t i = 0; i < part->output.size(); ++i) {
-      const Column& to = part->output[i];
-      const auto bytes = static_cast<std::size_t>(to.row_bytes());
-      for (std::int64_t k = 0; k < part->work.rows(); ++k) {
-        std::memcpy(to.row(k), part->copy->output[i].row(k), bytes);
+    for (std::size_t i = 0; i < work.output.size(); ++i) {
+      const Column& from = part->rows->output[i];
+      const Column& to = work.output[i];
+      if (from.data == to.row(part->begin)) continue;
+      for (std::int64_t k = 0; k < part->rows->count(); ++k) {
+        std::memcpy(to.row(part->begin + k), from.row(k),
+                    static_cast<std::size_t>(to.row_bytes()));
       }
     }
     if (work.making.beside == nullptr) continue;
-    for (auto& beside : part->copy->beside.parts()) work.making.beside->add(beside);
+    for (auto& beside : part->beside.parts()) work.making.beside->add(beside);
   }
 }
 
 void ThreadCrew::hire() {
   Shared& shared = *shared_;
   while (shared.running < workers_) {
-    const auto seat = std::make_shared<Seat>();
-    shared.seats.push_back(seat);
     try {
-      std::thread([crew = shared_, seat] { ThreadCrew::work(crew, seat); }).detach();
+      std::thread([crew = shared_] { ThreadCrew::work(crew); }).detach();
     } catch (const std::system_error&) {
-      shared.seats.pop_back();
       if (shared.running == 0) throw;
       return;  // those that there are will do
     }
@@ -183,96 +208,79 @@ void ThreadCrew::hire() {
   }
 }
 
-void ThreadCrew::replace_lost() {
-  try {
-    hire();
-  } catch (const std::system_error& error) {  // nobody is left to make what is queued
-    for (const auto& part : std::exchange(shared_->queue, {})) {
-      part->job->fail_with(part->work.rows(), part->begin,
-                           std::system_error(error.code(), "no thread can be had"));
-    }
-  }
-}
-
-void ThreadCrew::watch(const std::shared_ptr<Job>& job) {
-  struct Stalled {
-    std::shared_ptr<Part> part;
-    std::int64_t row;
-    std::uint64_t thread;
-    std::chrono::milliseconds most;
-  };
+/// Throws where one of the job's rows has taken too long.
+void ThreadCrew::watch(const Job& job) {
   Shared& shared = *shared_;
-  std::vector<Stalled> stalled;
-  {
-    const std::lock_guard lock(shared.mutex);
-    const auto now = Clock::now();
-    for (const auto& seat : shared.seats) {
-      if (seat->part == nullptr || seat->part->job != job) continue;
-      const auto most = timeout_ * rows_at_once(seat->seen, seat->part->work.rows());
-      const auto taken =
-          std::chrono::duration_cast<std::chrono::milliseconds>(now - seat->since);
-      if (const std::int64_t row = seat->row.load(); row != seat->seen) {
-        seat->seen = row;
-        seat->since = now;
-      } else if (taken > most) {
-        stalled.push_back({seat->part, row, seat->thread, most});
-        seat->lost = true;
-        --shared.running;
-      }
+  std::unique_lock lock(shared.mutex);
+  const auto now = Clock::now();
+  for (Seat& seat : shared.seats) {
+    if (seat.part == nullptr || seat.part->job.get() != &job) continue;
+    const Rows& rows = *seat.part->rows;
+    const auto most = timeout_ * rows_at_once(seat.seen, rows.count());
+    if (const std::int64_t row = rows.row.load(); row != seat.seen) {
+      seat.seen = row;
+      seat.since = now;
+    } else if (now - seat.since > most) {
+      const std::string who =
+          text(samples_at(row, rows.indices), " has taken more than ", most.count(),
+               " ms in thread ", seat.thread);
+      const std::uint64_t thread = seat.thread;
+      shared.stop(
+          text("the workers were closed, because ", who,
+               " and a thread cannot be stopped. Build the source and its loader "
+               "again, or use worker_kind=\"process\": a process is replaced"),
+          true);
+      lock.unlock();
+      throw WorkerStalled(text(who, "\n", shared.function.whereabouts(thread)));
     }
-    std::erase_if(shared.seats, [](const auto& seat) { return seat->lost; });
-    if (!stalled.empty() && !shared.queue.empty()) replace_lost();
-  }
-  for (const auto& [part, at, thread, most] : stalled) {
-    const std::int64_t row = std::clamp<std::int64_t>(at, 0, part->work.rows() - 1);
-    const std::string message =
-        text(samples_at(at, part->work.indices), " has taken more than ", most.count(),
-             " ms in thread ", thread, "\n", shared.function.whereabouts(thread));
-    job->fail_with(part->work.rows(), part->begin + row, WorkerStalled(message));
   }
 }
 
-void ThreadCrew::work(const std::shared_ptr<Shared>& shared,
-                      const std::shared_ptr<Seat>& seat) {
+void ThreadCrew::work(const std::shared_ptr<Shared>& shared) {
   pthread_setname_np(pthread_self(), "millstream-call");
   std::unique_lock lock(shared->mutex);
-  seat->thread = static_cast<std::uint64_t>(pthread_self());
+  const auto seat = shared->seats.insert(
+      shared->seats.end(), Seat{static_cast<std::uint64_t>(pthread_self()), {}, {}});
   while (true) {
-    shared->wake.wait(lock, [&] { return !shared->queue.empty() || shared->closed; });
+    shared->wake.wait(lock,
+                      [&] { return !shared->queue.empty() || !shared->why.empty(); });
     if (shared->queue.empty()) break;
-    const std::shared_ptr<Part> part = std::move(shared->queue.front());
+    std::shared_ptr<Part> part = std::move(shared->queue.front());
     shared->queue.pop_front();
+    const auto start = Clock::now();
     seat->part = part;
-    seat->row = 0;
     seat->seen = 0;
-    const auto start = seat->since = Clock::now();
+    seat->since = start;
     lock.unlock();
+    Rows& rows = *part->rows;
     std::exception_ptr error;
-    std::int64_t row = 0;
-    if (part->job->cancelled()) {
-      error = std::make_exception_ptr(Cancelled("nobody wants these rows"));
-    } else {
-      try {
-        shared->function.make(part->copy ? part->copy->work : part->work, seat->row);
-        shared->pace.note(part->work.rows(), Clock::now() - start);
-      } catch (...) {
-        error = std::current_exception();
-        row = std::clamp<std::int64_t>(seat->row, 0, part->work.rows() - 1);
-      }
+    try {
+      if (part->job->cancelled()) throw Cancelled("nobody wants these rows");
+      const Making making{&part->beside, nullptr, nullptr};
+      shared->function.make(
+          {rows.indices, rows.seeds, rows.input, rows.output, making, part->first},
+          rows.row);
+      shared->pace.note(rows.count(), Clock::now() - start);
+    } catch (...) {
+      error = std::current_exception();
     }
+    const std::int64_t count = rows.count();
+    const std::int64_t row =
+        part->begin + std::clamp<std::int64_t>(rows.row, 0, count - 1);
+    const std::shared_ptr<Job> job = part->job;
     lock.lock();
     seat->part = nullptr;
-    if (seat->lost) return;  // somebody answered for it already
     lock.unlock();
+    part.reset();  // who waits is the last to hold it
     if (error) {
-      part->job->fail(part->work.rows(), part->begin + row, std::move(error));
+      job->fail(count, row, std::move(error));
     } else {
-      part->job->finish(part->work.rows());
+      job->finish(count);
     }
     lock.lock();
   }
+  shared->seats.erase(seat);
   --shared->running;
-  std::erase(shared->seats, seat);
   shared->ended.notify_all();
 }
 

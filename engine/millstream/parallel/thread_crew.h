@@ -24,27 +24,26 @@ class ThreadCrew final : public Maker {
   };
 
   /// A row that takes longer than `timeout` (0 for any time), or n rows made at once
-  /// that take n times as long, are an error; their thread, which cannot be stopped, is
-  /// replaced.
+  /// that take n times as long, are an error. A thread cannot be stopped, so the crew
+  /// is closed from then on.
   ThreadCrew(Function function, int workers, std::chrono::milliseconds timeout);
   ~ThreadCrew() override;
 
+  /// Who waits may leave while the function runs: it works on memory that lasts as long
+  /// as it does, the batch's own (`Making::memory`) or a copy.
   void make(const Work& work) override;
   void close() noexcept override;
   int workers() const noexcept override { return workers_; }
-  /// Threads that have not ended, but for those that were given up.
-  int running() const;
 
  private:
+  struct Rows;
   struct Part;
   struct Seat;
   struct Shared;
 
-  void hire();  // with the mutex held, as the next
-  void replace_lost();
-  void watch(const std::shared_ptr<class Job>& job);
-  static void work(const std::shared_ptr<Shared>& shared,
-                   const std::shared_ptr<Seat>& seat);
+  void hire();  // with the mutex held
+  void watch(const class Job& job);
+  static void work(const std::shared_ptr<Shared>& shared);
 
   const std::shared_ptr<Shared> shared_;
   const int workers_;

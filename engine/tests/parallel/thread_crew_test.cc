@@ -12,7 +12,6 @@
 #include <latch>
 #include <memory>
 #include <numeric>
-#include <semaphore>
 #include <string>
 #include <thread>
 #include <vector>
@@ -179,39 +178,75 @@ TEST(ThreadCrew, BringsWhatTravelsBesideByItsRow) {
   }
 }
 
-TEST(ThreadCrew, AStallNamesTheSampleAndOthersTakeTheRest) {
+TEST(ThreadCrew, AStallNamesTheSampleAndClosesTheCrew) {
   struct Stall {
-    std::counting_semaphore<> release{0};
-    std::atomic<bool> lasts{true};
+    std::latch release{1};
+    std::latch over{1};
   };
   // Shared: nobody waits for the thread that comes back.
   const auto stall = std::make_shared<Stall>();
-  const auto crew = crew_of(
+  auto crew = crew_of(
       [stall](const Work& part, std::int64_t row) {
-        if (part.indices[static_cast<std::size_t>(row)] == 3 && stall->lasts) {
-          stall->release.acquire();
-        }
+        const bool stuck = part.indices[static_cast<std::size_t>(row)] == 3;
+        if (stuck) stall->release.wait();
         make_row(part, row);
+        if (stuck) stall->over.count_down();
       },
       1, milliseconds(400));
   auto rows = std::make_unique<Rows>(5);
   auto stuck = std::async(std::launch::async,
                           [&] { return failing<WorkerStalled>(*crew, *rows); });
+  std::this_thread::sleep_for(milliseconds(100));
   // Queued behind it, with no thread but the one that is stuck.
   const Rows behind(5, 10);
-  auto others = std::async(std::launch::async, [&] { crew->make(behind.work()); });
+  auto others = std::async(std::launch::async,
+                           [&] { return failing<WorkerStalled>(*crew, behind); });
   const std::string words = stuck.get();
   EXPECT_TRUE(words.starts_with("sample 3 has taken more than 400 ms in thread "))
       << words;
   EXPECT_TRUE(words.ends_with("\nin a function")) << words;
-  others.get();
-  EXPECT_TRUE(behind.right());
+  const std::string why = "the workers were closed, because sample 3 has taken more ";
+  EXPECT_TRUE(others.get().starts_with(why));
+  EXPECT_TRUE(failing<WorkerStalled>(*crew, behind).starts_with(why));
   rows.reset();  // the thread that comes back writes elsewhere
-  stall->lasts = false;
-  stall->release.release();
-  const Rows again(5);
-  crew->make(again.work());
-  EXPECT_TRUE(again.right());
+  crew.reset();
+  stall->release.count_down();
+  stall->over.wait();
+}
+
+TEST(ThreadCrew, WritesIntoTheBatchAndKeepsIt) {
+  std::latch release(1);
+  std::latch over(1);
+  std::byte* written = nullptr;
+  const auto crew = crew_of(
+      [&](const Work& part, std::int64_t row) {
+        release.wait();
+        written = part.output[0].row(row);
+        make_row(part, row);
+        over.count_down();
+      },
+      1);
+  auto block = std::make_shared<const Block>(64);
+  const std::weak_ptr<const Block> watched = block;
+  std::byte* const data = block->data();
+  std::atomic<bool> cancelled{false};
+  Rows rows(1);
+  rows.column.data = data;
+  auto given_up = std::async(std::launch::async, [&, block] {
+    return failing<Cancelled>(*crew, rows,
+                              {nullptr, nullptr, &cancelled, nullptr, block});
+  });
+  block.reset();
+  std::this_thread::sleep_for(milliseconds(20));
+  cancelled = true;
+  EXPECT_EQ(given_up.get(), "nobody wants these rows");
+  given_up = {};
+  EXPECT_FALSE(watched.expired());
+  release.count_down();
+  over.wait();
+  EXPECT_EQ(written, data);
+  crew->close();
+  EXPECT_TRUE(watched.expired());
 }
 
 TEST(ThreadCrew, RowsMadeAtOnceHaveTheTimeOfAllOfThem) {
@@ -285,9 +320,8 @@ TEST(ThreadCrew, WhatIsCancelledAndHasNotBegunNeverDoes) {
   });
   std::this_thread::sleep_for(milliseconds(20));
   cancelled = true;
-  std::this_thread::sleep_for(milliseconds(120));  // more than it takes to look up
-  release.count_down();
   EXPECT_EQ(queued.get(), "nobody wants these rows");
+  release.count_down();
   running.get();
   EXPECT_EQ(made, 1);
   EXPECT_EQ(failing<Cancelled>(*crew, second, {nullptr, nullptr, &cancelled}),
@@ -316,25 +350,6 @@ TEST(ThreadCrew, AForkedProcessIsRefusedAndMayLetGo) {
   EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 #endif
-
-TEST(Maker, PartsOfWorkAreItsRows) {
-  const Rows rows(10, 100, 4);
-  Rows with = rows;
-  with.seeds = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
-  std::byte* scattered[10] = {};
-  scattered[6] = with.bytes.data();
-  with.input = {{DType::kUint8, Shape(), nullptr, 0, scattered}};
-  std::vector<Column> inputs, outputs;
-  Work work = with.work();
-  work.first = 50;
-  const Work part = work.part(6, 3, inputs, outputs);
-  EXPECT_EQ(part.rows(), 3);
-  EXPECT_EQ(part.indices[0], 106);
-  EXPECT_EQ(part.seeds[2], 8u);
-  EXPECT_EQ(part.input[0].row(0), with.bytes.data());
-  EXPECT_EQ(part.output[0].row(1), work.output[0].row(7));
-  EXPECT_EQ(part.first, 56);
-}
 
 }  // namespace
 }  // namespace millstream
