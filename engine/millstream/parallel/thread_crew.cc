@@ -81,12 +81,8 @@ struct ThreadCrew::Part {
   std::shared_ptr<Rows> rows;
   std::int64_t first;
   Beside beside;
-};
-
-/// What a thread is at.
-struct ThreadCrew::Seat {
-  std::uint64_t thread;
-  std::shared_ptr<Part> part;
+  // The rest is guarded by the crew's mutex.
+  std::uint64_t thread = 0;
   Clock::time_point since;
   std::int64_t seen = 0;
 };
@@ -115,7 +111,7 @@ struct ThreadCrew::Shared {
   std::condition_variable wake;
   std::condition_variable ended;
   std::deque<std::shared_ptr<Part>> queue;
-  std::list<Seat> seats;
+  std::list<std::shared_ptr<Part>> begun;
   int running = 0;
   std::string why;                     // it was closed; empty if it was not
   bool stalled = false;                // that is why
@@ -213,18 +209,18 @@ void ThreadCrew::watch(const Job& job) {
   Shared& shared = *shared_;
   std::unique_lock lock(shared.mutex);
   const auto now = Clock::now();
-  for (Seat& seat : shared.seats) {
-    if (seat.part == nullptr || seat.part->job.get() != &job) continue;
-    const Rows& rows = *seat.part->rows;
-    const auto most = timeout_ * rows_at_once(seat.seen, rows.count());
-    if (const std::int64_t row = rows.row.load(); row != seat.seen) {
-      seat.seen = row;
-      seat.since = now;
-    } else if (now - seat.since > most) {
+  for (const auto& part : shared.begun) {
+    if (part->job.get() != &job) continue;
+    const Rows& rows = *part->rows;
+    const auto most = timeout_ * rows_at_once(part->seen, rows.count());
+    if (const std::int64_t row = rows.row.load(); row != part->seen) {
+      part->seen = row;
+      part->since = now;
+    } else if (now - part->since > most) {
       const std::string who =
           text(samples_at(row, rows.indices), " has taken more than ", most.count(),
-               " ms in thread ", seat.thread);
-      const std::uint64_t thread = seat.thread;
+               " ms in thread ", part->thread);
+      const std::uint64_t thread = part->thread;
       shared.stop(
           text("the workers were closed, because ", who,
                " and a thread cannot be stopped. Build the source and its loader "
@@ -239,18 +235,15 @@ void ThreadCrew::watch(const Job& job) {
 void ThreadCrew::work(const std::shared_ptr<Shared>& shared) {
   pthread_setname_np(pthread_self(), "millstream-call");
   std::unique_lock lock(shared->mutex);
-  const auto seat = shared->seats.insert(
-      shared->seats.end(), Seat{static_cast<std::uint64_t>(pthread_self()), {}, {}});
   while (true) {
     shared->wake.wait(lock,
                       [&] { return !shared->queue.empty() || !shared->why.empty(); });
     if (shared->queue.empty()) break;
     std::shared_ptr<Part> part = std::move(shared->queue.front());
     shared->queue.pop_front();
-    const auto start = Clock::now();
-    seat->part = part;
-    seat->seen = 0;
-    seat->since = start;
+    const auto start = part->since = Clock::now();
+    part->thread = static_cast<std::uint64_t>(pthread_self());
+    const auto place = shared->begun.insert(shared->begun.end(), part);
     lock.unlock();
     Rows& rows = *part->rows;
     std::exception_ptr error;
@@ -269,7 +262,7 @@ void ThreadCrew::work(const std::shared_ptr<Shared>& shared) {
         part->begin + std::clamp<std::int64_t>(rows.row, 0, count - 1);
     const std::shared_ptr<Job> job = part->job;
     lock.lock();
-    seat->part = nullptr;
+    shared->begun.erase(place);
     lock.unlock();
     part.reset();  // who waits is the last to hold it
     if (error) {
@@ -279,7 +272,6 @@ void ThreadCrew::work(const std::shared_ptr<Shared>& shared) {
     }
     lock.lock();
   }
-  shared->seats.erase(seat);
   --shared->running;
   shared->ended.notify_all();
 }

@@ -38,7 +38,6 @@ class ThreadCrew final : public Maker {
  private:
   struct Rows;
   struct Part;
-  struct Seat;
   struct Shared;
 
   void hire();  // with the mutex held

@@ -74,10 +74,10 @@ inline std::shared_ptr<const Plan> sample_plan(std::shared_ptr<const Source> sou
 /// The bytes of a whole batch and its mask, made by the specification.
 inline std::vector<std::byte> specified(const Plan& plan, const Position& position) {
   const Layout layout(plan.schema(), plan.batch_size());
-  Block block(layout.bytes());
-  std::memset(block.data(), 0, static_cast<std::size_t>(layout.bytes()));
-  const std::byte* data = block.data();
-  Batch batch(layout, std::move(block));
+  const auto block = std::make_shared<const Block>(layout.bytes());
+  std::memset(block->data(), 0, static_cast<std::size_t>(layout.bytes()));
+  const std::byte* data = block->data();
+  const Batch batch(layout, block);
   plan.batch(position, batch.columns(), batch.mask());
   return {data, data + layout.bytes()};
 }
