@@ -152,7 +152,11 @@ def _called(
 
 
 @functools.cache
-def shared_call(specs: tuple[tuple[tuple[int, ...], Any], ...], structure: Any) -> Any:
+def shared_call(
+    specs: tuple[tuple[tuple[int, ...], Any], ...],
+    structure: Any,
+    positions: tuple[int, ...],
+) -> Any:
     """A jitted call for a Python loop: ``(words, number) -> (value, words)``.
 
     The loader's number is an argument, so all loaders of one shape share one program.
@@ -163,7 +167,6 @@ def shared_call(specs: tuple[tuple[tuple[int, ...], Any], ...], structure: Any) 
 
     def fetch(words: Any, number: Any) -> tuple[Any, Any]:
         *leaves, after = call(words, number)
-        positions = jax.tree.unflatten(*structure)
-        return jax.tree.map(lambda i: leaves[i], positions), after
+        return structure.unflatten([leaves[i] for i in positions]), after
 
     return jax.jit(fetch)
