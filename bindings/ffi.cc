@@ -12,6 +12,8 @@ void bind_ffi(nb::module_& module) {
             nb::capsule(reinterpret_cast<void*>(batch_in_jit));
         handlers["millstream_batch_later"] =
             nb::capsule(reinterpret_cast<void*>(batch_in_jit_later));
+        handlers["millstream_indices"] =
+            nb::capsule(reinterpret_cast<void*>(indices_in_jit));
         handlers["millstream_shard"] =
             nb::capsule(reinterpret_cast<void*>(shard_in_jit));
         handlers["millstream_shard_later"] =

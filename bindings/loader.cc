@@ -185,8 +185,7 @@ nb::object last_error(ListedLoader& loader) {
 }
 
 nb::object next_state(const PlanHandle& handle, const StateWords& state) {
-  const Plan& plan = *handle.shared;
-  const State after = encoded(plan, plan.schedule().next(position(plan, state)));
+  const State after = millstream::next_state(*handle.shared, state.words());
   return words_array(after.data(), after.size());
 }
 

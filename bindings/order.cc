@@ -67,40 +67,6 @@ std::int64_t sample_at(const OrderHandle& order, Words key, std::uint32_t epoch,
   return sample;
 }
 
-using Table = nb::ndarray<nb::numpy, std::uint32_t, nb::ndim<1>>;
-
-/// The tree of a mixture, for the traced path: a list of a table for each of a node's
-/// words.
-nb::list mixture_nodes(const OrderHandle& order) {
-  const auto& nodes = dynamic_cast<const Mixture&>(*order.shared).nodes();
-  nb::list tables;
-  for (const auto word : {&Mixture::Node::left_weight, &Mixture::Node::weight,
-                          &Mixture::Node::left, &Mixture::Node::right}) {
-    auto* words = new std::uint32_t[nodes.size()];
-    const nb::capsule owner(words, [](void* pointer) noexcept {
-      delete[] static_cast<std::uint32_t*>(pointer);
-    });
-    for (std::size_t i = 0; i < nodes.size(); ++i) words[i] = nodes[i].*word;
-    tables.append(Table(words, {nodes.size()}, owner));
-  }
-  return tables;
-}
-
-/// Walker's table of a weighted order, for the traced path: thresholds and others.
-nb::tuple weighted_table(const OrderHandle& order) {
-  const auto& columns = dynamic_cast<const Weighted&>(*order.shared).columns();
-  auto* words = new std::uint32_t[columns.size() * 2];
-  const nb::capsule owner(words, [](void* pointer) noexcept {
-    delete[] static_cast<std::uint32_t*>(pointer);
-  });
-  for (std::size_t i = 0; i < columns.size(); ++i) {
-    words[i] = columns[i].threshold;
-    words[columns.size() + i] = columns[i].other;
-  }
-  return nb::make_tuple(Table(words, {columns.size()}, owner),
-                        Table(words + columns.size(), {columns.size()}, owner));
-}
-
 }  // namespace
 
 void bind_order(nb::module_& module) {
@@ -133,14 +99,10 @@ void bind_order(nb::module_& module) {
       "n"_a, "length"_a, "`length` draws an epoch, each of any sample.");
   module.def("weighted", weighted, "weights"_a, "length"_a,
              "`length` draws an epoch, each sample as often as its weight says.");
-  module.def("weighted_table", weighted_table, "order"_a,
-             "The thresholds and the alternatives of a weighted order's columns.");
   module.def("listed", listed, "inner"_a, "list"_a, "n"_a,
              "Listed samples, in the order in which `inner` visits the list.");
   module.def("mixture", mixture, "components"_a, "length"_a,
              "Several orders in turn, each (order, weight) as often as it weighs.");
-  module.def("mixture_nodes", mixture_nodes, "order"_a,
-             "Left weight, weight, left and right of each node of a mixture's tree.");
   module.def("parted", parted, "inner"_a, "n"_a, "first"_a, "length"_a, "gap"_a,
              "seed"_a.none(), "One part of a split or a fold.");
 }

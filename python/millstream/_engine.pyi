@@ -40,17 +40,11 @@ def replacement(n: int, length: int) -> Order:
 def weighted(weights: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)], length: int) -> Order:
     """`length` draws an epoch, each sample as often as its weight says."""
 
-def weighted_table(order: Order) -> tuple:
-    """The thresholds and the alternatives of a weighted order's columns."""
-
 def listed(inner: Order, list: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], n: int) -> Order:
     """Listed samples, in the order in which `inner` visits the list."""
 
 def mixture(components: Sequence[tuple[Order, int]], length: int) -> Order:
     """Several orders in turn, each (order, weight) as often as it weighs."""
-
-def mixture_nodes(order: Order) -> list:
-    """Left weight, weight, left and right of each node of a mixture's tree."""
 
 def parted(inner: Order, n: int, first: int, length: int, gap: tuple[int, int], seed: tuple[int, int] | None) -> Order:
     """One part of a split or a fold."""

@@ -19,6 +19,7 @@ from millstream._orders import order_of
 from millstream._pipeline import Pipeline, Source, Tree, WorkerStage
 from millstream._samples import OrderedSource, names_of
 from millstream._source import ArraySampleSource
+from millstream._state import state_words
 from millstream._tasks import (
     Column,
     FillTask,
@@ -269,9 +270,7 @@ class PythonMapTransform(Staffed, WorkerStage):
         """What it makes of the first sample."""
         dtypes = [column.dtype for column in inputs]
         loader = _engine.loader(plan, dtypes, 1, 0)
-        words = np.zeros(8, np.uint32)
-        words[0] = plan.check_word
-        *fields, _ = loader.batch(words)
+        *fields, _ = loader.batch(state_words(plan.check_word, 0))
         sample = jax.tree.map(lambda position: np.array(fields[position][0]), tree)
         return self.fn(sample, **drawn(self._wants, 0))  # type: ignore[attr-defined]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import itertools
 import time
 import warnings
 from collections.abc import Callable, Mapping
@@ -35,6 +36,9 @@ RUN_AHEAD = 8
 _PATIENCE = 0.02
 _GROWTH_WARNING = 64
 
+Run = Callable[[Tree, Any], Tree]
+"""Stages of a pipeline: ``(value, mask) -> value``."""
+
 
 class HostDoor:
     """Delivers the batches of a program to Python, one at a time."""
@@ -48,7 +52,6 @@ class HostDoor:
         self._call: Any = None
         self._warned = False
         self._most = program.engine.prefetch + RUN_AHEAD
-        self._segments: Any = None
         self._assembly = None
         if program.split is not None:
             natively = program.splits_natively
@@ -144,14 +147,14 @@ class HostDoor:
         self._delivered += 1
         if self._delivered <= GLANCE:
             return False
-        leaves, structure = jax.tree.flatten(self.program.tree)
+        positions, structure = jax.tree.flatten(self.program.tree)
         signature = tuple((spec.shape, spec.dtype) for spec in self._specs)
         serial = self.program.engine.serial
         words = np.array([serial & 0xFFFFFFFF, serial >> 32], np.uint32)
         with jax.ensure_compile_time_eval():  # also when a program is being traced
             self._number = jax.device_put(words)
         # Last: another thread takes a call that is there for ready.
-        self._call = _jit.shared_call(signature, _Structure(structure, leaves))
+        self._call = _jit.shared_call(signature, structure, tuple(positions))
         return True
 
     def _mask(self, valid: int) -> Any:
@@ -184,12 +187,8 @@ class HostDoor:
         value, mask = self._placed(fields), self._mask(valid)
         if program.skip:
             mask = self._own_mask(fields, valid, mask)
-        if program.later:
-            if self._segments is None:
-                self._segments = _segments(program)
-            first, rest = self._segments
-            for run in (first, *rest):
-                value = run(value, mask)
+        for run in self._stages:
+            value = run(value, mask)
         return value, mask, beside
 
     def _own_mask(self, fields: list[Any], valid: int, usual: Any) -> Any:
@@ -239,11 +238,9 @@ class HostDoor:
             )
 
     def _stepped(self, words: Any) -> tuple[Tree, Any, Any]:
-        """Through the traced stages, each run of them a program; callbacks between."""
+        """A batch of one program with the stages up to the first callback."""
         program = self.program
-        if self._segments is None:
-            self._segments = _segments(program)
-        first, rest = self._segments
+        first, rest = self._line
         value, mask, after = first(words, program.arrays())
         if not program.resident and not is_traced(after):
             after.block_until_ready()  # what cannot be read is to be raised here
@@ -251,21 +248,16 @@ class HostDoor:
             value = run(value, mask)
         return value, mask, after
 
+    @functools.cached_property
+    def _line(self) -> tuple[Any, list[Run]]:
+        program = self.program
+        first = list(itertools.takewhile(lambda p: not _calls(p), program.later))
+        run = jax.jit(lambda words, arrays: program.step(words, arrays, first))
+        return run, _runs(program, program.later[len(first) :])
 
-class _Structure:
-    """Arguments of ``jax.tree.unflatten`` that can be the key of a cache."""
-
-    def __init__(self, structure: Any, positions: list[int]) -> None:
-        self._key = (structure, tuple(positions))
-
-    def __iter__(self) -> Any:
-        return iter(self._key)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Structure) and self._key == other._key
-
-    def __hash__(self) -> int:
-        return hash(self._key)
+    @functools.cached_property
+    def _stages(self) -> list[Run]:
+        return _runs(self.program, self.program.later)
 
 
 def _is_default(device: Any) -> bool:
@@ -273,49 +265,27 @@ def _is_default(device: Any) -> bool:
     return bool(device == (default if default is not None else jax.local_devices()[0]))
 
 
-def _segments(program: Program) -> tuple[Any, list[Any]]:
-    """The line up to the first callback as one program, then callbacks and programs."""
-    first: list[Placed] = []
-    rest: list[Any] = []
-    for placed in program.later:
-        if isinstance(placed.stage, HostCallbackTransform):
-            rest.append(placed.stage)
-        elif not rest:
-            first.append(placed)
-        elif isinstance(rest[-1], list):
-            rest[-1].append(placed)
+def _runs(program: Program, later: list[Placed]) -> list[Run]:
+    """Traced stages, those that follow each other as one program, and callbacks."""
+    runs: list[Run] = []
+    for calls, placed in itertools.groupby(later, _calls):
+        if calls:
+            runs += [functools.partial(_call, program, p.stage) for p in placed]
         else:
-            rest.append([placed])
-
-    def run(words: Any, arrays: list[Any]) -> tuple[Tree, Any, Any]:
-        return program.step(words, arrays, first)
-
-    def finish(value: Tree, mask: Any) -> Tree:
-        return program.finish(value, mask, first)
-
-    split = program.split
-    layout = None if split is None else split.rows_sharding
-    programs = [_later(program, segment, layout) for segment in rest]
-    return jax.jit(finish if program.from_slot else run), programs
+            stages = list(placed)
+            runs.append(jax.jit(functools.partial(program.finish, later=stages)))
+    return runs
 
 
-def _later(program: Program, segment: Any, layout: Any) -> Any:
-    """``layout`` is what batches of the host's are put onto: None for JAX's default."""
-    if isinstance(segment, HostCallbackTransform):
+def _calls(placed: Placed) -> bool:
+    return isinstance(placed.stage, HostCallbackTransform)
 
-        def call(value: Tree, mask: Any) -> Tree:
-            inside = any(map(is_traced, jax.tree.leaves(value)))  # of another program
-            run = program.called if inside else HostCallbackTransform.run
-            return jax.device_put(run(segment, value, mask), layout)
 
-        return call
-
-    def run(value: Tree, mask: Any) -> Tree:
-        for placed in segment:
-            value = placed.stage.trace(value, mask, placed.batched)
-        return value
-
-    return jax.jit(run)
+def _call(program: Program, stage: Any, value: Tree, mask: Any) -> Tree:
+    inside = any(map(is_traced, jax.tree.leaves(value)))  # of another program
+    run = program.called if inside else HostCallbackTransform.run
+    layout = None if program.split is None else program.split.rows_sharding
+    return jax.device_put(run(stage, value, mask), layout)
 
 
 def stepper(door: HostDoor) -> Callable[[Any], tuple[Tree, LoaderState, Any]]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from millstream import _resume
 from millstream._pipeline import Tree
-from millstream._state import LoaderState
+from millstream._state import LoaderState, moved, step_of
 
 if TYPE_CHECKING:
     from millstream._host import HostDoor
@@ -23,7 +23,7 @@ class BatchIterator:
     and resumed at any point.
     """
 
-    def __init__(self, door: HostDoor, words: Any, steps: int) -> None:
+    def __init__(self, door: HostDoor, words: Any, steps: int | None) -> None:
         self._door = door
         program = door.program
         self.program = program
@@ -34,7 +34,7 @@ class BatchIterator:
     def _start(self, words: Any, steps: int | None) -> None:
         self._words = words
         known = np.asarray(words)
-        self._step = int(known[4]) | int(known[5]) << 32
+        self._step = step_of(known)
         self._left = self.program.steps - self._step if steps is None else steps
         self._ahead: Any = None
         # Known without asking XLA, which may still be busy with the batch before.
@@ -106,7 +106,5 @@ def _left_of(state: Any) -> int | None:
 
 
 def _valid_rows_of_last(program: Program) -> int:
-    words = np.asarray(program.init_state(0).words)
-    last = program.steps - 1
-    words[4], words[5] = last & 0xFFFFFFFF, last >> 32
-    return int(program.plan.valid_rows(words))
+    last = moved(program.init_state(0).words, 0, program.steps - 1)
+    return int(program.plan.valid_rows(last))

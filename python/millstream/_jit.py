@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import PartitionSpec
 
 from millstream import _engine
-from millstream._sharding import Split, over_shards
+from millstream._sharding import Split, on_each_device, over_shards
 from millstream._state import WORDS
 
 if TYPE_CHECKING:
@@ -51,112 +53,110 @@ def _only_cpu() -> bool:
 
 
 def native_batch(program: Program, words: Any) -> tuple[list[Any], Any, Any]:
-    """``(leaves, mask, words)`` from the engine, inside of jit.
+    """``(leaves, mask, words)`` from the engine, inside of jit."""
+    results = [*program.leaf_specs(), program.mask_spec(), STATE_SPEC]
+    split = program.split
+    if split is not None:
+        shard = functools.partial(_shard, program, split, results)
+        return over_shards(split, len(results) - 2, shard)(words)
 
-    On the CPU XLA calls the engine; elsewhere it calls back to the host.
-    """
-    register()
-    if program.split is not None:
-        fields = len(program.leaf_specs())
-        return over_shards(
-            program.split, fields, functools.partial(_shard, program, program.split)
-        )(words)
-    if _only_cpu():
-        return _foreign_call(program, words)
-    return jax.lax.platform_dependent(
-        words,
-        cpu=functools.partial(_foreign_call, program),
-        default=functools.partial(_host_call, program),
-    )
+    def fetch(words: np.ndarray) -> list[np.ndarray]:
+        return program.rows_of(program.engine.take(words))
+
+    return _called(program, _target(program, "batch"), fetch, results, words)
+
+
+def native_indices(program: Program, words: Any) -> tuple[Any, Any, Any]:
+    """The samples of a batch (0 in padding), its mask and the words after it."""
+    rows = (program.batch_size,)
+    results = [
+        jax.ShapeDtypeStruct(rows, np.uint32),
+        jax.ShapeDtypeStruct(rows, np.bool_),
+        STATE_SPEC,
+    ]
+
+    def fetch(words: np.ndarray) -> list[np.ndarray]:
+        samples: Any = program.plan.indices(words)
+        return [np.maximum(samples, 0).astype(np.uint32), samples >= 0]
+
+    def on_device(words: Any) -> tuple[Any, Any, Any]:
+        (indices,), mask, after = _called(
+            program, "millstream_indices", fetch, results, words
+        )
+        return indices, mask, after
+
+    if program.split is None:
+        return on_device(words)
+    return on_each_device(program.split, on_device, PartitionSpec())(words)
 
 
 def _shard(
-    program: Program, split: Split, words: Any, number: Any
+    program: Program, split: Split, whole: list[Any], words: Any, number: Any
 ) -> tuple[list[Any], Any, Any]:
     """``(leaves, mask, words)`` of one shard, on the device that is to hold it."""
-    if _only_cpu():
-        return _foreign_shard(program, split, words, number)
-    return jax.lax.platform_dependent(
-        words,
-        number,
-        cpu=functools.partial(_foreign_shard, program, split),
-        default=functools.partial(_host_shard, program, split),
-    )
 
+    def fetch(words: np.ndarray, number: Any) -> list[np.ndarray]:
+        first = int(number) * split.rows
+        return program.engine.take_shard(words, first, split.rows)
 
-def _shard_results(program: Program, split: Split) -> list[jax.ShapeDtypeStruct]:
-    *batch, after = _results(program)
-    rows = (split.rows,)
-    return [
-        *(jax.ShapeDtypeStruct(rows + x.shape[1:], x.dtype) for x in batch),
+    *batch, after = whole
+    results = [
+        *(jax.ShapeDtypeStruct((split.rows, *x.shape[1:]), x.dtype) for x in batch),
         after,
     ]
+    rows = np.int64(split.rows)
+    return _called(
+        program, _target(program, "shard"), fetch, results, words, number, rows=rows
+    )
 
 
-def _foreign_shard(
-    program: Program, split: Split, words: Any, number: Any
+def _target(program: Program, name: str) -> str:
+    return f"millstream_{name}" if program.resident else f"millstream_{name}_later"
+
+
+def _called(
+    program: Program,
+    target: str,
+    fetch: Callable[..., list[np.ndarray]],
+    results: list[jax.ShapeDtypeStruct],
+    *operands: Any,
+    **attributes: Any,
 ) -> tuple[list[Any], Any, Any]:
-    name = "millstream_shard" if program.resident else "millstream_shard_later"
-    results = _shard_results(program, split)
-    call = jax.ffi.ffi_call(name, results, vmap_method="broadcast_all")
-    digest = np.uint64(program.plan.digest).astype(np.int64)
-    *leaves, mask, after = call(
-        words,
-        number,
-        plan=np.int64(program.engine.serial),
-        digest=digest,
-        rows=np.int64(split.rows),
-    )
-    return leaves, mask, after
+    """What the engine answers for the words that come first: the last two results are
+    the mask and the words after it.
 
+    On the CPU XLA calls the engine; elsewhere it calls ``fetch`` on the host, which
+    gives all but the words.
+    """
+    register()
 
-def _host_shard(
-    program: Program, split: Split, words: Any, number: Any
-) -> tuple[list[Any], Any, Any]:
-    specs = _shard_results(program, split)
+    def foreign(*operands: Any) -> Any:
+        call = jax.ffi.ffi_call(target, results, vmap_method="broadcast_all")
+        digest = np.uint64(program.plan.digest).astype(np.int64)
+        plan = np.int64(program.engine.serial)
+        return call(*operands, plan=plan, digest=digest, **attributes)
 
-    def fetch(words: Any, number: Any) -> list[np.ndarray]:
+    def fetched(words: Any, *others: Any) -> list[np.ndarray]:
         known = np.asarray(words, np.uint32)
-        first = int(number) * split.rows
-        fields: Any = program.engine.take_shard(known, first, split.rows)
-        return [*fields, program.plan.next_state(known)]
+        return [*fetch(known, *others), program.plan.next_state(known)]
 
-    *leaves, mask, after = jax.pure_callback(
-        fetch, specs, words, number, vmap_method="sequential"
-    )
-    return leaves, mask, after
+    def host(*operands: Any) -> Any:
+        return jax.pure_callback(fetched, results, *operands, vmap_method="sequential")
 
-
-def _results(program: Program) -> list[jax.ShapeDtypeStruct]:
-    return [*program.leaf_specs(), program.mask_spec(), STATE_SPEC]
-
-
-def _foreign_call(program: Program, words: Any) -> tuple[list[Any], Any, Any]:
-    name = "millstream_batch" if program.resident else "millstream_batch_later"
-    call = jax.ffi.ffi_call(name, _results(program), vmap_method="broadcast_all")
-    digest = np.uint64(program.plan.digest).astype(np.int64)
-    *leaves, mask, after = call(
-        words, plan=np.int64(program.engine.serial), digest=digest
-    )
-    return leaves, mask, after
-
-
-def _host_call(program: Program, words: Any) -> tuple[list[Any], Any, Any]:
-    specs = _results(program)
-
-    def fetch(words: Any) -> list[np.ndarray]:
-        known = np.asarray(words, np.uint32)
-        fields = program.rows_of(program.engine.take(known))
-        return [*fields, program.plan.next_state(known)]
-
-    *leaves, mask, after = jax.pure_callback(
-        fetch, specs, words, vmap_method="sequential"
-    )
+    if _only_cpu():
+        answer = foreign(*operands)
+    else:
+        answer = jax.lax.platform_dependent(*operands, cpu=foreign, default=host)
+    *leaves, mask, after = answer
     return leaves, mask, after
 
 
 @functools.cache
-def shared_call(specs: tuple[tuple[tuple[int, ...], Any], ...], structure: Any) -> Any:
+def shared_call(
+    specs: tuple[tuple[tuple[int, ...], Any], ...],
+    structure: Any,
+    positions: tuple[int, ...],
+) -> Any:
     """A jitted call for a Python loop: ``(words, number) -> (value, words)``.
 
     The loader's number is an argument, so all loaders of one shape share one program.
@@ -167,7 +167,6 @@ def shared_call(specs: tuple[tuple[tuple[int, ...], Any], ...], structure: Any) 
 
     def fetch(words: Any, number: Any) -> tuple[Any, Any]:
         *leaves, after = call(words, number)
-        positions = jax.tree.unflatten(*structure)
-        return jax.tree.map(lambda i: leaves[i], positions), after
+        return structure.unflatten([leaves[i] for i in positions]), after
 
     return jax.jit(fetch)

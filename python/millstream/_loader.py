@@ -179,10 +179,7 @@ class DataLoader:
             raise TypeError(
                 "iterate() is a Python loop; inside of jit use scan_epoch()"
             )
-        if steps is None:
-            known = np.asarray(words)
-            steps = self.steps_per_epoch - (int(known[4]) | int(known[5]) << 32)
-        else:
+        if steps is not None:
             steps = whole("steps", steps, 0)
         if progress:
             from millstream._watched import WatchedIterator

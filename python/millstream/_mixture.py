@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from millstream import _engine, _traced
+from millstream import _engine
 from millstream._combine import Combined
 from millstream._numbers import number, whole
 from millstream._orders import Order
@@ -73,22 +72,6 @@ class MixtureOrder(Order):
         orders = [order.native(size) for order, size in self.components]
         pairs = list(zip(orders, self.weights, strict=True))
         return _engine.mixture(pairs, self.length(n))
-
-    def traced(self, n: int) -> _traced.Order:
-        lengths = [order.length(size) for order, size in self.components]
-        longest = max(self.length(n), *lengths)
-        if longest >= _traced.MOST_SAMPLES:
-            raise ValueError(
-                f"a traced mixture has epochs of fewer than 2^31 samples, not {longest}"
-            )
-        orders = [order.traced(size) for order, size in self.components]
-        sizes = [size for _, size in self.components]
-        return _traced.mixture(
-            list(zip(orders, lengths, strict=True)),
-            list(itertools.accumulate(sizes, initial=0))[:-1],
-            _engine.mixture_nodes(self.native(n)),
-            self.length(n),
-        )
 
 
 @dataclass(eq=False, repr=False)

@@ -27,9 +27,9 @@ class Order(Frozen):
         """The engine's order of ``n`` samples."""
         raise TypeError(f"{type(self).__name__} is not an order of its own")
 
-    def traced(self, n: int) -> _traced.Order:
-        """The same order in `jnp`."""
-        raise TypeError(f"{type(self).__name__} is not an order of its own")
+    def traced(self, n: int) -> _traced.Order | None:
+        """The same order in `jnp`; None where only the engine knows it."""
+        return None
 
     def length(self, n: int) -> int:
         """Positions in one epoch."""
@@ -71,20 +71,15 @@ class Shuffle(Order):
     def __repr__(self) -> str:
         return "Shuffle()" if self.window is None else super().__repr__()
 
-    def _blocks(self) -> tuple[int, int]:
-        """The samples of a block and the blocks of a window."""
-        most = (1 << 63) - 1  # more of either than samples is as many as samples
-        return min(self.block_size or 1024, most), min(self.window or 1, most)
-
     def native(self, n: int) -> _engine.Order:
         if self.window is None:
             return _engine.shuffle(n)
-        return _engine.windowed_shuffle(n, *self._blocks())
+        most = (1 << 63) - 1  # more of either than samples is as many as samples
+        block = min(self.block_size or 1024, most)
+        return _engine.windowed_shuffle(n, block, min(self.window, most))
 
-    def traced(self, n: int) -> _traced.Order:
-        if self.window is None:
-            return _traced.shuffle(n)
-        return _traced.windowed_shuffle(n, *self._blocks())
+    def traced(self, n: int) -> _traced.Order | None:
+        return _traced.shuffle(n) if self.window is None else None
 
 
 @dataclass(eq=False, repr=False)
@@ -101,9 +96,6 @@ class WithReplacement(Order):
 
     def native(self, n: int) -> _engine.Order:
         return _engine.replacement(n, self.length(n))
-
-    def traced(self, n: int) -> _traced.Order:
-        return _traced.replacement(n)
 
 
 @dataclass(eq=False, repr=False)
@@ -135,9 +127,6 @@ class Weighted(Order):
             raise ValueError(f"there are {len(weights)} weights for {n} samples")
         return _engine.weighted(weights, self.length(n))
 
-    def traced(self, n: int) -> _traced.Order:
-        return _traced.weighted(*_engine.weighted_table(self.native(n)))
-
 
 @dataclass(eq=False, repr=False)
 class Listed(Order):
@@ -161,20 +150,13 @@ class Listed(Order):
         lists = np.ascontiguousarray(np.atleast_2d(given), np.int64)
         object.__setattr__(self, "indices", lists)
 
-    @property
-    def _inner(self) -> Order:
-        return Shuffle() if self.shuffle else Sequential()
-
     def length(self, n: int) -> int:
         return int(np.asarray(self.indices).shape[1])
 
     def native(self, n: int) -> _engine.Order:
-        inner = self._inner.native(self.length(n))
-        return _engine.listed(inner, np.asarray(self.indices).reshape(-1), n)
-
-    def traced(self, n: int) -> _traced.Order:
-        inner = self._inner.traced(self.length(n))
-        return _traced.listed(inner, np.asarray(self.indices))
+        inner = Shuffle() if self.shuffle else Sequential()
+        order = inner.native(self.length(n))
+        return _engine.listed(order, np.asarray(self.indices).reshape(-1), n)
 
 
 @dataclass(eq=False, repr=False)
@@ -194,8 +176,10 @@ class Part(Order):
         inner = self.inner.native(self.count)
         return _engine.parted(inner, n, self.first, self.count, self.gap, self.seed)
 
-    def traced(self, n: int) -> _traced.Order:
+    def traced(self, n: int) -> _traced.Order | None:
         inner = self.inner.traced(self.count)
+        if inner is None:
+            return None
         return _traced.parted(inner, n, first=self.first, gap=self.gap, seed=self.seed)
 
 

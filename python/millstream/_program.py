@@ -25,7 +25,19 @@ from millstream._sharding import (
     replicated,
     split_of,
 )
-from millstream._state import LoaderState, is_traced, state_words, words_of
+from millstream._state import (
+    CHECK,
+    EPOCH,
+    KEY_HIGH,
+    KEY_LOW,
+    STEP_HIGH,
+    STEP_LOW,
+    LoaderState,
+    is_traced,
+    state_words,
+    step_of,
+    words_of,
+)
 from millstream._transforms import (
     BatchTransform,
     DevicePutTransform,
@@ -315,15 +327,8 @@ class Program:
             )
 
     def _gathered(self, words: Any, arrays: list[Any]) -> tuple[Tree, Any, Any]:
-        """The engine's part of the line in `jnp`: order, gather, stages, padding."""
-        n = self.head.num_samples
-        order = self.head.order
-        indices, mask = _traced.batch_indices(
-            order.traced(n), order.length(n), self.batch_size, self.policy, words
-        )
-        # A program cannot raise: of a state that does not fit all rows are padding.
-        fits = words[0] == np.uint32(self.plan.check_word)
-        mask &= fits & (words[4] < np.uint32(self.steps)) & (words[5] == 0)
+        """The engine's part of the line in `jnp`: gather, stages, padding."""
+        indices, mask, after = self._indices(words)
         leaves = [jnp.take(x, indices, axis=0, mode="clip") for x in arrays]
         _, tree, _ = self.head.native()
         value = jax.tree.map(lambda position: leaves[position], tree)
@@ -333,7 +338,20 @@ class Program:
         value = self._run([p for p in earlier if p.batched], value, mask, rows=False)
         if not self.batched:
             value, mask = jax.tree.map(lambda x: x[0], (value, mask))
-        return value, mask, _traced.next_words(words, self.steps)
+        return value, mask, after
+
+    def _indices(self, words: Any) -> tuple[Any, Any, Any]:
+        """The samples of a batch, its mask and the words after it, to be traced."""
+        n = self.head.num_samples
+        order = self.head.order.traced(n)
+        if order is None or self.policy == "wrap":
+            return _jit.native_indices(self, words)
+        length = self.head.order.length(n)
+        indices, mask = _traced.batch_indices(order, length, self.batch_size, words)
+        # A program cannot raise: of a state that does not fit all rows are padding.
+        mask &= words[CHECK] == np.uint32(self.plan.check_word)
+        mask &= (words[STEP_LOW] < np.uint32(self.steps)) & (words[STEP_HIGH] == 0)
+        return indices, mask, _traced.next_words(words, self.steps)
 
     def finish(self, value: Tree, mask: Any, later: list[Placed] | None = None) -> Tree:
         """The traced stages on what the engine gives."""
@@ -403,8 +421,8 @@ class Program:
         words = self.words(state)
         if self._unmet is not None and self.split is not None and not is_traced(words):
             name, self._unmet = f"{self._unmet}/state", None
-            _, *key, epoch, low, high = words[:6].tolist()
-            mine = {"key": key, "epoch": epoch, "step": low | high << 32}
+            key = [int(words[KEY_HIGH]), int(words[KEY_LOW])]
+            mine = {"key": key, "epoch": int(words[EPOCH]), "step": step_of(words)}
             try:
                 compare(name, mine, self.split.processes, "used")
             except AbsentError as absent:

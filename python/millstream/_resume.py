@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from millstream._state import WORDS, LoaderState, is_traced
+from millstream._state import (
+    CHECK,
+    EPOCH,
+    WORDS,
+    LoaderState,
+    is_traced,
+    moved,
+    step_of,
+)
 
 if TYPE_CHECKING:
     from millstream._program import Program
@@ -102,7 +110,8 @@ def restored(program: Program, kept: Any, by: str) -> LoaderState:
             )
         words = program.words(kept)
         return LoaderState(words if is_traced(words) else np.array(words))
-    words, pipeline = _checked(kept)
+    checked, pipeline = _checked(kept)
+    words = np.array(checked, np.uint32)
     mine = described(program)
     found = differences(pipeline, mine)
     if by == "sample":
@@ -118,7 +127,7 @@ def restored(program: Program, kept: Any, by: str) -> LoaderState:
         raise ValueError(f"this state belongs to another pipeline: {listed}")
     if by == "sample":
         words = _at_sample(program, words, pipeline)
-    state = LoaderState(np.array(words, np.uint32))
+    state = LoaderState(words)
     program.words(state)
     return state
 
@@ -155,11 +164,11 @@ def _checked(kept: Mapping[str, Any]) -> tuple[list[int], Mapping[str, Any]]:
 
 
 def _at_sample(
-    program: Program, words: list[int], pipeline: Mapping[str, Any]
-) -> list[int]:
+    program: Program, words: np.ndarray, pipeline: Mapping[str, Any]
+) -> np.ndarray:
     """The words at the same sample, counted in this pipeline's batches."""
     size, before = program.batch_size, int(pipeline["batch_size"])
-    epoch, step = words[3], words[4] | words[5] << 32
+    epoch, step = int(words[EPOCH]), step_of(words)
     if program.policy == "wrap":  # positions go on through the epochs
         steps_before = -(-int(pipeline["epoch_length"]) // before)
         position = (epoch * steps_before + step) * before
@@ -177,6 +186,6 @@ def _at_sample(
             UserWarning,
             stacklevel=4,
         )
-    check = program.plan.check_word
-    low, high = step & 0xFFFFFFFF, step >> 32
-    return [check, *words[1:3], epoch, low, high, *words[6:]]
+    after = moved(words, epoch, step)
+    after[CHECK] = program.plan.check_word
+    return after

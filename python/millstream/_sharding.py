@@ -180,11 +180,16 @@ def over_shards(
         return one(words, jnp.asarray(number, jnp.uint32))
 
     rows = split.rows_spec
+    return on_each_device(split, on_device, ([rows] * fields, rows, PartitionSpec()))
+
+
+def on_each_device(split: Split, one: Callable[[Any], Any], specs: Any) -> Any:
+    """``one(words)`` on each device of the mesh, its results split as ``specs`` say."""
     return jax.shard_map(
-        on_device,
+        one,
         mesh=split.mesh,
         in_specs=PartitionSpec(),
-        out_specs=([rows] * fields, rows, PartitionSpec()),
+        out_specs=specs,
         check_vma=False,  # devices that hold the same rows are given the same bytes
     )
 

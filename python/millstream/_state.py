@@ -10,7 +10,21 @@ import jax.numpy as jnp
 import numpy as np
 
 WORDS = 8
+CHECK, KEY_HIGH, KEY_LOW, EPOCH, STEP_LOW, STEP_HIGH = range(6)
+"""The words of a state by their places; the last two are reserved."""
 _MASK = 0xFFFFFFFF
+
+
+def step_of(words: Any) -> int:
+    """The step within its epoch that known words name."""
+    return int(words[STEP_LOW]) | int(words[STEP_HIGH]) << 32
+
+
+def moved(words: Any, epoch: int, step: int) -> np.ndarray:
+    """A copy of known words that names another epoch and step."""
+    copy = np.array(words, np.uint32)
+    copy[[EPOCH, STEP_LOW, STEP_HIGH]] = epoch, step & _MASK, step >> 32
+    return copy
 
 
 @jax.tree_util.register_pytree_with_keys_class
@@ -30,13 +44,12 @@ class LoaderState:
     @property
     def epoch(self) -> int:
         """The epoch of the next batch."""
-        return int(np.asarray(self.words)[3])
+        return int(np.asarray(self.words)[EPOCH])
 
     @property
     def step(self) -> int:
         """The step of the next batch within its epoch."""
-        words = np.asarray(self.words)
-        return int(words[4]) | int(words[5]) << 32
+        return step_of(np.asarray(self.words))
 
     def tree_flatten_with_keys(self) -> tuple[tuple[tuple[Any, Any]], None]:
         return ((jax.tree_util.GetAttrKey("words"), self.words),), None
@@ -104,8 +117,8 @@ def state_words(check_word: int, key: Any) -> Any:
     if is_traced(high) or is_traced(low):
         zero = jnp.zeros_like(high)
         check = jnp.full_like(high, check_word)
-        return jnp.stack([check, high, low, zero, zero, zero, zero, zero])
-    return np.array([check_word, high, low, 0, 0, 0, 0, 0], np.uint32)
+        return jnp.stack([check, high, low, *[zero] * (WORDS - 3)])
+    return np.array([check_word, high, low, *[0] * (WORDS - 3)], np.uint32)
 
 
 def key_words(key: Any) -> tuple[Any, Any]:

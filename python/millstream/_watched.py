@@ -13,13 +13,12 @@ from millstream.progress import Report, StepProgress
 class WatchedIterator(BatchIterator):
     """The same batches, with a bar that ends with the loop."""
 
-    def __init__(self, door: HostDoor, words: Any, steps: int) -> None:
+    def __init__(self, door: HostDoor, words: Any, steps: int | None) -> None:
         super().__init__(door, words, steps)
-        self._progress = StepProgress("train", steps)
+        self._progress = StepProgress("train", len(self))
 
     def __next__(self) -> tuple[Tree, Any]:
-        last = self._step + 1 == self.program.steps
-        samples = self._last_valid if last else self.program.batch_size
+        samples = self._valid(self._step + 1 == self.program.steps)
         self._progress.wait()
         try:
             delivered = super().__next__()

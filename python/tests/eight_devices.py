@@ -223,9 +223,10 @@ def test_callbacks_see_whole_batches(packed: Path) -> None:
     assert len(seen) == 1  # once a batch, not once a device
 
 
-def test_a_traced_gather_is_sharded_too() -> None:
+@pytest.mark.parametrize("order", ["sequential", ms.Shuffle(window=2, block_size=8)])
+def test_a_traced_gather_is_sharded_too(order: Any) -> None:
     sharding = sharding_of("three axes")
-    source = ms.ArraySampleSource(data(), "sequential")
+    source = ms.ArraySampleSource(data(), order)
     plain, loader = plain_of(source), loader_of(source, sharding, traced=True)
     start = loader.init_state(7)
     expected = iterated(plain, plain.init_state(7), STEPS)
@@ -238,7 +239,10 @@ def test_a_call_back_to_the_host_gives_the_same_shards(
 ) -> None:
     plain = plain_of(source)
     expected = iterated(plain, plain.init_state(7), STEPS)
-    monkeypatch.setattr(_jit, "_foreign_shard", _jit._host_shard)
+    monkeypatch.setattr(_jit, "_only_cpu", lambda: False)
+    monkeypatch.setattr(
+        jax.lax, "platform_dependent", lambda *x, cpu, default: default(*x)
+    )
     for layout in ("three axes", "one axis"):
         loader = loader_of(source, sharding_of(layout), prefetch=0)
         same_walk(jitted(loader, loader.init_state(7), STEPS), expected)

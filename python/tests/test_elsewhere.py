@@ -8,6 +8,20 @@ from millstream import _jit
 
 
 @pytest.fixture
+def elsewhere(monkeypatch):
+    """Lowers programs as for another platform than the CPU."""
+
+    def chosen(*operands, cpu, default):
+        return default(*operands)
+
+    def choose():
+        monkeypatch.setattr(_jit, "_only_cpu", lambda: False)
+        monkeypatch.setattr(jax.lax, "platform_dependent", chosen)
+
+    return choose
+
+
+@pytest.fixture
 def loader():
     data = {"x": np.arange(33, dtype=np.float32), "y": np.arange(33)}
     stages = [ms.ArraySampleSource(data), ms.BatchTransform(8)]
@@ -33,18 +47,18 @@ def assert_same(some, others):
             assert a.dtype == b.dtype
 
 
-def test_a_call_back_to_the_host_gives_the_same_batches(loader, monkeypatch):
+def test_a_call_back_to_the_host_gives_the_same_batches(loader, elsewhere):
     expected, end = batches(loader)
-    monkeypatch.setattr(_jit, "_foreign_call", _jit._host_call)
+    elsewhere()
     found, state = batches(loader)
     assert_same(found, expected)
     assert state == end
 
 
-def test_a_call_back_to_the_host_can_be_vmapped(loader, monkeypatch):
+def test_a_call_back_to_the_host_can_be_vmapped(loader, elsewhere):
     states = jax.vmap(loader.init_state)(np.arange(3))
     expected, *_ = jax.vmap(loader.next_batch)(states)
-    monkeypatch.setattr(_jit, "_foreign_call", _jit._host_call)
+    elsewhere()
     found, *_ = jax.vmap(loader.next_batch)(states)
     np.testing.assert_array_equal(found["x"], expected["x"])
 
@@ -55,3 +69,34 @@ def test_the_platform_is_chosen_when_a_program_is_lowered(loader, monkeypatch):
     found, state = batches(loader)
     assert_same(found, expected)
     assert state == end
+
+
+ORDERS = {
+    "windows": ms.Shuffle(window=2, block_size=4),
+    "weights": ms.Weighted(np.arange(33.0)),
+    "lists": ms.Listed([[6, 0, 3, 4, 5], [1, 1, 2, 2, 8]], shuffle=True),
+    "draws": ms.WithReplacement(21),
+}
+
+
+@pytest.mark.parametrize("remainder", ["pad", "drop", "wrap"])
+@pytest.mark.parametrize("order", ORDERS)
+def test_the_engine_names_the_samples_that_a_device_gathers(
+    order, remainder, elsewhere
+):
+    data = {"x": np.arange(33, dtype=np.float32), "y": np.arange(33)}
+    source = ms.ArraySampleSource(data, ORDERS[order])
+    stages = [source, ms.BatchTransform(4, remainder=remainder)]
+    expected, end = batches(ms.DataLoader(stages))
+    traced = ms.DataLoader(stages, traced=True)
+    found, state = batches(traced)
+    assert_same(found, expected)
+    assert state == end
+    states = jax.vmap(traced.init_state)(np.arange(3))
+    mapped, *_ = jax.vmap(traced.next_batch)(states)
+    elsewhere()
+    found, state = batches(traced)
+    assert_same(found, expected)
+    assert state == end
+    again, *_ = jax.vmap(traced.next_batch)(states)
+    np.testing.assert_array_equal(again["x"], mapped["x"])

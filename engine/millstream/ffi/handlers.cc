@@ -1,5 +1,6 @@
 #include "millstream/ffi/handlers.h"
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <span>
@@ -101,10 +102,11 @@ struct Call {
   std::int64_t count() const {
     return static_cast<std::int64_t>(states.size() / kStateWords);
   }
-  Position position(std::int64_t k) const {
-    return decoded(loader->plan(), std::span<const std::uint32_t, kStateWords>(
-                                       states.data() + k * kStateWords, kStateWords));
+  std::span<const std::uint32_t, kStateWords> state(std::int64_t k) const {
+    return std::span<const std::uint32_t, kStateWords>(states.data() + k * kStateWords,
+                                                       kStateWords);
   }
+  Position position(std::int64_t k) const { return decoded(loader->plan(), state(k)); }
   void fill(const Position& position) {
     if (sharded) {
       loader->fill_shard(position, rows, columns, mask);
@@ -171,13 +173,9 @@ Call shard(std::shared_ptr<Loader> loader, const ffi::Buffer<ffi::U32>& states,
   return call;
 }
 
-/// Writes the state after the batch that state k names, reserved words kept.
-void advance(const Call& call, std::int64_t k, const Position& position) {
-  const Plan& plan = call.loader->plan();
-  State next = encoded(plan, plan.schedule().next(position));
-  const std::uint32_t* before = call.states.data() + k * kStateWords;
-  next[6] = before[6];
-  next[7] = before[7];
+/// Writes the state after the batch that state k names.
+void advance(const Call& call, std::int64_t k) {
+  const State next = next_state(call.loader->plan(), call.state(k));
   std::memcpy(call.after + k * static_cast<std::int64_t>(sizeof(State)), next.data(),
               sizeof(State));
 }
@@ -185,9 +183,8 @@ void advance(const Call& call, std::int64_t k, const Position& position) {
 /// Answers with one batch for each state; waits for those that are being made.
 void answer(Call& call) {
   for (std::int64_t k = 0; k < call.count(); ++k) {
-    const Position position = call.position(k);
-    call.fill(position);
-    advance(call, k, position);
+    call.fill(call.position(k));
+    advance(call, k);
     for (Column& column : call.columns) column.data += call.rows.count * column.stride;
     if (call.mask != nullptr) call.mask += call.rows.count;
   }
@@ -196,9 +193,8 @@ void answer(Call& call) {
 /// Answers if nothing has to be waited for.
 bool answered_at_once(Call& call) {
   if (call.count() != 1) return false;
-  const Position position = call.position(0);
-  if (!call.fill_if_ready(position)) return false;
-  advance(call, 0, position);
+  if (!call.fill_if_ready(call.position(0))) return false;
+  advance(call, 0);
   return true;
 }
 
@@ -313,7 +309,38 @@ ffi::Error on_host(ffi::Buffer<ffi::U32> states, ffi::Buffer<ffi::U32> plan,
   });
 }
 
-/// The arguments of `in_jit` and `in_jit_later`.
+ffi::Error samples_in_jit(ffi::Buffer<ffi::U32> states, ffi::RemainingRets rets,
+                          std::int64_t plan, std::int64_t digest) {
+  std::shared_ptr<Loader> loader;
+  return reported(loader, [&] {
+    loader = listed_loader(plan);
+    check_digest(*loader, digest);
+    const Plan& schedules = loader->plan();
+    const std::int64_t rows = schedules.batch_size();
+    const auto words = static_cast<std::int64_t>(states.element_count());
+    const Results results(rets, 3);
+    DType dtype;
+    const std::int64_t elements = rows * (words / kStateWords);
+    auto* indices = reinterpret_cast<std::uint32_t*>(results.data(0, elements, &dtype));
+    auto* mask = reinterpret_cast<bool*>(results.data(1, elements, &dtype));
+    std::byte* after = results.data(2, words, &dtype);
+    std::vector<std::int64_t> samples(static_cast<std::size_t>(rows));
+    for (std::int64_t k = 0; k < words; k += kStateWords) {
+      const std::span<const std::uint32_t, kStateWords> state(states.typed_data() + k,
+                                                              kStateWords);
+      schedules.schedule().run(decoded(schedules, state), 0, samples);
+      for (const std::int64_t sample : samples) {
+        *mask++ = sample >= 0;
+        *indices++ = static_cast<std::uint32_t>(std::max<std::int64_t>(sample, 0));
+      }
+      const State next = next_state(schedules, state);
+      std::memcpy(after, next.data(), sizeof(State));
+      after += sizeof(State);
+    }
+  });
+}
+
+/// The arguments of those that answer with whole batches.
 auto batch_binding() {
   return ffi::Ffi::Bind()
       .Arg<ffi::Buffer<ffi::U32>>()
@@ -342,6 +369,11 @@ XLA_FFI_Error* batch_in_jit(XLA_FFI_CallFrame* frame) {
 
 XLA_FFI_Error* batch_in_jit_later(XLA_FFI_CallFrame* frame) {
   static const auto handler = batch_binding().To(in_jit_later);
+  return handler->Call(frame);
+}
+
+XLA_FFI_Error* indices_in_jit(XLA_FFI_CallFrame* frame) {
+  static const auto handler = batch_binding().To(samples_in_jit);
   return handler->Call(frame);
 }
 

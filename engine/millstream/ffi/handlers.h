@@ -15,11 +15,17 @@ XLA_FFI_Error* batch_in_jit(XLA_FFI_CallFrame* frame);
 /// promised, and delivered from a thread that is neither XLA's nor a worker.
 XLA_FFI_Error* batch_in_jit_later(XLA_FFI_CallFrame* frame);
 
+/// Which samples the batch has, for a program that gathers them itself.
+///
+/// Operand and attributes as above. Results: the samples, uint32[..., rows], 0 in
+/// padding; the mask; and the states after the batch.
+XLA_FFI_Error* indices_in_jit(XLA_FFI_CallFrame* frame);
+
 /// One shard of the batch that a state names, inside of a program that runs on many
 /// devices: as many rows as the results have, from the shard's place on.
 ///
 /// Operands: states, uint32[..., 8], and the shard's number, uint32[...], the same for
-/// all states. Results and attributes as above.
+/// all states. Results and attributes as for `batch_in_jit`.
 XLA_FFI_Error* shard_in_jit(XLA_FFI_CallFrame* frame);
 XLA_FFI_Error* shard_in_jit_later(XLA_FFI_CallFrame* frame);
 

@@ -32,4 +32,11 @@ Position decoded(const Plan& plan, std::span<const std::uint32_t, kStateWords> s
   return {{state[2], state[1]}, state[3], static_cast<std::int64_t>(step)};
 }
 
+State next_state(const Plan& plan, std::span<const std::uint32_t, kStateWords> state) {
+  State next = encoded(plan, plan.schedule().next(decoded(plan, state)));
+  next[6] = state[6];
+  next[7] = state[7];
+  return next;
+}
+
 }  // namespace millstream

@@ -24,4 +24,8 @@ State encoded(const Plan& plan, const Position& position) noexcept;
 /// Throws `ArgumentError` where the state was not made by a plan of this shape.
 Position decoded(const Plan& plan, std::span<const std::uint32_t, kStateWords> state);
 
+/// The state after the batch that `state` names, reserved words kept. Throws as
+/// `decoded` does.
+State next_state(const Plan& plan, std::span<const std::uint32_t, kStateWords> state);
+
 }  // namespace millstream

@@ -20,7 +20,6 @@ namespace millstream {
 ///
 /// Whose turn it is follows from the weights alone, with no table of a period: a tree
 /// splits positions in two until one component is left, taking O(1 + log(sum / w_k)).
-/// The same arithmetic stands in python/millstream/_traced.py.
 class Mixture final : public Order {
  public:
   struct Component {
@@ -49,7 +48,6 @@ class Mixture final : public Order {
     std::uint32_t left;
     std::uint32_t right;
   };
-  std::span<const Node> nodes() const noexcept { return nodes_; }
 
  private:
   struct Visit {

@@ -16,7 +16,6 @@ namespace millstream {
 ///
 /// The last block may be shorter; its place among the blocks is drawn by itself, so
 /// that where a window begins is a matter of arithmetic.
-/// The same arithmetic stands in python/millstream/_traced.py.
 class WindowedShuffle final : public Order {
  public:
   /// `window` is in blocks. Throws `ArgumentError` unless both are at least 1.

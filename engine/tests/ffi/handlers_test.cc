@@ -95,6 +95,39 @@ TEST_P(Handlers, AnswerSeveralStatesAtOnce) {
   }
 }
 
+TEST_P(Handlers, NameTheSamplesOfSeveralBatches) {
+  FakeBuffer states(XLA_FFI_DataType_U32, {2, 8}, 4);
+  FakeBuffer samples(XLA_FFI_DataType_U32, {2, kRows}, 4);
+  FakeBuffer mask(XLA_FFI_DataType_PRED, {2, kRows}, 1);
+  FakeBuffer after(XLA_FFI_DataType_U32, {2, 8}, 4);
+  for (std::uint32_t k = 0; k < 2; ++k) {
+    State state = encoded(*plan, {{k, 3}, k, 4 + k});  // the second has padding
+    state[7] = 9;
+    set(states, k, state);
+  }
+  ASSERT_EQ(call(indices_in_jit, {&states}, {&samples, &mask, &after}, names()),
+            std::nullopt);
+  for (std::uint32_t k = 0; k < 2; ++k) {
+    const Position position{{k, 3}, k, 4 + k};
+    std::vector<std::int64_t> expected(kRows);
+    plan->schedule().run(position, 0, expected);
+    for (std::int64_t row = 0; row < kRows; ++row) {
+      const std::int64_t sample = expected[static_cast<std::size_t>(row)];
+      EXPECT_EQ(samples.as<std::uint32_t>()[k * kRows + row], std::max(sample, 0L));
+      EXPECT_EQ(mask.as<bool>()[k * kRows + row], sample >= 0);
+    }
+    State next = encoded(*plan, plan->schedule().next(position));
+    next[7] = 9;
+    EXPECT_TRUE(
+        std::ranges::equal(std::span(after.as<std::uint32_t>() + k * 8, 8), next));
+  }
+  states.as<std::uint32_t>()[0] ^= 1;  // another check word
+  const auto error =
+      call(indices_in_jit, {&states}, {&samples, &mask, &after}, names());
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->first, XLA_FFI_Error_Code_INVALID_ARGUMENT);
+}
+
 TEST_P(Handlers, TakeTheDtypeFromTheResult) {
   FakeBuffer states(XLA_FFI_DataType_U32, {8}, 4);
   set(states, 0, encoded(*plan, {}));
