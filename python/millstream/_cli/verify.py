@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -14,18 +13,17 @@ from numpy.typing import NDArray
 
 from millstream import _engine
 from millstream._cli.formats import DataSet, npz_opener
-from millstream._cli.opening import UNPACKED, TemporaryError, error_text, opened
+from millstream._cli.opening import TemporaryError, error_text, opened
 from millstream._cli.output import printable
 from millstream._cli.reading import Reader, sample_bytes
 from millstream._cli.schema import Field
-from millstream._cli.tables import Form, line_of_zeros
+from millstream._cli.tables import Form
 from millstream._errors import DataError
 from millstream._progress import ProgressBar, amount_text
 
 _MOST_DEFECTS = 20  # reported of one data set
 _CHUNK = 1 << 20
 _LOCAL_HEADER = 30
-_LINE = re.compile(r"line (\d+), ")
 
 
 class Findings:
@@ -68,7 +66,8 @@ def examine(data: DataSet, fields: tuple[str, ...] = ()) -> Findings:
         if data.zipped:
             _open_members(data, findings)
         elif data.table:
-            _open_lines(data, data.table, fields, error_text(error), findings)
+            findings.add(error_text(error))
+            _read_lines(data.path, data.table, fields, findings)
         elif len(data.parts) > 1:
             _read_parts(data, findings)
         if not (data.zipped and findings.defects):
@@ -107,46 +106,17 @@ def _open_members(data: DataSet, findings: Findings) -> None:
             findings.add(error_text(error).replace(f"{data.path}:", label, 1))
 
 
-def _open_lines(
-    data: DataSet,
-    form: Form,
-    fields: tuple[str, ...],
-    defect: str,
-    findings: Findings,
+def _read_lines(
+    path: Path, form: Form, fields: tuple[str, ...], findings: Findings
 ) -> None:
-    """Opens a table again and again, each time with one damaged line less."""
-    lines = data.path.read_bytes().split(b"\n")
-    sound = line_of_zeros(data.path, form)
-
-    def opener(folder: Path) -> _engine.Source:
-        copy = folder / "table"
-        try:
-            copy.write_bytes(b"\n".join(lines))
-        except OSError as error:  # which does not name the file
-            raise TemporaryError.of(error) from error
-        return form.open(copy, fields)
-
-    last = 0
-    while found := _LINE.match(defect.removeprefix(f"{data.path}: ")):
+    """Names every damaged line of a table after the first."""
+    defects, last = _engine.csv_defects(
+        path, form.delimiter, form.header, fields, _MOST_DEFECTS + 1
+    )
+    for defect in defects[1:]:
         findings.add(defect)
-        number = int(found[1])
-        line = lines[number - 1]
-        if (form.header and number == 1) or line.count(b'"') % 2 or number == last:
-            findings.notes.append(f"lines after {number} were not looked at")
-            return
-        if findings.are_many:
-            return
-        lines[number - 1], last = sound, number
-        try:
-            with opened(data, opener=opener):
-                return
-        except TemporaryError as error:
-            findings.notes.append(
-                f"lines after {number} were not looked at: {error_text(error)}"
-            )
-            return
-        except DataError as error:
-            defect = error_text(error).replace(UNPACKED, "", 1)
+    if last:
+        findings.notes.append(f"lines after {last} were not looked at")
 
 
 def _read_all(data: DataSet, source: _engine.Source, findings: Findings) -> None:
