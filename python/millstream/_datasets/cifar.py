@@ -162,7 +162,6 @@ class CIFAR10Dataset(_CifarDataset):
             folder="cifar10",
             size=170498071,
             sha256="6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce",
-            md5="c58f30108f718f92721af3b95e74349a",
         ),
     }
     _batches: ClassVar[dict[str, tuple[str, ...]]] = {
@@ -198,7 +197,6 @@ class CIFAR100Dataset(_CifarDataset):
             folder="cifar100",
             size=169001437,
             sha256="85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7",
-            md5="eb9058c3a382ffc7106e4002c42a8d85",
         ),
     }
     _batches: ClassVar[dict[str, tuple[str, ...]]] = {
