@@ -24,6 +24,7 @@ class ProgressBar:
     """
 
     _format: ClassVar[dict[str, Any]] = {"unit": "B", "unit_scale": True}
+    _patient: ClassVar[bool] = False  # whether other streams than terminals get lines
 
     def __init__(
         self,
@@ -38,8 +39,8 @@ class ProgressBar:
         self._total = total
         self._stream = sys.stderr if stream is None else stream
         wanted = _is_wanted(self._stream) if shown is None else shown
-        self._shown = wanted and self._stream is not None
-        self._lines = self._shown
+        self._shown = bool(wanted) and self._stream is not None
+        self._lines = self._shown or (wanted is None and self._patient)
         self._clock = clock
         self._bar: Any = None
         self._done: int | None = None
@@ -126,20 +127,12 @@ def amount_text(count: float) -> str:
     return f"{count:.1f} {_UNITS[-1]}"
 
 
-def is_asked() -> bool | None:
-    """What the environment variable MILLSTREAM_PROGRESS says; None if nothing."""
+def _is_wanted(stream: TextIO | None) -> bool | None:
+    """What MILLSTREAM_PROGRESS says, else True on a terminal and None elsewhere."""
     asked = os.environ.get("MILLSTREAM_PROGRESS")
-    return None if asked is None else asked not in ("", "0")
-
-
-def is_terminal(stream: TextIO | None) -> bool:
-    """Whether ``stream`` is a terminal; none at all and a closed one are not."""
-    try:
-        return stream is not None and stream.isatty()
-    except ValueError:
-        return False
-
-
-def _is_wanted(stream: TextIO | None) -> bool:
-    asked = is_asked()
-    return is_terminal(stream) if asked is None else asked
+    if asked is not None:
+        return asked not in ("", "0")
+    with contextlib.suppress(ValueError):  # the stream is closed
+        if stream is not None and stream.isatty():
+            return True
+    return None

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sized
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TextIO, TypeVar
 
-from millstream._progress import ProgressBar, is_asked
+from millstream._progress import ProgressBar
 
 __all__ = ["Report", "StepProgress", "Tracked", "track"]
 
@@ -61,6 +61,7 @@ class StepProgress(ProgressBar):
     """A bar of steps. Call ``wait`` before asking for a batch and ``got`` after it."""
 
     _format: ClassVar[dict[str, Any]] = {"bar_format": _BAR}
+    _patient: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -72,7 +73,6 @@ class StepProgress(ProgressBar):
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         super().__init__(label, total, shown=shown, stream=stream, clock=clock)
-        self._lines = self._shown or (shown is None and is_asked() is None)
         self._steps = self._samples = 0
         self._waited = self._asked = self._came = 0.0
         self._marks: deque[tuple[float, int, int, float]] = deque()
