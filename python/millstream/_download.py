@@ -100,9 +100,9 @@ def fetch(
     page to log in at, has failed and nothing of it is kept. What has come of a file
     with a checksum is kept in ``target`` + ``.part`` and the next call, in this process
     or another, asks for the rest. The name ``target`` only ever holds a checked file.
-    Other threads and processes wait and then find it. ``timeout`` is the longest
-    silence in seconds, and less than 256 bytes/s for as long is silence too; a proxy is
-    taken from the environment.
+    Other threads and processes wait and then find it. An answer's headers have to come
+    within ``timeout`` seconds, and its body has to bring 256 bytes/s over as long. A
+    proxy is taken from the environment.
 
     Raises ``DownloadError`` with the steps to do it by hand when no mirror delivers.
     """
