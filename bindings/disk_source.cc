@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "millstream/core/error.h"
+#include "millstream/io/file.h"
 #include "millstream/source/cifar.h"
 #include "millstream/source/csv.h"
 #include "millstream/source/idx.h"
@@ -97,13 +98,17 @@ SourceHandle packed(const Path& path, const std::optional<SchemaSpec>& specs,
   return {std::make_shared<PackedSource>(path, schema, offset)};
 }
 
-SourceHandle csv(const Path& path, const std::string& delimiter, bool header,
-                 const std::vector<std::string>& columns, bool narrow) {
+char only_character(const std::string& delimiter) {
   if (delimiter.size() != 1) {
     throw ArgumentError(text("a delimiter is one character, not '", delimiter, "'"));
   }
-  auto source =
-      std::make_shared<CsvSource>(path, CsvFormat{delimiter.front(), header, columns});
+  return delimiter.front();
+}
+
+SourceHandle csv(const Path& path, const std::string& delimiter, bool header,
+                 const std::vector<std::string>& columns, bool narrow) {
+  auto source = std::make_shared<CsvSource>(
+      path, CsvFormat{only_character(delimiter), header, columns});
   if (narrow) {
     try {
       source->arrays().check_narrow();
@@ -138,11 +143,7 @@ void bind_writers(nb::module_& module) {
       "write_csv",
       [](const SourceHandle& source, const Path& path, const std::string& delimiter,
          const Progress& progress) {
-        if (delimiter.size() != 1) {
-          throw ArgumentError(
-              text("a delimiter is one character, not '", delimiter, "'"));
-        }
-        write_csv(*source.shared, path, delimiter.front(), progress);
+        write_csv(*source.shared, path, only_character(delimiter), progress);
       },
       "source"_a, "path"_a, "delimiter"_a = ",", "progress"_a.none() = nb::none(),
       Released(), "A table with a header.");
@@ -182,6 +183,18 @@ Args:
   columns: Those to take, or none for all.
   narrow: Whether integers will be given as 32-bit ones; those that do not fit are an
     error here.)");
+  module.def(
+      "csv_defects",
+      [](const Path& path, const std::string& delimiter, bool header,
+         const std::vector<std::string>& columns, std::size_t most) {
+        const File file(path);
+        CsvDefects found =
+            csv_defects(file.bytes(0, file.size()), path.string(),
+                        {only_character(delimiter), header, columns}, most);
+        return std::pair(std::move(found.messages), found.last_line);
+      },
+      "path"_a, "delimiter"_a, "header"_a, "columns"_a, "most"_a, Released(),
+      "A message for each damaged line, and the line after which none was looked at.");
   bind_writers(module);
 }
 

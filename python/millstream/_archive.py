@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import glob
+import gzip
+import lzma
 import os
+import shutil
 import stat
+import tarfile
+import tempfile
+import zipfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO
@@ -31,11 +39,25 @@ def extract_folder(archive: Path, name: str, into: Path) -> Path:
     ``name``.
     """
     final = into / name
-    if not is_filled(final):
-        into.mkdir(parents=True, exist_ok=True)
-        with locked(final) as alone:
+    if is_filled(final):
+        return final
+    with _scratch(archive, final) as scratch:
+        if is_filled(final):
+            return final
+        unfinished = scratch / name
+        for parts, stream, size in _members(archive):
+            if parts[0] == name and len(parts) > 1:
+                path = unfinished.joinpath(*parts[1:])
+                path.parent.mkdir(parents=True, exist_ok=True)
+                _write(archive, "/".join(parts), stream, size, path)
+        if not unfinished.exists():
+            raise DataError(f"{archive}: expected files in {name}/, found none")
+        try:
+            unfinished.rename(final)
+        except OSError:
+            # Without locks another may have been first.
             if not is_filled(final):
-                _unpack_folder(archive, name, final, alone)
+                raise
     return final
 
 
@@ -48,13 +70,17 @@ def extract_member(archive: Path, name: str, target: Path) -> Path:
     Raises ``DataError`` for a damaged or dangerous archive and for one without
     ``name``.
     """
-    target.parent.mkdir(parents=True, exist_ok=True)
     before = _version(target)
-    with locked(target) as alone:
-        found = _version(target)
-        if found is None or found == before:
-            _unpack_member(archive, name, target, alone)
-    return target
+    with _scratch(archive, target) as scratch:
+        if _version(target) not in (None, before):
+            return target
+        for parts, stream, size in _members(archive):
+            if parts[-1] == name:
+                unfinished = scratch / target.name
+                _write(archive, "/".join(parts), stream, size, unfinished)
+                os.replace(unfinished, target)
+                return target
+    raise DataError(f"{archive}: expected a member {name}, found none")
 
 
 def is_filled(folder: Path) -> bool:
@@ -70,67 +96,31 @@ def _version(path: Path) -> tuple[int, int, int] | None:
     return found.st_ino, found.st_size, found.st_mtime_ns
 
 
-def _unpack_folder(archive: Path, name: str, final: Path, alone: bool) -> None:
-    with _scratch(final, alone) as scratch:
-        unfinished = scratch / name
-        with _naming_damage(archive):
-            for parts, stream, size in _members(archive):
-                if parts[0] == name and len(parts) > 1:
-                    path = unfinished.joinpath(*parts[1:])
-                    path.parent.mkdir(parents=True, exist_ok=True)
-                    _write(archive, "/".join(parts), stream, size, path)
-        if not unfinished.exists():
-            raise DataError(f"{archive}: expected files in {name}/, found none")
-        try:
-            unfinished.rename(final)
-        except OSError:
-            # Without locks another may have been first.
-            if not is_filled(final):
-                raise
-
-
-def _unpack_member(archive: Path, name: str, target: Path, alone: bool) -> None:
-    with _scratch(target, alone) as scratch, _naming_damage(archive):
-        for parts, stream, size in _members(archive):
-            if parts[-1] == name:
-                unfinished = scratch / target.name
-                _write(archive, "/".join(parts), stream, size, unfinished)
-                os.replace(unfinished, target)
-                return
-    raise DataError(f"{archive}: expected a member {name}, found none")
-
-
 @contextlib.contextmanager
-def _scratch(target: Path, alone: bool) -> Iterator[Path]:
+def _scratch(archive: Path, target: Path) -> Iterator[Path]:
     """A folder of the caller's own beside ``target``, deleted in the end.
 
-    Only its owner may enter it, so what is to stay is made in it and moved out. One who
-    is ``alone`` deletes those that processes left behind that were killed.
+    The lock of ``target`` is held meanwhile; folders that killed processes left behind
+    are deleted. Only its owner may enter the folder, so what is to stay is made in it
+    and moved out. Damage to ``archive`` is a ``DataError``.
     """
-    import re
-    import shutil
-    import tempfile
-
-    prefix, suffix = f".{target.name}.", ".part"
-    if alone:
-        left = re.compile(f"{re.escape(prefix)}[^.]+{re.escape(suffix)}")
-        for other in target.parent.iterdir():
-            if left.fullmatch(other.name):
-                shutil.rmtree(other, ignore_errors=True)
-    with tempfile.TemporaryDirectory(
-        prefix=prefix, suffix=suffix, dir=target.parent
-    ) as folder:
-        yield Path(folder)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with locked(target) as alone:
+        if alone:
+            for other in target.parent.glob(f".{glob.escape(target.name)}.*.part"):
+                if other.name.count(".") == target.name.count(".") + 3:
+                    shutil.rmtree(other, ignore_errors=True)
+        with (
+            tempfile.TemporaryDirectory(
+                prefix=f".{target.name}.", suffix=".part", dir=target.parent
+            ) as folder,
+            _naming_damage(archive),
+        ):
+            yield Path(folder)
 
 
 @contextlib.contextmanager
 def _naming_damage(archive: Path) -> Iterator[None]:
-    import gzip
-    import lzma
-    import tarfile
-    import zipfile
-    import zlib
-
     try:
         yield
     except (
@@ -145,8 +135,6 @@ def _naming_damage(archive: Path) -> Iterator[None]:
 
 
 def _members(archive: Path) -> Iterator[Member]:
-    import zipfile
-
     if archive.is_dir():
         raise DataError(f"{archive}: expected an archive, found a directory")
     if zipfile.is_zipfile(archive):
@@ -155,8 +143,6 @@ def _members(archive: Path) -> Iterator[Member]:
 
 
 def _zip_members(archive: Path) -> Iterator[Member]:
-    import zipfile
-
     with zipfile.ZipFile(archive) as opened:
         for member in opened.infolist():
             parts = _checked_parts(archive, member.filename)
@@ -171,8 +157,6 @@ def _zip_members(archive: Path) -> Iterator[Member]:
 
 
 def _tar_members(archive: Path) -> Iterator[Member]:
-    import tarfile
-
     with tarfile.open(archive, "r:*") as opened:
         for member in opened:
             parts = _checked_parts(archive, member.name)

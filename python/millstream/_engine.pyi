@@ -140,6 +140,11 @@ def csv(path: str | os.PathLike, delimiter: str, header: bool, columns: Sequence
         error here.
     """
 
+def csv_defects(path: str | os.PathLike, delimiter: str, header: bool, columns: Sequence[str], most: int) -> tuple[list[str], int]:
+    """
+    A message for each damaged line, and the line after which none was looked at.
+    """
+
 def write_npy(source: Source, paths: Sequence[str | os.PathLike], progress: Callable[[int], None] | None = None) -> None:
     """An .npy file for each field."""
 

@@ -1,4 +1,4 @@
-"""A progress bar for the terminal."""
+"""Progress on standard error: tqdm's bar where tqdm is installed, else plain lines."""
 
 from __future__ import annotations
 
@@ -6,22 +6,25 @@ import contextlib
 import os
 import sys
 import time
-from typing import Self, TextIO
+from collections.abc import Callable
+from typing import Any, ClassVar, Self, TextIO
 
-_INTERVAL = 0.1
-_CELLS = 24
-_FEWEST_CELLS = 8
-_SHORTEST_LABEL = 8
+_FIRST_PAUSE = 10.0
+_LONGEST_PAUSE = 300.0
 _UNITS = ("B", "kB", "MB", "GB", "TB")
 
 
 class ProgressBar:
-    """Shows how many bytes are done, on standard error.
+    """Shows how many bytes are done.
 
-    It shows itself on a terminal only, unless ``shown`` or the environment variable
-    MILLSTREAM_PROGRESS (1 or 0) says otherwise. Where it cannot be written, nothing is
-    shown; what it tells of goes on.
+    It is shown on terminals only, unless ``shown`` or the environment variable
+    MILLSTREAM_PROGRESS (1 or 0) says otherwise. Without tqdm there is a line after ten
+    seconds, then ever more rarely, and one at the end. A stream that cannot be written
+    is no error.
     """
+
+    _format: ClassVar[dict[str, Any]] = {"unit": "B", "unit_scale": True}
+    _patient: ClassVar[bool] = False  # whether other streams than terminals get lines
 
     def __init__(
         self,
@@ -30,39 +33,48 @@ class ProgressBar:
         *,
         shown: bool | None = None,
         stream: TextIO | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._label = label
         self._total = total
         self._stream = sys.stderr if stream is None else stream
-        self._shown = _is_wanted(self._stream) if shown is None else shown
-        self._started = self._drawn = time.monotonic()
-        self._first: int | None = None
-        self._done = 0
-        self._width = 0
-        self._cells = _CELLS
+        wanted = _is_wanted(self._stream) if shown is None else shown
+        self._shown = bool(wanted) and self._stream is not None
+        self._lines = self._shown or (wanted is None and self._patient)
+        self._clock = clock
+        self._bar: Any = None
+        self._done: int | None = None
+        self._pause = _FIRST_PAUSE
+        self._due = 0.0
 
     @property
     def shown(self) -> bool:
-        """Whether anything is written."""
+        """Whether progress is shown from the start."""
         return self._shown
 
     def update(self, done: int, total: int | None = None) -> None:
-        """Draw ``done`` of ``total`` bytes, unless the last drawing was just now."""
-        if self._first is None:
-            self._first = done
-            self._started = time.monotonic()
-        self._done = done
+        """Show ``done`` of ``total`` bytes, unless the last time was just now."""
         self._total = self._total if total is None else total
-        now = time.monotonic()
-        if now - self._drawn >= _INTERVAL:
-            self._drawn = now
-            self._draw(now)
+        if self._done is None:
+            self._due = self._clock() + _FIRST_PAUSE
+            self._bar = self._new_bar(done) if self._shown else None
+        self._done = done
+        with contextlib.suppress(OSError, ValueError):
+            if self._bar is not None:
+                self._bar.total = self._total
+                self._bar.update(done - self._bar.n)
+            elif self._lines and self._clock() >= self._due:
+                self._pause = min(self._pause * 2, _LONGEST_PAUSE)
+                self._due = self._clock() + self._pause
+                self._write(self._line())
 
     def say(self, message: str) -> None:
-        """Put a line of text above the bar."""
+        """Write a line of text above the bar."""
         if self._shown:
-            self._erase()
-            self._write(f"{message}\n")
+            with contextlib.suppress(OSError, ValueError):
+                if self._bar is not None:
+                    self._bar.clear()
+                self._write(message)
 
     def __enter__(self) -> Self:
         return self
@@ -71,68 +83,39 @@ class ProgressBar:
         self.close()
 
     def close(self) -> None:
-        """Draws for the last time and ends the line."""
-        if self._first is not None:
-            self._draw(time.monotonic())
-            if self._shown:
-                self._write("\n")
-                self._width = 0
-            self._first = None
-
-    def _draw(self, now: float) -> None:
-        if not self._shown:
+        """Show the last state and end the line."""
+        if self._done is None:
             return
-        line = self._fitted_line(now)
-        padding = " " * (self._width - len(line))
-        self._width = len(line)
-        self._write(f"\r{line}{padding}")
+        with contextlib.suppress(OSError, ValueError):
+            if self._bar is not None:
+                self._bar.close()
+            elif self._shown or self._pause > _FIRST_PAUSE:
+                self._write(self._line())
+        self._bar = self._done = None
+        self._pause = _FIRST_PAUSE
 
-    def _erase(self) -> None:
-        if self._width:
-            self._write("\r" + " " * self._width + "\r")
-            self._width = 0
+    def _new_bar(self, first: int) -> Any:
+        try:
+            from tqdm import tqdm
+        except ImportError:
+            return None
+        with contextlib.suppress(OSError, ValueError):
+            return tqdm(
+                desc=self._label,
+                total=self._total,
+                initial=first,
+                file=self._stream,
+                dynamic_ncols=True,
+                **self._format,
+            )
 
-    def _fitted_line(self, now: float) -> str:
-        """The line, with a shorter bar and label if it would not fit the terminal."""
-        # The cursor behind a line as wide as the terminal is in the next one.
-        room = _columns(self._stream) - 1
-        self._cells = _CELLS
-        line = self._line(now)
-        if len(line) <= room:
-            return line
-        self._cells = max(_CELLS - (len(line) - room), _FEWEST_CELLS)
-        line = self._line(now)
-        length = max(len(self._label) - (len(line) - room), _SHORTEST_LABEL)
-        if length < len(self._label):
-            line = f"{self._label[: length - 3]}...{line[len(self._label) :]}"
-        return line[:room]
+    def _line(self) -> str:
+        total = f" of {amount_text(self._total)}" if self._total else ""
+        return f"{self._label}: {amount_text(self._done or 0)}{total}"
 
-    def _line(self, now: float) -> str:
-        seconds = max(now - self._started, 1e-3)
-        rate = (self._done - (self._first or 0)) / seconds
-        speed = f"{amount_text(rate)}/s"
-        if not self._total:
-            return f"{self._label} {amount_text(self._done)} {speed}"
-        share = min(self._done / self._total, 1.0)
-        left = (self._total - self._done) / rate if rate > 0 else 0.0
-        return (
-            f"{self._label} {self._bar(share)} {amount_text(self._done)} of "
-            f"{amount_text(self._total)}, {speed}, {left:.0f} s left"
-        )
-
-    @property
-    def _is_narrow(self) -> bool:
-        return self._cells < _CELLS
-
-    def _bar(self, share: float) -> str:
-        filled = round(share * self._cells)
-        return f"[{'#' * filled}{'.' * (self._cells - filled)}] {share:4.0%}"
-
-    def _write(self, text: str) -> None:
+    def _write(self, line: str) -> None:
         if self._stream is not None:
-            with contextlib.suppress(OSError, ValueError):
-                self._stream.write(text)
-                self._stream.flush()
+            print(line, file=self._stream, flush=True)
 
 
 def amount_text(count: float) -> str:
@@ -144,31 +127,12 @@ def amount_text(count: float) -> str:
     return f"{count:.1f} {_UNITS[-1]}"
 
 
-def is_asked() -> bool | None:
-    """What the environment variable MILLSTREAM_PROGRESS says; None if nothing."""
+def _is_wanted(stream: TextIO | None) -> bool | None:
+    """What MILLSTREAM_PROGRESS says, else True on a terminal and None elsewhere."""
     asked = os.environ.get("MILLSTREAM_PROGRESS")
-    return None if asked is None else asked not in ("", "0")
-
-
-def is_terminal(stream: TextIO | None) -> bool:
-    """Whether ``stream`` is a terminal; none at all and a closed one are not."""
-    try:
-        return stream is not None and stream.isatty()
-    except ValueError:
-        return False
-
-
-def _is_wanted(stream: TextIO | None) -> bool:
-    asked = is_asked()
-    return is_terminal(stream) if asked is None else asked
-
-
-def _columns(stream: TextIO | None) -> int:
-    import shutil
-
-    with contextlib.suppress(OSError, ValueError):
-        if stream is not None:
-            columns = os.get_terminal_size(stream.fileno()).columns
-            if columns:
-                return columns
-    return shutil.get_terminal_size().columns
+    if asked is not None:
+        return asked not in ("", "0")
+    with contextlib.suppress(ValueError):  # the stream is closed
+        if stream is not None and stream.isatty():
+            return True
+    return None

@@ -1,20 +1,19 @@
 """How fast a loop over batches goes, and what holds it up.
 
 ``loader.iterate(state, progress=True)`` shows a bar on standard error; ``track`` does
-the same for any iterable of batches. Where standard error is no terminal there is a
-line now and then instead.
+the same for any iterable of batches. The bar is tqdm's. Without tqdm, and where
+standard error is not a terminal, there is a line now and then instead.
 """
 
 from __future__ import annotations
 
-import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sized
 from dataclasses import dataclass
-from typing import Any, Generic, TextIO, TypeVar
+from typing import Any, ClassVar, Generic, TextIO, TypeVar
 
-from millstream._progress import ProgressBar, is_asked, is_terminal
+from millstream._progress import ProgressBar
 
 __all__ = ["Report", "StepProgress", "Tracked", "track"]
 
@@ -28,8 +27,7 @@ _WINDOW = 5.0
 _MARKS = 20
 # The first steps start workers and compile; once there are more, they do not count.
 _SETTLING = 5
-_FIRST_LINE = 10.0
-_LAST_PAUSE = 300.0
+_BAR = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} steps{postfix}"
 
 
 @dataclass(frozen=True)
@@ -60,7 +58,10 @@ class Report:
 
 
 class StepProgress(ProgressBar):
-    """A bar of steps. ``wait`` is called before a batch is asked for, ``got`` after."""
+    """A bar of steps. Call ``wait`` before asking for a batch and ``got`` after it."""
+
+    _format: ClassVar[dict[str, Any]] = {"bar_format": _BAR}
+    _patient: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -71,27 +72,21 @@ class StepProgress(ProgressBar):
         stream: TextIO | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        chosen = sys.stderr if stream is None else stream
-        # Neither asked for nor refused, and no terminal: lines.
-        self._lines = shown is None and is_asked() is None and not is_terminal(chosen)
-        super().__init__(label, total, shown=shown, stream=chosen)
-        self._clock = clock
+        super().__init__(label, total, shown=shown, stream=stream, clock=clock)
         self._steps = self._samples = 0
         self._waited = self._asked = self._came = 0.0
         self._marks: deque[tuple[float, int, int, float]] = deque()
         self._settled = (0.0, 0, 0, 0.0)
-        self._line_pause = _FIRST_LINE
-        self._line_due = 0.0
 
     def wait(self) -> None:
-        """A batch is about to be asked for."""
+        """Note that a batch is about to be asked for."""
         self._asked = self._clock()
         if not self._marks:
             self._marks.append((self._asked, 0, 0, 0.0))
-            self._line_due = self._asked + _FIRST_LINE
+            self.update(0)
 
     def got(self, samples: int) -> None:
-        """The batch came, with so many samples."""
+        """Note that the batch came, with so many samples."""
         now = self._clock()
         self._came = now
         self._waited += now - self._asked
@@ -106,12 +101,8 @@ class StepProgress(ProgressBar):
             self._marks.append(mark)
             while len(self._marks) > 2 and now - self._marks[1][0] > _WINDOW:
                 self._marks.popleft()
-        if self._shown:
-            self.update(self._steps)
-        elif self._lines and now >= self._line_due:
-            self._write(f"{self._line(now)}\n")
-            self._line_pause = min(self._line_pause * 2, _LAST_PAUSE)
-            self._line_due = now + self._line_pause
+            self._tell()
+        self.update(self._steps)
 
     def report(self) -> Report:
         """The numbers of the last seconds."""
@@ -128,11 +119,9 @@ class StepProgress(ProgressBar):
         )
 
     def close(self) -> None:
-        """Draws for the last time; after lines, writes a last one."""
+        """Show the last state and end the line."""
+        self._tell()
         super().close()
-        if self._lines and self._line_pause > _FIRST_LINE:
-            self._write(f"{self._line(self._clock())}\n")
-            self._lines = False
 
     def __del__(self) -> None:
         # A loop that was broken off leaves its bar in the middle of a line.
@@ -141,16 +130,13 @@ class StepProgress(ProgressBar):
         except Exception:
             pass
 
-    def _line(self, now: float) -> str:
-        report = self.report()
-        told = report._text() if self._is_narrow else str(report)
-        if not self._total:
-            return f"{self._label} {self._steps} steps, {told}"
-        share = min(self._steps / self._total, 1.0)
-        return (
-            f"{self._label} {self._bar(share)} {self._steps} of {self._total} steps, "
-            f"{told}"
-        )
+    def _tell(self) -> None:
+        if self._bar is not None:
+            self._bar.set_postfix_str(self.report()._text(), refresh=False)
+
+    def _line(self) -> str:
+        total = f" of {self._total}" if self._total else ""
+        return f"{self._label}: {self._steps}{total} steps, {self.report()}"
 
 
 class Tracked(Generic[T]):

@@ -194,17 +194,12 @@ def test_no_room_to_unpack_is_no_damage(run, paths, tmp_path, monkeypatch) -> No
     monkeypatch.setattr("tempfile.tempdir", str(folder))
     path = tmp_path / "x.npz"
     np.savez_compressed(path, x=np.zeros(1 << 16))
-    paths["csv"].write_text("a,b\n1,x\n" + "1,2\n" * (1 << 15))
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, limits[1]))
     try:
         result = run("verify", path, paths["npy"])
-        table = run("verify", paths["csv"])
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert "damaged" in table.err
-    assert "line 2, column 2" in table.err
-    assert "lines after 2 were not looked at: " in table.out
     assert result.status == 1
     assert result.err.startswith(f"millstream: {folder}: File too large")
     assert result.err.endswith(" (TMPDIR)\n")
@@ -328,8 +323,7 @@ def test_progress_is_shown_when_asked_for(run, paths, monkeypatch) -> None:
     monkeypatch.setenv("MILLSTREAM_PROGRESS", "1")
     result = run("verify", paths["npz"])
     assert result.status == 0
-    assert "verify stored.npz [####" in result.err
-    assert "100%" in result.err
+    assert "verify stored.npz: 100%|" in result.err
 
 
 def test_members_with_long_names_and_folders(run, tmp_path) -> None:

@@ -190,7 +190,7 @@ def test_a_part_longer_than_the_file_of_unknown_size(
     url = server.offer("/a", file_server.whole(CONTENT))
     file = RemoteFile("a", (url,), sha256=hashlib.sha256(CONTENT).hexdigest())
     assert fetch(file, tmp_path / "a").read_bytes() == CONTENT
-    assert server.ranges("/a") == ["bytes=400000-", None]
+    assert server.ranges("/a")[:2] == ["bytes=400000-", None]
 
 
 @pytest.mark.parametrize("name", ["Content_Length", "Content_Range"])

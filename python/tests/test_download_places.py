@@ -190,7 +190,8 @@ def test_progress_is_shown_when_asked_for_only(
     shown = capsys.readouterr()
     assert shown.out == ""
     assert "Connection refused" in shown.err
-    assert "b [########################] 100% 300.0 kB of 300.0 kB" in shown.err
+    assert "b: 100%|" in shown.err
+    assert "300k/300k" in shown.err
     assert shown.err.endswith("\n")
 
 
@@ -199,7 +200,21 @@ def test_progress_without_a_total() -> None:
     with ProgressBar("a", shown=True, stream=stream) as bar:
         bar.update(0)
         bar.update(1500)
-    assert "a 1.5 kB" in stream.getvalue()
+    assert "a: 1.50kB" in stream.getvalue()
+
+
+@pytest.mark.parametrize("total", [None, 26_421_880])
+def test_progress_without_tqdm(
+    monkeypatch: pytest.MonkeyPatch, total: int | None
+) -> None:
+    monkeypatch.setitem(sys.modules, "tqdm", None)
+    stream = io.StringIO()
+    with ProgressBar("a", total, shown=True, stream=stream) as bar:
+        bar.say("from here")
+        bar.update(0)
+        bar.update(1500)
+    more = " of 26.4 MB" if total else ""
+    assert stream.getvalue() == f"from here\na: 1.5 kB{more}\n"
 
 
 def test_progress_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -244,13 +259,10 @@ def test_a_bar_fits_its_terminal(columns: int, total: int | None) -> None:
         bar.close()
         lines = terminal.read(65536).decode().split("\r")
     shown = next(line for line in lines if line.startswith("emnis"))
-    assert len(shown) < columns
-    if columns == 200 or (columns == 80 and not total):
-        assert shown.startswith(f"{name} ")
-    if columns == 80 and total:
-        assert "... [####....] " in shown
-        assert "13.0 MB of 26.4 MB" in shown
-        assert shown.endswith(" s left")
+    assert len(shown.removesuffix("\x1b[A")) <= columns
+    if columns == 200:
+        assert shown.startswith(f"{name}: ")
+        assert "13.0M" in shown
 
 
 def test_amounts_read_well() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 
 import jax.numpy as jnp
 import millstream
@@ -123,8 +124,22 @@ def test_a_narrow_terminal_is_told_what_limits(monkeypatch, total):
     steps(bar, clock, 3, wait=0.001, work=0.099)
     bar.close()
     last = stream.getvalue().split("\r")[-1]
-    assert "3 of 3 steps, " in last or not total
+    assert "3/3 steps, " in last or not total
     assert last.rstrip().endswith(" samples/s, limited by compute")
+
+
+def test_without_tqdm_there_are_lines(monkeypatch):
+    monkeypatch.setitem(sys.modules, "tqdm", None)
+    clock, stream = Clock(), Terminal()
+    bar = watched(clock, stream, total=300)
+    steps(bar, clock, 300, wait=0.01, work=0.09)
+    bar.close()
+    lines = stream.getvalue().splitlines()
+    assert [line.partition(" steps, ")[0] for line in lines] == [
+        "train: 101 of 300",
+        "train: 300 of 300",
+    ]
+    assert lines[-1].endswith("limited by compute")
 
 
 def test_a_terminal_gets_a_bar_that_ends_its_line(monkeypatch):
@@ -134,7 +149,8 @@ def test_a_terminal_gets_a_bar_that_ends_its_line(monkeypatch):
     tracked = progress.track([np.zeros(7)] * 3, stream=stream, label="epoch")
     assert len(list(tracked)) == 3
     last = stream.getvalue().split("\r")[-1]
-    assert last.startswith("epoch [########################] 100% 3 of 3 steps, ")
+    assert last.startswith("epoch: 100%|")
+    assert "| 3/3 steps, " in last
     assert "samples/s" in last
     assert last.endswith("\n")
     assert tracked.report().steps == 3
@@ -144,7 +160,7 @@ def test_a_loop_that_is_broken_off_leaves_a_whole_line():
     stream = Terminal()
     for _ in progress.track(iter(range(10)), shown=True, stream=stream):
         break
-    assert "1 steps" in stream.getvalue()
+    assert "1/? steps" in stream.getvalue()
     assert stream.getvalue().endswith("\n")
 
 
@@ -207,7 +223,7 @@ def test_iterate_gives_the_same_batches_and_a_bar(monkeypatch, capsys):
     assert shown.report().steps == 3
     assert shown._progress._samples == 20  # padding is no sample
     told = capsys.readouterr().err
-    assert "3 of 3 steps" in told
+    assert "3/3 steps" in told
     assert told.endswith("\n")
 
 

@@ -40,26 +40,50 @@ class CsvParser {
   CsvTable parse() {
     if (rest_.empty()) fail("a line", "an empty file");
     read_names();
-    while (!ended_) {
-      skip_empty_lines();
-      ++line_;
-      line_started_ = line_;
-      for (std::size_t i = 0; i < names_.size(); ++i) {
-        column_ = i;
-        const std::string_view cell = next_cell();
-        if (slots_[i] != kSkipped) add(table_.columns[slots_[i]], cell);
-        if (line_ended_ && i + 1 < names_.size()) {
-          fail(text(names_.size(), " cells"), text("a line of ", i + 1));
-        }
-      }
-      if (!line_ended_) fail(text(names_.size(), " cells"), "a line of more");
-      ++table_.rows;
-    }
+    while (!ended_) read_line();
     if (table_.rows == 0) fail("a line of numbers", "the header alone");
     return std::move(table_);
   }
 
+  CsvDefects defects(std::size_t most) {
+    CsvDefects found;
+    while (found.messages.size() < most && !ended_) {
+      const std::string_view before = rest_;
+      try {
+        names_.empty() ? read_names() : read_line();
+      } catch (const DataError& error) {
+        found.messages.emplace_back(error.what());
+        const std::string_view line = before.substr(0, before.find('\n'));
+        if (table_.columns.empty() || std::ranges::count(line, '"') % 2 != 0) {
+          found.last_line = line_started_;
+          break;
+        }
+        rest_ = before.substr(std::min(line.size() + 1, before.size()));
+        ended_ = rest_.empty();
+        line_ = line_started_;
+      }
+      skip_empty_lines();
+    }
+    return found;
+  }
+
  private:
+  void read_line() {
+    skip_empty_lines();
+    ++line_;
+    line_started_ = line_;
+    for (std::size_t i = 0; i < names_.size(); ++i) {
+      column_ = i;
+      const std::string_view cell = next_cell();
+      if (slots_[i] != kSkipped) add(table_.columns[slots_[i]], cell);
+      if (line_ended_ && i + 1 < names_.size()) {
+        fail(text(names_.size(), " cells"), text("a line of ", i + 1));
+      }
+    }
+    if (!line_ended_) fail(text(names_.size(), " cells"), "a line of more");
+    ++table_.rows;
+  }
+
   void read_names() {
     skip_empty_lines();
     const std::string_view all = rest_;
@@ -159,18 +183,12 @@ class CsvParser {
       std::int64_t value = 0;
       const auto read = std::from_chars(begin, end, value);
       if (read.ec == std::errc{} && read.ptr == end) {
-        if (value == 0 && number.starts_with('-')) {
-          negative_zeros_[&column].push_back(column.integers.size());
-        }
         column.integers.push_back(value);
         return;
       }
-      // Not of integers after all. Those so far round to what their text rounds to.
       column.dtype = DType::kFloat64;
       column.reals.assign(column.integers.begin(), column.integers.end());
       column.integers = {};
-      for (const std::size_t row : negative_zeros_[&column]) column.reals[row] = -0.0;
-      negative_zeros_.erase(&column);
     }
     double value = 0;
     const auto read = std::from_chars(begin, end, value);
@@ -200,8 +218,6 @@ class CsvParser {
   CsvTable table_;
   std::vector<std::string> names_;
   std::vector<std::size_t> slots_;  // where in the table a column goes
-  /// Rows of "-0", which a column of integers does not tell from 0.
-  std::map<const CsvColumn*, std::vector<std::size_t>> negative_zeros_;
   std::string unquoted_;
   std::int64_t line_ = 0;
   std::int64_t line_started_ = 1;  // lines may go on within quotes
@@ -210,16 +226,26 @@ class CsvParser {
   bool ended_ = false;
 };
 
-}  // namespace
-
-CsvTable parse_csv(std::span<const std::byte> bytes, const std::string& name,
-                   const CsvFormat& format) {
+CsvParser parser(std::span<const std::byte> bytes, const std::string& name,
+                 const CsvFormat& format) {
   if (format.delimiter == '"' || format.delimiter == '\n' || format.delimiter == '\r') {
     throw ArgumentError("a delimiter cannot be a quote or the end of a line");
   }
   const std::string_view characters(reinterpret_cast<const char*>(bytes.data()),
                                     bytes.size());
-  return CsvParser(characters, name, format).parse();
+  return {characters, name, format};
+}
+
+}  // namespace
+
+CsvTable parse_csv(std::span<const std::byte> bytes, const std::string& name,
+                   const CsvFormat& format) {
+  return parser(bytes, name, format).parse();
+}
+
+CsvDefects csv_defects(std::span<const std::byte> bytes, const std::string& name,
+                       const CsvFormat& format, std::size_t most) {
+  return parser(bytes, name, format).defects(most);
 }
 
 }  // namespace millstream

@@ -44,4 +44,16 @@ struct CsvTable {
 CsvTable parse_csv(std::span<const std::byte> bytes, const std::string& name,
                    const CsvFormat& format = {});
 
+/// What is wrong with the lines of a table, a message for each damaged line.
+struct CsvDefects {
+  std::vector<std::string> messages;
+  /// The line after which none was looked at, or 0 where all of them were: the header
+  /// is wrong, or a quote is not closed.
+  std::int64_t last_line = 0;
+};
+
+/// Reads a table as `parse_csv` does and goes on after damaged lines, up to `most`.
+CsvDefects csv_defects(std::span<const std::byte> bytes, const std::string& name,
+                       const CsvFormat& format, std::size_t most);
+
 }  // namespace millstream

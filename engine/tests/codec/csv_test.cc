@@ -44,8 +44,8 @@ TEST(Csv, TurnsToRealsLate) {
   EXPECT_TRUE(std::isinf(parse("x\n-inf\n").columns[0].reals[0]));
 }
 
-TEST(Csv, KeepsTheSignOfZero) {
-  const CsvTable table = parse("a,b\n-0,-0\n0,1\n0.5,2\n-0,-0\n");
+TEST(Csv, KeepsTheSignOfZeroInRealNumbers) {
+  const CsvTable table = parse("a,b\n-0.0,-0\n0,1\n0.5,2\n-0,-0\n");
   const std::vector<double>& reals = table.columns[0].reals;
   EXPECT_EQ(reals, (Reals{0, 0, 0.5, 0}));
   EXPECT_TRUE(std::signbit(reals[0]));

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -132,21 +134,12 @@ def _command(
     parser: argparse.ArgumentParser = commands.add_parser(
         name,
         help=summary,
-        description=f"{summary[0].upper()}{summary[1:]}. {_FORMATS}",
+        description=textwrap.fill(f"{summary[0].upper()}{summary[1:]}. {_FORMATS}"),
         epilog=examples,
-        formatter_class=_Formatter,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.set_defaults(run=run)
     return parser
-
-
-class _Formatter(argparse.HelpFormatter):
-    """Wraps descriptions and leaves examples as they are."""
-
-    def _fill_text(self, text: str, width: int, indent: str) -> str:
-        if text.startswith("examples:"):
-            return text
-        return super()._fill_text(text, width, indent)
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
@@ -194,15 +187,8 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _options(given: argparse.Namespace) -> Options:
-    return Options(
-        schema=given.schema,
-        offset=given.offset,
-        fields=given.fields,
-        split=given.split,
-        delimiter=given.delimiter,
-        header=given.header,
-        shards=given.shards,
-    )
+    names = [field.name for field in dataclasses.fields(Options)]
+    return Options(**{name: getattr(given, name) for name in names})
 
 
 def _schema(text: str) -> tuple[Field, ...]:

@@ -23,14 +23,7 @@ from millstream._progress import ProgressBar
 
 WRITTEN = ("npy", "npz", "idx", "packed", "csv", "tsv")
 
-_SUFFIXES = {
-    ".npy": "npy",
-    ".npz": "npz",
-    ".idx": "idx",
-    ".packed": "packed",
-    ".csv": "csv",
-    ".tsv": "tsv",
-}
+_SUFFIXES = {f".{name}": name for name in WRITTEN}
 _UNSAFE = re.compile(r"[^\w.-]+")
 _IN_IDX = ("uint8", "int8", "int16", "int32", "float32", "float64")
 _GREATEST_IN_TABLE = (1 << 63) - 1

@@ -8,6 +8,7 @@ import stat
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from millstream import _engine
@@ -115,9 +116,7 @@ def _encodable(name: str) -> str:
 
 def npy_set(path: Path, fields: FieldFiles, title: str) -> DataSet:
     """A data set of .npy files."""
-    files = tuple(file for _, shards in fields for file in shards)
-    parts = tuple(_npy_part(name, file) for name, shards in fields for file in shards)
-    return DataSet(path, title, lambda _: _engine.npy(fields), files, parts)
+    return _arrays_set(path, fields, title, lambda chosen, _: _engine.npy(chosen))
 
 
 def npz_opener(path: Path, names: Sequence[str]) -> Callable[[Path], _engine.Source]:
@@ -127,19 +126,26 @@ def npz_opener(path: Path, names: Sequence[str]) -> Callable[[Path], _engine.Sou
 
 def idx_set(path: Path, fields: FieldFiles, title: str = "") -> DataSet:
     """A data set of IDX files."""
-    files = tuple(file for _, shards in fields for file in shards)
     if not title:
-        title = "IDX, gzipped" if _head(files[0]).startswith(_GZIP) else "IDX"
-    parts = tuple(_idx_part(name, file) for name, shards in fields for file in shards)
-    return DataSet(path, title, lambda cache: _engine.idx(fields, cache), files, parts)
+        is_packed = _head(fields[0][1][0]).startswith(_GZIP)
+        title = "IDX, gzipped" if is_packed else "IDX"
+    return _arrays_set(path, fields, title, _engine.idx)
 
 
-def _npy_part(name: str, file: Path) -> Callable[[Path], _engine.Source]:
-    return lambda _: _engine.npy([(name, [file])])
-
-
-def _idx_part(name: str, file: Path) -> Callable[[Path], _engine.Source]:
-    return lambda cache: _engine.idx([(name, [file])], cache)
+def _arrays_set(
+    path: Path,
+    fields: FieldFiles,
+    title: str,
+    opener: Callable[[FieldFiles, Path], _engine.Source],
+) -> DataSet:
+    files = [(name, file) for name, shards in fields for file in shards]
+    return DataSet(
+        path,
+        title,
+        partial(opener, fields),
+        tuple(file for _, file in files),
+        tuple(partial(opener, [(name, [file])]) for name, file in files),
+    )
 
 
 def _head(path: Path) -> bytes:

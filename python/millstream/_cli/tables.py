@@ -57,12 +57,6 @@ def form_of(path: Path, delimiter: str | None, header: bool | None) -> Form:
     return Form(delimiter, header)
 
 
-def line_of_zeros(path: Path, form: Form) -> bytes:
-    """A sound line of a table, with as many cells as its first."""
-    cells, _ = _cells(_start(path), 0, form.delimiter)
-    return form.delimiter.join("0" for _ in cells).encode()
-
-
 def _start(path: Path) -> str:
     with path.open("rb") as file:
         start = file.read(_START) + file.readline(_LONGEST)

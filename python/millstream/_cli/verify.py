@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-import re
 import zipfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from millstream import _engine
 from millstream._cli.formats import DataSet, npz_opener
-from millstream._cli.opening import UNPACKED, TemporaryError, error_text, opened
+from millstream._cli.histogram import is_whole
+from millstream._cli.opening import TemporaryError, error_text, opened
 from millstream._cli.output import printable
 from millstream._cli.reading import Reader, sample_bytes
-from millstream._cli.schema import Field
-from millstream._cli.tables import Form, line_of_zeros
+from millstream._cli.tables import Form
 from millstream._errors import DataError
 from millstream._progress import ProgressBar, amount_text
 
 _MOST_DEFECTS = 20  # reported of one data set
 _CHUNK = 1 << 20
 _LOCAL_HEADER = 30
-_LINE = re.compile(r"line (\d+), ")
 
 
 class Findings:
@@ -68,7 +64,8 @@ def examine(data: DataSet, fields: tuple[str, ...] = ()) -> Findings:
         if data.zipped:
             _open_members(data, findings)
         elif data.table:
-            _open_lines(data, data.table, fields, error_text(error), findings)
+            findings.add(error_text(error))
+            _read_lines(data.path, data.table, fields, findings)
         elif len(data.parts) > 1:
             _read_parts(data, findings)
         if not (data.zipped and findings.defects):
@@ -107,52 +104,23 @@ def _open_members(data: DataSet, findings: Findings) -> None:
             findings.add(error_text(error).replace(f"{data.path}:", label, 1))
 
 
-def _open_lines(
-    data: DataSet,
-    form: Form,
-    fields: tuple[str, ...],
-    defect: str,
-    findings: Findings,
+def _read_lines(
+    path: Path, form: Form, fields: tuple[str, ...], findings: Findings
 ) -> None:
-    """Opens a table again and again, each time with one damaged line less."""
-    lines = data.path.read_bytes().split(b"\n")
-    sound = line_of_zeros(data.path, form)
-
-    def opener(folder: Path) -> _engine.Source:
-        copy = folder / "table"
-        try:
-            copy.write_bytes(b"\n".join(lines))
-        except OSError as error:  # which does not name the file
-            raise TemporaryError.of(error) from error
-        return form.open(copy, fields)
-
-    last = 0
-    while found := _LINE.match(defect.removeprefix(f"{data.path}: ")):
+    """Names every damaged line of a table after the first."""
+    defects, last = _engine.csv_defects(
+        path, form.delimiter, form.header, fields, _MOST_DEFECTS + 1
+    )
+    for defect in defects[1:]:
         findings.add(defect)
-        number = int(found[1])
-        line = lines[number - 1]
-        if (form.header and number == 1) or line.count(b'"') % 2 or number == last:
-            findings.notes.append(f"lines after {number} were not looked at")
-            return
-        if findings.are_many:
-            return
-        lines[number - 1], last = sound, number
-        try:
-            with opened(data, opener=opener):
-                return
-        except TemporaryError as error:
-            findings.notes.append(
-                f"lines after {number} were not looked at: {error_text(error)}"
-            )
-            return
-        except DataError as error:
-            defect = error_text(error).replace(UNPACKED, "", 1)
+    if last:
+        findings.notes.append(f"lines after {last} were not looked at")
 
 
 def _read_all(data: DataSet, source: _engine.Source, findings: Findings) -> None:
     reader = Reader(source)
     each = sample_bytes(source)
-    checks = [_Check(field) for field in reader.fields]
+    strange: dict[str, tuple[int, int]] = {}  # how many in a field, the first's sample
     label = printable(f"verify {data.path.name}")
     with ProgressBar(label, reader.samples * each) as bar:
         for step in range(reader.steps):
@@ -166,10 +134,16 @@ def _read_all(data: DataSet, source: _engine.Source, findings: Findings) -> None
             except DataError:
                 _read_each(source, range(first, last), findings)
                 continue
-            for check, column in zip(checks, columns, strict=True):
-                check.look_at(first, column)
+            for field, column in zip(reader.fields, columns, strict=True):
+                if not is_whole(field) and not (finite := np.isfinite(column)).all():
+                    sample = first + int(np.argwhere(~finite)[0][0])
+                    count, sample = strange.get(field.name, (0, sample))
+                    strange[field.name] = count + int((~finite).sum()), sample
             bar.update(last * each)
-    findings.notes += [note for check in checks for note in check.notes()]
+    findings.notes += [
+        f"{name}: values that are not finite: {count:,}, the first in sample {sample}"
+        for name, (count, sample) in strange.items()
+    ]
     findings.summary = f"{data.title}, {reader.samples:,} samples, " + amount_text(
         reader.samples * each
     )
@@ -182,32 +156,6 @@ def _read_each(source: _engine.Source, samples: range, findings: Findings) -> No
             source.read(np.array([sample]))
         except DataError as error:
             findings.add(error_text(error))
-
-
-class _Check:
-    """Looks at the values of one field."""
-
-    def __init__(self, field: Field) -> None:
-        self._field = field
-        self._not_finite = 0
-        self._first_not_finite = 0
-
-    def look_at(self, first: int, column: NDArray[Any]) -> None:
-        """Counts values worth a note, in rows that begin with ``first``."""
-        if not self._field.dtype.startswith(("float", "bfloat", "complex")):
-            return
-        strange = ~np.isfinite(column)
-        count = int(strange.sum())
-        if count and not self._not_finite:
-            self._first_not_finite = first + int(np.argwhere(strange)[0][0])
-        self._not_finite += count
-
-    def notes(self) -> Iterator[str]:
-        if self._not_finite:
-            yield (
-                f"{self._field.name}: values that are not finite: "
-                f"{self._not_finite:,}, the first in sample {self._first_not_finite}"
-            )
 
 
 def _members(path: Path) -> list[zipfile.ZipInfo]:

@@ -72,7 +72,6 @@ class CelebADataset(ArrayDataset):
             folder="celeba",
             size=1443490838,
             sha256="46fb89443c578308acf364d7d379fe1b9efb793042c0af734b6112e4fd3a8c74",
-            md5="00d2c5bc6d35e252742224ab0c1e8fcb",
         ),
         _PARTITION: RemoteFile(
             _PARTITION,
@@ -80,7 +79,6 @@ class CelebADataset(ArrayDataset):
             folder="celeba",
             size=2836386,
             sha256="fc955bcb3ef8fbdf7d5640d9a8693a8431b5f2ee291a5c1449a1549e7e073fe7",
-            md5="d32c9cbf5e040fd4025c592c306e6668",
         ),
         _ATTRIBUTES: RemoteFile(
             _ATTRIBUTES,
@@ -88,7 +86,6 @@ class CelebADataset(ArrayDataset):
             folder="celeba",
             size=26721026,
             sha256="f0e5da289d5ccf75ffe8811132694922b60f2af59256ed362afa03fefba324d0",
-            md5="75e246fa4810816ffd6ee81facbd244c",
         ),
     }
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from millstream import _engine
 from millstream._archive import extract_folder, extract_member
@@ -21,12 +20,10 @@ from millstream._datasets.base import (
     fetched,
     mended,
 )
-from millstream._datasets.pickled import read_pickled_dict
 from millstream._download import RemoteFile
 from millstream._errors import DataError
 from millstream._samples import recast
 
-_PIXELS = 3 * 32 * 32
 _HOME = "https://www.cs.toronto.edu/~kriz/"
 _PADDLE = "https://dataset.bj.bcebos.com/cifar/"
 _MXNET = (
@@ -44,7 +41,7 @@ class _CifarDataset(ArrayDataset):
     _cache_name: ClassVar[str]
     _folders: ClassVar[dict[str, RemoteFile]]
     _batches: ClassVar[dict[str, tuple[str, ...]]]
-    _labels: ClassVar[dict[str, tuple[str, int]]]
+    _classes: ClassVar[int]
 
     def __post_init__(self) -> None:
         check_choice("split", self.split, ("train", "test"))
@@ -107,104 +104,33 @@ class _CifarDataset(ArrayDataset):
 
     def _read(self) -> Arrays:
         batches = [self._mended(path, self._read_batch) for path in self.files()]
-        images = np.concatenate([pixels for pixels, _ in batches])
-        arrays: Arrays = {
-            "image": np.ascontiguousarray(
-                images.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
-            )
+        return {
+            name: np.concatenate([batch[name] for batch in batches])
+            for name in batches[0]
         }
-        for name in self._labels:
-            arrays[name] = np.concatenate([labels[name] for _, labels in batches])
-        return arrays
+
+    def _read_batch(self, path: Path) -> Arrays:
+        source = self._opened(path)
+        columns = source.read(np.arange(len(source)))
+        return {
+            name: column
+            for (name, _, _), column in zip(source.schema, columns, strict=True)
+        }
 
     def _open(self, cache: Path) -> _engine.Source:
         del cache  # the archive is unpacked where it lies
         files = self.files()
         try:
-            native = self._opened(*files)
+            return self._opened(*files)
         except DataError:
             for path in files:
                 self._mended(path, self._opened)
-            native = self._opened(*files)
-        labels = {
-            position: (name, "int32")
-            for position, (name, _, _) in enumerate(native.schema)
-            if name in self._labels
-        }
-        return recast(native, labels)
+            return self._opened(*files)
 
     def _opened(self, *files: Path) -> _engine.Source:
-        _, classes = self._labels["label"]
-        return _engine.cifar_batches(list(files), classes)
-
-    def _read_batch(self, path: Path) -> tuple[NDArray[np.uint8], Arrays]:
-        if path.is_dir():
-            raise DataError(f"{path}: expected a file, found a directory")
-        is_binary = path.suffix == ".bin"
-        return self._read_binary(path) if is_binary else self._read_pickled(path)
-
-    def _read_binary(self, path: Path) -> tuple[NDArray[np.uint8], Arrays]:
-        content = np.fromfile(path, np.uint8)
-        record = len(self._labels) + _PIXELS
-        if len(content) == 0 or len(content) % record:
-            raise DataError(
-                f"{path}: expected records of {record} bytes, found {len(content)} "
-                f"bytes, {len(content) % record} of them after the last whole record"
-            )
-        rows = content.reshape(-1, record)
-        first_label = record - _PIXELS - 1
-        labels = {
-            name: self._checked_labels(path, name, rows[:, first_label - position])
-            for position, name in enumerate(self._labels)
-        }
-        return rows[:, -_PIXELS:], labels
-
-    def _read_pickled(self, path: Path) -> tuple[NDArray[np.uint8], Arrays]:
-        batch = read_pickled_dict(path)
-        pixels = batch.get("data")
-        if (
-            not isinstance(pixels, np.ndarray)
-            or pixels.dtype != np.uint8
-            or pixels.ndim == 0
-            or pixels.size != len(pixels) * _PIXELS
-        ):
-            found = (
-                f"{pixels.dtype}{list(pixels.shape)}"
-                if isinstance(pixels, np.ndarray)
-                else type(pixels).__name__
-            )
-            raise DataError(
-                f"{path}: expected 'data' to be uint8[N, {_PIXELS}], found {found}"
-            )
-        labels = {}
-        for name, (key, _) in self._labels.items():
-            values = _as_array(batch.get(key, []))
-            if values.shape != (len(pixels),) or values.dtype.kind not in "iu":
-                raise DataError(
-                    f"{path}: expected {len(pixels)} whole numbers in {key!r}, "
-                    f"found {values.dtype}{list(values.shape)}"
-                )
-            labels[name] = self._checked_labels(path, name, values)
-        return pixels.reshape(-1, _PIXELS), labels
-
-    def _checked_labels(
-        self, path: Path, name: str, values: NDArray[Any]
-    ) -> NDArray[np.int32]:
-        _, classes = self._labels[name]
-        wrong = np.flatnonzero((values < 0) | (values >= classes))
-        if len(wrong):
-            raise DataError(
-                f"{path}: sample {wrong[0]}: expected {name} below {classes}, "
-                f"found {values[wrong[0]]}"
-            )
-        return values.astype(np.int32)
-
-
-def _as_array(values: object) -> NDArray[Any]:
-    try:
-        return np.asarray(values)
-    except ValueError:
-        return np.array(None)
+        native = _engine.cifar_batches(list(files), self._classes)
+        labels = range(1, len(native.schema))
+        return recast(native, {at: (native.schema[at][0], "int32") for at in labels})
 
 
 @dataclass(frozen=True)
@@ -236,14 +162,13 @@ class CIFAR10Dataset(_CifarDataset):
             folder="cifar10",
             size=170498071,
             sha256="6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce",
-            md5="c58f30108f718f92721af3b95e74349a",
         ),
     }
     _batches: ClassVar[dict[str, tuple[str, ...]]] = {
         "train": tuple(f"data_batch_{number}" for number in range(1, 6)),
         "test": ("test_batch",),
     }
-    _labels: ClassVar[dict[str, tuple[str, int]]] = {"label": ("labels", 10)}
+    _classes: ClassVar[int] = 10
 
 
 @dataclass(frozen=True)
@@ -272,14 +197,10 @@ class CIFAR100Dataset(_CifarDataset):
             folder="cifar100",
             size=169001437,
             sha256="85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7",
-            md5="eb9058c3a382ffc7106e4002c42a8d85",
         ),
     }
     _batches: ClassVar[dict[str, tuple[str, ...]]] = {
         "train": ("train",),
         "test": ("test",),
     }
-    _labels: ClassVar[dict[str, tuple[str, int]]] = {
-        "label": ("fine_labels", 100),
-        "coarse_label": ("coarse_labels", 20),
-    }
+    _classes: ClassVar[int] = 100

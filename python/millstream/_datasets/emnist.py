@@ -22,7 +22,6 @@ _ARCHIVE = RemoteFile(
     folder="emnist",
     size=561753746,
     sha256="fb9bb67e33772a9cc0b895e4ecf36d2cf35be8b709693c3564cea2a019fcda8e",
-    md5="58c8d27c78d21e728a6bc7b3cc06412e",
 )
 
 

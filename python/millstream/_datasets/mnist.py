@@ -11,15 +11,13 @@ from millstream._download import RemoteFile
 
 
 def _remote_files(
-    folder: str, bases: tuple[str, ...], checks: dict[str, tuple[int, str, str]]
+    folder: str, bases: tuple[str, ...], checks: dict[str, tuple[int, str]]
 ) -> dict[str, RemoteFile]:
     files = {}
-    for role, (size, sha256, md5) in checks.items():
+    for role, (size, sha256) in checks.items():
         name = f"{STANDARD_NAMES[role]}.gz"
         urls = tuple(base + name for base in bases)
-        files[role] = RemoteFile(
-            name, urls, folder=folder, size=size, sha256=sha256, md5=md5
-        )
+        files[role] = RemoteFile(name, urls, folder=folder, size=size, sha256=sha256)
     return files
 
 
@@ -47,22 +45,18 @@ class MNISTDataset(IdxDataset):
             "train_images": (
                 9912422,
                 "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
-                "f68b3c2dcbeaaa9fbdd348bbdeb94873",
             ),
             "train_labels": (
                 28881,
                 "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
-                "d53e105ee54ea40749a09fcbcd1e9432",
             ),
             "test_images": (
                 1648877,
                 "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
-                "9fb629c4189551a2d022fa330f9573f3",
             ),
             "test_labels": (
                 4542,
                 "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
-                "ec29112dd5afa0611ce80d1b7f02629c",
             ),
         },
     )
@@ -94,22 +88,18 @@ class FashionMNISTDataset(IdxDataset):
             "train_images": (
                 26421880,
                 "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
-                "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
             ),
             "train_labels": (
                 29515,
                 "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845",
-                "25c81989df183df01b3e8a0aad5dffbe",
             ),
             "test_images": (
                 4422102,
                 "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
-                "bef4ecab320f06d8554ea6380940ec79",
             ),
             "test_labels": (
                 5148,
                 "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
-                "bb300cfdad3c16e7a12a480ee83cd310",
             ),
         },
     )
@@ -137,22 +127,18 @@ class KMNISTDataset(IdxDataset):
             "train_images": (
                 18165135,
                 "51467d22d8cc72929e2a028a0428f2086b092bb31cfb79c69cc0a90ce135fde4",
-                "bdb82020997e1d708af4cf47b453dcf7",
             ),
             "train_labels": (
                 29497,
                 "e38f9ebcd0f3ebcdec7fc8eabdcdaef93bb0df8ea12bee65224341c8183d8e17",
-                "e144d726b3acfaa3e44228e80efcd344",
             ),
             "test_images": (
                 3041136,
                 "edd7a857845ad6bb1d0ba43fe7e794d164fe2dce499a1694695a792adfac43c5",
-                "5c965bf0a639b31b8f53240b1b52f4d7",
             ),
             "test_labels": (
                 5120,
                 "20bb9a0ef54c7db3efc55a92eef5582c109615df22683c380526788f98e42a1c",
-                "7320c461ea6c1c855c0b718fb2a4b134",
             ),
         },
     )
