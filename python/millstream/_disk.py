@@ -29,7 +29,7 @@ def cache_path(cache_dir: AnyPath | None = None) -> Path:
     return _path(cache_dir).expanduser()
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(frozen=True, eq=False)
 class NpySource(OrderedSource):
     """Samples whose fields are rows of ``.npy`` files, mapped where they are.
 
@@ -52,7 +52,7 @@ class NpySource(OrderedSource):
         self._open(_engine.npy(fields), tree)
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(frozen=True, eq=False)
 class NpzSource(OrderedSource):
     """Samples whose fields are rows of the arrays in an ``.npz`` file.
 
@@ -88,7 +88,7 @@ class NpzSource(OrderedSource):
         self._open(native, tree)
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(frozen=True, eq=False)
 class IdxSource(OrderedSource):
     """Samples whose fields are rows of IDX files, as MNIST and its kin have them.
 
@@ -111,7 +111,7 @@ class IdxSource(OrderedSource):
         self._open(_engine.idx(fields, cache_path(self.cache_dir)), tree)
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(frozen=True, eq=False)
 class CifarSource(OrderedSource):
     """Samples of CIFAR-10 or CIFAR-100, binary or pickled; pickles are not run.
 
@@ -149,7 +149,7 @@ class CifarSource(OrderedSource):
         self._open(recast(native, labels), tree)
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(frozen=True, eq=False)
 class PackedSource(OrderedSource):
     """Samples that are records of one size, back to back in a file.
 
@@ -180,7 +180,7 @@ class PackedSource(OrderedSource):
         self._open(native, _flat(native))
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(frozen=True, eq=False)
 class CsvSource(OrderedSource):
     """Samples that are the lines of a table of numbers: a dict of its columns.
 

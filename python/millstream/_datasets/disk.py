@@ -19,7 +19,7 @@ from millstream._samples import OrderedSource
 _READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR)
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(frozen=True, eq=False)
 class DatasetDiskSource(OrderedSource):
     """The samples of a data set, read from its files as they are asked for.
 
