@@ -81,10 +81,7 @@ class NpzSource(OrderedSource):
             if not member:
                 raise ValueError("NpzSource: names has '', which names no array")
         native = _engine.npz(_path(self.path), members, cache_path(self.cache_dir))
-        if members:
-            tree = jax.tree.unflatten(structure, range(len(members)))
-        else:
-            tree = _flat(native)
+        tree = jax.tree.unflatten(structure, range(len(members))) if members else None
         self._open(native, tree)
 
 
@@ -144,9 +141,9 @@ class CifarSource(OrderedSource):
             cache = cache_path(self.cache_dir)
             split = "train" if self.train else "test"
             native = _engine.cifar(_path(self.path), self.classes, split, cache)
-        tree = _flat(native)
-        labels = {i: (name, "int32") for name, i in tree.items() if name != "image"}
-        self._open(recast(native, labels), tree)
+        names = [name for name, _, _ in native.schema]
+        labels = {i: (name, "int32") for i, name in enumerate(names) if name != "image"}
+        self._open(recast(native, labels))
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,8 +173,7 @@ class PackedSource(OrderedSource):
                 "itself says where its records begin"
             )
         schema = None if self.schema is None else _schema(self.schema)
-        native = _engine.packed(_path(self.path), schema, offset)
-        self._open(native, _flat(native))
+        self._open(_engine.packed(_path(self.path), schema, offset))
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,8 +206,7 @@ class CsvSource(OrderedSource):
         narrow = not has_x64()
         named = [self.columns] if isinstance(self.columns, str) else self.columns
         columns = [] if named is None else list(named)
-        native = _engine.csv(path, delimiter, self.header, columns, narrow)
-        self._open(native, _flat(native))
+        self._open(_engine.csv(path, delimiter, self.header, columns, narrow))
 
 
 def _path(path: Any) -> Path:
@@ -239,11 +234,6 @@ def _fields(who: str, paths: Tree) -> tuple[list[tuple[str, list[Path]]], Tree]:
             raise ValueError(f"{who}: '{name_of(where)}' is a list of no files")
         fields.append((name_of(where), [_path(file) for file in files]))
     return fields, jax.tree.unflatten(structure, range(len(fields)))
-
-
-def _flat(native: _engine.Source) -> dict[str, int]:
-    """A dict of the fields under their names."""
-    return {name: i for i, (name, _, _) in enumerate(native.schema)}
 
 
 _Form = tuple[np.dtype[Any], tuple[int, ...]]

@@ -32,12 +32,15 @@ class OrderedSource(Description, SampleSource):
     _names: list[str]
     _order: Order
 
-    def _open(self, native: _engine.Source, tree: Tree) -> None:
+    def _open(self, native: _engine.Source, tree: Tree = None) -> None:
         """``tree`` has the positions of the source's fields for leaves.
 
-        Raises ``ValueError`` where the order does not fit the samples.
+        Without it, samples are dicts of the fields. Raises ``ValueError`` where the
+        order does not fit the samples.
         """
         order = order_of(self.ordering)
+        if tree is None:
+            tree = {name: i for i, (name, _, _) in enumerate(native.schema)}
         leaves, structure = jax.tree_util.tree_flatten_with_path(tree)
         names = names_of(type(self).__name__, tree)
         positions = [position for _, position in leaves]

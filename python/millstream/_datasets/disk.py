@@ -42,9 +42,7 @@ class DatasetDiskSource(OrderedSource):
         size = whole("prefetch_size", self.prefetch_size, 1)
         object.__setattr__(self, "prefetch_size", size)
         order_of(self.ordering)
-        native = opened(self.dataset)
-        tree = {name: i for i, (name, _, _) in enumerate(native.schema)}
-        self._open(native, tree)
+        self._open(opened(self.dataset))
 
     @property
     def prefetch_samples(self) -> int:
