@@ -49,19 +49,24 @@ std::vector<FieldFiles> files(const std::vector<FieldSpec>& specs,
   return fields;
 }
 
+template <typename T>
+SourceHandle handle(T source) {
+  return {std::make_shared<T>(std::move(source))};
+}
+
 SourceHandle npy(const std::vector<FieldSpec>& fields) {
-  return {std::make_shared<NpySource>(files(fields, ".npy"))};
+  return handle(npy_source(files(fields, ".npy")));
 }
 
 SourceHandle npz(const Path& path, const std::vector<std::string>& names,
                  const Path& cache) {
-  return {std::make_shared<NpzSource>(path, names, cache)};
+  return handle(npz_source(path, names, cache));
 }
 
 SourceHandle idx(const std::vector<FieldSpec>& specs, const Path& cache) {
   std::vector<FieldFiles> fields;
   for (const auto& [name, paths] : specs) fields.push_back({name, paths});
-  return {std::make_shared<IdxSource>(fields, cache)};
+  return handle(idx_source(fields, cache));
 }
 
 CifarKind cifar_kind(int classes) {
@@ -76,11 +81,11 @@ SourceHandle cifar(const Path& path, int classes, const std::string& split,
     throw ArgumentError(text("CIFAR's split is 'train' or 'test', not '", split, "'"));
   }
   const CifarSplit part = split == "train" ? CifarSplit::kTrain : CifarSplit::kTest;
-  return {std::make_shared<CifarSource>(path, cifar_kind(classes), part, cache)};
+  return {cifar_source(path, cifar_kind(classes), part, cache)};
 }
 
 SourceHandle cifar_batches(const std::vector<Path>& paths, int classes) {
-  return {std::make_shared<CifarSource>(paths, cifar_kind(classes))};
+  return {cifar_source(paths, cifar_kind(classes))};
 }
 
 /// Name, dtype and shape of a field.
@@ -89,29 +94,30 @@ using SchemaSpec =
 
 SourceHandle packed(const Path& path, const std::optional<SchemaSpec>& specs,
                     std::int64_t offset) {
-  if (!specs) return {std::make_shared<PackedSource>(path)};
+  if (!specs) return handle(packed_source(path));
   Schema schema;
   for (const auto& [name, dtype, shape] : *specs) {
     schema.push_back({name, dtype_named(dtype), Shape(shape)});
   }
-  return {std::make_shared<PackedSource>(path, schema, offset)};
+  return handle(packed_source(path, schema, offset));
+}
+
+char character(const std::string& delimiter) {
+  if (delimiter.size() == 1) return delimiter.front();
+  throw ArgumentError(text("a delimiter is one character, not '", delimiter, "'"));
 }
 
 SourceHandle csv(const Path& path, const std::string& delimiter, bool header,
                  const std::vector<std::string>& columns, bool narrow) {
-  if (delimiter.size() != 1) {
-    throw ArgumentError(text("a delimiter is one character, not '", delimiter, "'"));
-  }
-  auto source =
-      std::make_shared<CsvSource>(path, CsvFormat{delimiter.front(), header, columns});
+  ArraysSource source = csv_source(path, {character(delimiter), header, columns});
   if (narrow) {
     try {
-      source->arrays().check_narrow();
+      source.check_narrow();
     } catch (const ArgumentError& error) {
       throw DataError(text(path.string(), ": ", error.what()));
     }
   }
-  return {std::move(source)};
+  return handle(std::move(source));
 }
 
 void bind_writers(nb::module_& module) {
@@ -138,11 +144,7 @@ void bind_writers(nb::module_& module) {
       "write_csv",
       [](const SourceHandle& source, const Path& path, const std::string& delimiter,
          const Progress& progress) {
-        if (delimiter.size() != 1) {
-          throw ArgumentError(
-              text("a delimiter is one character, not '", delimiter, "'"));
-        }
-        write_csv(*source.shared, path, delimiter.front(), progress);
+        write_csv(*source.shared, path, character(delimiter), progress);
       },
       "source"_a, "path"_a, "delimiter"_a = ",", "progress"_a.none() = nb::none(),
       Released(), "A table with a header.");
