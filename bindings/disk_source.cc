@@ -15,7 +15,6 @@
 #include <vector>
 
 #include "millstream/core/error.h"
-#include "millstream/io/file.h"
 #include "millstream/source/cifar.h"
 #include "millstream/source/csv.h"
 #include "millstream/source/idx.h"
@@ -50,19 +49,24 @@ std::vector<FieldFiles> files(const std::vector<FieldSpec>& specs,
   return fields;
 }
 
+template <typename T>
+SourceHandle handle(T source) {
+  return {std::make_shared<T>(std::move(source))};
+}
+
 SourceHandle npy(const std::vector<FieldSpec>& fields) {
-  return {std::make_shared<NpySource>(files(fields, ".npy"))};
+  return handle(npy_source(files(fields, ".npy")));
 }
 
 SourceHandle npz(const Path& path, const std::vector<std::string>& names,
                  const Path& cache) {
-  return {std::make_shared<NpzSource>(path, names, cache)};
+  return handle(npz_source(path, names, cache));
 }
 
 SourceHandle idx(const std::vector<FieldSpec>& specs, const Path& cache) {
   std::vector<FieldFiles> fields;
   for (const auto& [name, paths] : specs) fields.push_back({name, paths});
-  return {std::make_shared<IdxSource>(fields, cache)};
+  return handle(idx_source(fields, cache));
 }
 
 CifarKind cifar_kind(int classes) {
@@ -77,11 +81,11 @@ SourceHandle cifar(const Path& path, int classes, const std::string& split,
     throw ArgumentError(text("CIFAR's split is 'train' or 'test', not '", split, "'"));
   }
   const CifarSplit part = split == "train" ? CifarSplit::kTrain : CifarSplit::kTest;
-  return {std::make_shared<CifarSource>(path, cifar_kind(classes), part, cache)};
+  return {cifar_source(path, cifar_kind(classes), part, cache)};
 }
 
 SourceHandle cifar_batches(const std::vector<Path>& paths, int classes) {
-  return {std::make_shared<CifarSource>(paths, cifar_kind(classes))};
+  return {cifar_source(paths, cifar_kind(classes))};
 }
 
 /// Name, dtype and shape of a field.
@@ -90,33 +94,30 @@ using SchemaSpec =
 
 SourceHandle packed(const Path& path, const std::optional<SchemaSpec>& specs,
                     std::int64_t offset) {
-  if (!specs) return {std::make_shared<PackedSource>(path)};
+  if (!specs) return handle(packed_source(path));
   Schema schema;
   for (const auto& [name, dtype, shape] : *specs) {
     schema.push_back({name, dtype_named(dtype), Shape(shape)});
   }
-  return {std::make_shared<PackedSource>(path, schema, offset)};
+  return handle(packed_source(path, schema, offset));
 }
 
-char only_character(const std::string& delimiter) {
-  if (delimiter.size() != 1) {
-    throw ArgumentError(text("a delimiter is one character, not '", delimiter, "'"));
-  }
-  return delimiter.front();
+char character(const std::string& delimiter) {
+  if (delimiter.size() == 1) return delimiter.front();
+  throw ArgumentError(text("a delimiter is one character, not '", delimiter, "'"));
 }
 
 SourceHandle csv(const Path& path, const std::string& delimiter, bool header,
                  const std::vector<std::string>& columns, bool narrow) {
-  auto source = std::make_shared<CsvSource>(
-      path, CsvFormat{only_character(delimiter), header, columns});
+  ArraysSource source = csv_source(path, {character(delimiter), header, columns});
   if (narrow) {
     try {
-      source->arrays().check_narrow();
+      source.check_narrow();
     } catch (const ArgumentError& error) {
       throw DataError(text(path.string(), ": ", error.what()));
     }
   }
-  return {std::move(source)};
+  return handle(std::move(source));
 }
 
 void bind_writers(nb::module_& module) {
@@ -143,7 +144,7 @@ void bind_writers(nb::module_& module) {
       "write_csv",
       [](const SourceHandle& source, const Path& path, const std::string& delimiter,
          const Progress& progress) {
-        write_csv(*source.shared, path, only_character(delimiter), progress);
+        write_csv(*source.shared, path, character(delimiter), progress);
       },
       "source"_a, "path"_a, "delimiter"_a = ",", "progress"_a.none() = nb::none(),
       Released(), "A table with a header.");
@@ -183,18 +184,6 @@ Args:
   columns: Those to take, or none for all.
   narrow: Whether integers will be given as 32-bit ones; those that do not fit are an
     error here.)");
-  module.def(
-      "csv_defects",
-      [](const Path& path, const std::string& delimiter, bool header,
-         const std::vector<std::string>& columns, std::size_t most) {
-        const File file(path);
-        CsvDefects found =
-            csv_defects(file.bytes(0, file.size()), path.string(),
-                        {only_character(delimiter), header, columns}, most);
-        return std::pair(std::move(found.messages), found.last_line);
-      },
-      "path"_a, "delimiter"_a, "header"_a, "columns"_a, "most"_a, Released(),
-      "A message for each damaged line, and the line after which none was looked at.");
   bind_writers(module);
 }
 

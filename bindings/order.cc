@@ -27,6 +27,11 @@ using Words = std::pair<std::uint32_t, std::uint32_t>;  // high, low, as in a JA
 template <typename T>
 using Vector = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
+template <typename T, typename... Sizes>
+OrderHandle order(Sizes... sizes) {
+  return {std::make_shared<T>(sizes...)};
+}
+
 OrderHandle weighted(const Vector<double>& weights, std::int64_t length) {
   return {
       std::make_shared<Weighted>(std::span(weights.data(), weights.size()), length)};
@@ -76,27 +81,17 @@ void bind_order(nb::module_& module) {
       .def("sample_at", sample_at, "key"_a, "epoch"_a, "position"_a,
            "The sample at one position of an epoch; `key` is its (high, low) words.");
 
+  using Size = std::int64_t;
+  module.def("sequential", order<Sequential, Size>, "n"_a,
+             "0, 1, 2, ... in every epoch.");
+  module.def("shuffle", order<Shuffle, Size>, "n"_a,
+             "Every sample once an epoch, in an order of the epoch's own.");
   module.def(
-      "sequential",
-      [](std::int64_t n) { return OrderHandle{std::make_shared<Sequential>(n)}; },
-      "n"_a, "0, 1, 2, ... in every epoch.");
-  module.def(
-      "shuffle",
-      [](std::int64_t n) { return OrderHandle{std::make_shared<Shuffle>(n)}; }, "n"_a,
-      "Every sample once an epoch, in an order of the epoch's own.");
-  module.def(
-      "windowed_shuffle",
-      [](std::int64_t n, std::int64_t block_size, std::int64_t window) {
-        return OrderHandle{std::make_shared<WindowedShuffle>(n, block_size, window)};
-      },
-      "n"_a, "block_size"_a, "window"_a,
+      "windowed_shuffle", order<WindowedShuffle, Size, Size, Size>, "n"_a,
+      "block_size"_a, "window"_a,
       "Every sample once an epoch: blocks permuted, and samples within windows.");
-  module.def(
-      "replacement",
-      [](std::int64_t n, std::int64_t length) {
-        return OrderHandle{std::make_shared<Replacement>(n, length)};
-      },
-      "n"_a, "length"_a, "`length` draws an epoch, each of any sample.");
+  module.def("replacement", order<Replacement, Size, Size>, "n"_a, "length"_a,
+             "`length` draws an epoch, each of any sample.");
   module.def("weighted", weighted, "weights"_a, "length"_a,
              "`length` draws an epoch, each sample as often as its weight says.");
   module.def("listed", listed, "inner"_a, "list"_a, "n"_a,

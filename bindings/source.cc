@@ -69,8 +69,9 @@ std::vector<SharedSource> shared(const std::vector<SourceHandle>& handles) {
   return sources;
 }
 
-SourceHandle concatenated(const std::vector<SourceHandle>& handles) {
-  return {std::make_shared<Concatenated>(shared(handles))};
+template <typename T>
+SourceHandle combined(const std::vector<SourceHandle>& handles) {
+  return {std::make_shared<T>(shared(handles))};
 }
 
 using Indices =
@@ -151,24 +152,20 @@ Args:
     it lies in a mapped file map is (path, address, bytes, offset), else None.
   narrow: Whether 64-bit integers will be given as 32-bit ones; those that do not fit
     are an error here.)");
-  module.def("concatenated", concatenated, "sources"_a,
+  module.def("concatenated", combined<Concatenated>, "sources"_a,
              "The samples of several sources, one source after the other.");
   module.def(
       "sliced",
       [](const SourceHandle& source, std::int64_t start, std::int64_t size,
          std::int64_t step) {
-        return SourceHandle{std::make_shared<Sliced>(source.shared, start, size, step)};
+        return SourceHandle{std::make_shared<Subset>(source.shared, start, size, step)};
       },
       "source"_a, "start"_a, "size"_a, "step"_a,
       "`size` samples of a source from `start`, every `step`th.");
   module.def("subset", subset, "source"_a, "indices"_a,
              "The samples of a source that a list names, in its order.");
-  module.def(
-      "zipped",
-      [](const std::vector<SourceHandle>& handles) {
-        return SourceHandle{std::make_shared<Zipped>(shared(handles))};
-      },
-      "sources"_a, "Samples with the fields of several sources side by side.");
+  module.def("zipped", combined<Zipped>, "sources"_a,
+             "Samples with the fields of several sources side by side.");
   module.def("recast", recast, "source"_a, "fields"_a, "order"_a.none() = nb::none(),
              R"(
 The same samples with other fields.

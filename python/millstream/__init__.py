@@ -5,249 +5,75 @@ from typing import TYPE_CHECKING
 from millstream._lazy import lazy
 
 if TYPE_CHECKING:
-    from millstream._combine import (
-        Subset,
-        concatenate,
-        zip_sources,
-    )
-    from millstream._datasets.celeba import (
-        CelebADataset,
-    )
-    from millstream._datasets.cifar import (
-        CIFAR10Dataset,
-        CIFAR100Dataset,
-    )
-    from millstream._datasets.disk import (
-        CIFAR10DiskSource,
-        MNISTDiskSource,
-    )
-    from millstream._datasets.emnist import (
-        EMNISTDataset,
-    )
-    from millstream._datasets.mnist import (
-        FashionMNISTDataset,
-        KMNISTDataset,
-        MNISTDataset,
-    )
+    from millstream._combine import Subset as Subset
+    from millstream._combine import concatenate as concatenate
+    from millstream._combine import zip_sources as zip_sources
+    from millstream._datasets.celeba import CelebADataset as CelebADataset
+    from millstream._datasets.cifar import CIFAR10Dataset as CIFAR10Dataset
+    from millstream._datasets.cifar import CIFAR100Dataset as CIFAR100Dataset
+    from millstream._datasets.disk import CIFAR10DiskSource as CIFAR10DiskSource
+    from millstream._datasets.disk import MNISTDiskSource as MNISTDiskSource
+    from millstream._datasets.emnist import EMNISTDataset as EMNISTDataset
+    from millstream._datasets.mnist import FashionMNISTDataset as FashionMNISTDataset
+    from millstream._datasets.mnist import KMNISTDataset as KMNISTDataset
+    from millstream._datasets.mnist import MNISTDataset as MNISTDataset
     from millstream._datasets.series import (
-        DailyMinTemperaturesDataset,
-        SunspotsDataset,
+        DailyMinTemperaturesDataset as DailyMinTemperaturesDataset,
+    )
+    from millstream._datasets.series import SunspotsDataset as SunspotsDataset
+    from millstream._datasets.windows import (
+        make_sequence_disk_source as make_sequence_disk_source,
     )
     from millstream._datasets.windows import (
-        make_sequence_disk_source,
-        prepare_seq_to_seq_windows,
-        prepare_time_series_windows,
-        select_split,
-        sliding_window_many,
+        prepare_seq_to_seq_windows as prepare_seq_to_seq_windows,
     )
-    from millstream._disk import (
-        CifarSource,
-        CsvSource,
-        IdxSource,
-        NpySource,
-        NpzSource,
-        PackedSource,
+    from millstream._datasets.windows import (
+        prepare_time_series_windows as prepare_time_series_windows,
     )
-    from millstream._errors import (
-        DataError,
-        WorkerError,
-        WorkerTimeout,
-    )
-    from millstream._functions import (
-        DatasetSource,
-        DiskSampleSource,
-        PythonMapTransform,
-        fill_source,
-    )
-    from millstream._loader import (
-        DataLoader,
-    )
-    from millstream._materialize import (
-        dataset_to_jax,
-    )
-    from millstream._mixture import (
-        mix,
-    )
-    from millstream._orders import (
-        Listed,
-        Order,
-        Sequential,
-        Shuffle,
-        Weighted,
-        WithReplacement,
-    )
-    from millstream._pipeline import (
-        Source,
-    )
-    from millstream._source import (
-        ArraySampleSource,
-    )
-    from millstream._state import (
-        LoaderState,
-    )
+    from millstream._datasets.windows import select_split as select_split
+    from millstream._datasets.windows import sliding_window_many as sliding_window_many
+    from millstream._disk import CifarSource as CifarSource
+    from millstream._disk import CsvSource as CsvSource
+    from millstream._disk import IdxSource as IdxSource
+    from millstream._disk import NpySource as NpySource
+    from millstream._disk import NpzSource as NpzSource
+    from millstream._disk import PackedSource as PackedSource
+    from millstream._errors import DataError as DataError
+    from millstream._errors import WorkerError as WorkerError
+    from millstream._errors import WorkerTimeout as WorkerTimeout
+    from millstream._functions import DatasetSource as DatasetSource
+    from millstream._functions import DiskSampleSource as DiskSampleSource
+    from millstream._functions import PythonMapTransform as PythonMapTransform
+    from millstream._functions import fill_source as fill_source
+    from millstream._loader import DataLoader as DataLoader
+    from millstream._materialize import dataset_to_jax as dataset_to_jax
+    from millstream._mixture import mix as mix
+    from millstream._orders import Listed as Listed
+    from millstream._orders import Order as Order
+    from millstream._orders import Sequential as Sequential
+    from millstream._orders import Shuffle as Shuffle
+    from millstream._orders import Weighted as Weighted
+    from millstream._orders import WithReplacement as WithReplacement
+    from millstream._pipeline import Source as Source
+    from millstream._source import ArraySampleSource as ArraySampleSource
+    from millstream._state import LoaderState as LoaderState
+    from millstream._transforms import BatchTransform as BatchTransform
+    from millstream._transforms import CastTransform as CastTransform
+    from millstream._transforms import DevicePutTransform as DevicePutTransform
+    from millstream._transforms import FlattenImageTransform as FlattenImageTransform
+    from millstream._transforms import FlattenTransform as FlattenTransform
+    from millstream._transforms import HostCallbackTransform as HostCallbackTransform
+    from millstream._transforms import MapTransform as MapTransform
     from millstream._transforms import (
-        BatchTransform,
-        CastTransform,
-        DevicePutTransform,
-        FlattenImageTransform,
-        FlattenTransform,
-        HostCallbackTransform,
-        MapTransform,
-        NormalizeImageTransform,
-        RenameTransform,
+        NormalizeImageTransform as NormalizeImageTransform,
     )
-    from millstream._write import (
-        write_csv,
-        write_idx,
-        write_npy,
-        write_packed,
-    )
+    from millstream._transforms import RenameTransform as RenameTransform
+    from millstream._write import write_csv as write_csv
+    from millstream._write import write_idx as write_idx
+    from millstream._write import write_npy as write_npy
+    from millstream._write import write_packed as write_packed
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "ArraySampleSource",
-    "BatchTransform",
-    "CIFAR10Dataset",
-    "CIFAR10DiskSource",
-    "CIFAR100Dataset",
-    "CastTransform",
-    "CelebADataset",
-    "CifarSource",
-    "CsvSource",
-    "DailyMinTemperaturesDataset",
-    "DataError",
-    "DataLoader",
-    "DatasetSource",
-    "DevicePutTransform",
-    "DiskSampleSource",
-    "EMNISTDataset",
-    "FashionMNISTDataset",
-    "FlattenImageTransform",
-    "FlattenTransform",
-    "HostCallbackTransform",
-    "IdxSource",
-    "KMNISTDataset",
-    "Listed",
-    "LoaderState",
-    "MNISTDataset",
-    "MNISTDiskSource",
-    "MapTransform",
-    "NormalizeImageTransform",
-    "NpySource",
-    "NpzSource",
-    "Order",
-    "PackedSource",
-    "PythonMapTransform",
-    "RenameTransform",
-    "Sequential",
-    "Shuffle",
-    "Source",
-    "Subset",
-    "SunspotsDataset",
-    "Weighted",
-    "WithReplacement",
-    "WorkerError",
-    "WorkerTimeout",
-    "concatenate",
-    "dataset_to_jax",
-    "fill_source",
-    "make_sequence_disk_source",
-    "mix",
-    "prepare_seq_to_seq_windows",
-    "prepare_time_series_windows",
-    "select_split",
-    "sliding_window_many",
-    "write_csv",
-    "write_idx",
-    "write_npy",
-    "write_packed",
-    "zip_sources",
-]
-
-_HOMES = {
-    "_combine": (
-        "Subset",
-        "concatenate",
-        "zip_sources",
-    ),
-    "_datasets.celeba": ("CelebADataset",),
-    "_datasets.cifar": (
-        "CIFAR100Dataset",
-        "CIFAR10Dataset",
-    ),
-    "_datasets.disk": (
-        "CIFAR10DiskSource",
-        "MNISTDiskSource",
-    ),
-    "_datasets.emnist": ("EMNISTDataset",),
-    "_datasets.mnist": (
-        "FashionMNISTDataset",
-        "KMNISTDataset",
-        "MNISTDataset",
-    ),
-    "_datasets.series": (
-        "DailyMinTemperaturesDataset",
-        "SunspotsDataset",
-    ),
-    "_datasets.windows": (
-        "make_sequence_disk_source",
-        "prepare_seq_to_seq_windows",
-        "prepare_time_series_windows",
-        "select_split",
-        "sliding_window_many",
-    ),
-    "_disk": (
-        "CifarSource",
-        "CsvSource",
-        "IdxSource",
-        "NpySource",
-        "NpzSource",
-        "PackedSource",
-    ),
-    "_errors": (
-        "DataError",
-        "WorkerError",
-        "WorkerTimeout",
-    ),
-    "_functions": (
-        "DatasetSource",
-        "DiskSampleSource",
-        "PythonMapTransform",
-        "fill_source",
-    ),
-    "_loader": ("DataLoader",),
-    "_materialize": ("dataset_to_jax",),
-    "_mixture": ("mix",),
-    "_orders": (
-        "Listed",
-        "Order",
-        "Sequential",
-        "Shuffle",
-        "Weighted",
-        "WithReplacement",
-    ),
-    "_pipeline": ("Source",),
-    "_source": ("ArraySampleSource",),
-    "_state": ("LoaderState",),
-    "_transforms": (
-        "BatchTransform",
-        "CastTransform",
-        "DevicePutTransform",
-        "FlattenImageTransform",
-        "FlattenTransform",
-        "HostCallbackTransform",
-        "MapTransform",
-        "NormalizeImageTransform",
-        "RenameTransform",
-    ),
-    "_write": (
-        "write_csv",
-        "write_idx",
-        "write_npy",
-        "write_packed",
-    ),
-}
-
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy(__name__, _HOMES)
+    __getattr__, __dir__, __all__ = lazy()

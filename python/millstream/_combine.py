@@ -27,8 +27,7 @@ from millstream._samples import (
 class Combined(SampleSource):
     """A source that others are read for."""
 
-    def _parts(self) -> Sequence[SampleSource]:
-        raise NotImplementedError
+    _parts: Sequence[Any]
 
     def _combine(self, arrays: list[list[Any]]) -> list[Any]:
         """The same in `jnp`, for samples that an accelerator holds.
@@ -38,24 +37,24 @@ class Combined(SampleSource):
         return [jnp.concatenate(columns) for columns in zip(*arrays, strict=True)]
 
     def arrays(self) -> list[Any] | None:
-        parts = [part.arrays() for part in self._parts()]
+        parts = [part.arrays() for part in self._parts]
         known = [part for part in parts if part is not None]
         return self._combine(known) if len(known) == len(parts) else None
 
     def device(self) -> Any:
-        return self._parts()[0].device()
+        return self._parts[0].device()
 
     @property
     def beside(self) -> tuple[str, ...]:
-        return self._parts()[0].beside
+        return self._parts[0].beside
 
     @property
     def prefetch_samples(self) -> int | None:
-        asked = [part.prefetch_samples for part in self._parts()]
+        asked = [part.prefetch_samples for part in self._parts]
         return max((count for count in asked if count is not None), default=None)
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(frozen=True, eq=False)
 class Subset(Combined, OrderedSource):
     """Some samples of a source, in the order in which they are listed.
 
@@ -80,24 +79,19 @@ class Subset(Combined, OrderedSource):
         self.__dict__["ordering"] = order
         chosen = _chosen(self.indices, whole.num_samples)
         if isinstance(whole, Subset):  # of the same samples, one step less to each
-            chosen = _chosen_of(whole._chosen, chosen)
-            whole = whole._whole
+            chosen = _chosen_of(whole.__dict__["_chosen"], chosen)
+            whole = whole._parts[0]
             self.__dict__.update(source=whole, indices=chosen)
-        self._whole: Any = whole
-        self._chosen: range | np.ndarray = chosen
-        native, tree, _ = self._whole.native()
-        if isinstance(self._chosen, range):
-            first, step = self._chosen.start, self._chosen.step
-            native = _engine.sliced(native, first, len(self._chosen), step)
+        self.__dict__.update(_parts=[whole], _chosen=chosen)
+        native, tree, _ = whole.native()
+        if isinstance(chosen, range):
+            native = _engine.sliced(native, chosen.start, len(chosen), chosen.step)
         else:
-            native = _engine.subset(native, self._chosen)
+            native = _engine.subset(native, chosen)
         self._open(native, tree)
 
-    def _parts(self) -> list[SampleSource]:
-        return [self._whole]
-
     def _combine(self, arrays: list[list[Any]]) -> list[Any]:
-        indices = jnp.asarray(np.asarray(self._chosen))
+        indices = jnp.asarray(np.asarray(self.__dict__["_chosen"]))
         return [jnp.take(array, indices, axis=0) for array in arrays[0]]
 
 
@@ -152,7 +146,7 @@ def concatenate(sources: Sequence[Any], *, ordering: Any = None) -> Concatenated
     return Concatenated(tuple(sources), ordering)
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(frozen=True, eq=False)
 class Concatenated(Combined, OrderedSource):
     """What `concatenate` makes."""
 
@@ -173,17 +167,13 @@ class Concatenated(Combined, OrderedSource):
                 order = order_of_part("concatenate", order, None)
             self.__dict__["ordering"] = order
         check_alike("concatenate", "source", given)
-        self._own = [part for source in given for part in _parts_of(source)]
-        self.__dict__["sources"] = tuple(self._own)
-        natives = [source.native()[0] for source in self._own]
-        self._open(_engine.concatenated(natives), self._own[0].native()[1])
-
-    def _parts(self) -> list[SampleSource]:
-        return self._own
-
-
-def _parts_of(source: Any) -> list[Any]:
-    return source._own if isinstance(source, Concatenated) else [source]
+        parts: list[Any] = []
+        for source in given:
+            nested = isinstance(source, Concatenated)
+            parts.extend(source.sources if nested else [source])
+        self.__dict__.update(sources=tuple(parts), _parts=parts)
+        natives = [source.native()[0] for source in parts]
+        self._open(_engine.concatenated(natives), parts[0].native()[1])
 
 
 def zip_sources(sources: Tree, *, ordering: Any = None) -> Zipped:
@@ -200,7 +190,7 @@ def zip_sources(sources: Tree, *, ordering: Any = None) -> Zipped:
     return Zipped(sources, ordering)
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(frozen=True, eq=False)
 class Zipped(Combined, OrderedSource):
     """What `zip_sources` makes."""
 
@@ -212,14 +202,14 @@ class Zipped(Combined, OrderedSource):
         if not paths:
             raise ValueError("zip_sources: there are no sources")
         names = [name_of(path) for path, _ in paths]
-        self._own = [
+        parts = [
             _checked("zip_sources", f"'{name}'", source)
             for name, (_, source) in zip(names, paths, strict=True)
         ]
-        for name, source in zip(names, self._own, strict=True):
-            if source.num_samples != self._own[0].num_samples:
+        for name, source in zip(names, parts, strict=True):
+            if source.num_samples != parts[0].num_samples:
                 raise ValueError(
-                    f"zip_sources: '{names[0]}' has {self._own[0].num_samples} "
+                    f"zip_sources: '{names[0]}' has {parts[0].num_samples} "
                     f"samples, '{name}' has {source.num_samples}"
                 )
             if source.beside:
@@ -229,21 +219,18 @@ class Zipped(Combined, OrderedSource):
                 )
         shown = [f"'{name}'" for name in names]
         if self.ordering is None:
-            self.__dict__["ordering"] = _common_order("zip_sources", shown, self._own)
-        check_device("zip_sources", shown, self._own)
+            self.__dict__["ordering"] = _common_order("zip_sources", shown, parts)
+        check_device("zip_sources", shown, parts)
         natives, trees, first = [], [], 0
-        for source in self._own:
+        for source in parts:
             native, tree, fields = source.native()
             # Fields of several sources may have one name; the tree tells them apart.
             renamed = {i: (f"{first + i}",) for i in range(len(fields))}
             natives.append(recast(native, renamed))
             trees.append(jax.tree.map(lambda position, f=first: f + position, tree))
             first += len(fields)
-        whole = jax.tree.unflatten(structure, trees)
-        self._open(_engine.zipped(natives), whole)
-
-    def _parts(self) -> list[SampleSource]:
-        return self._own
+        self.__dict__["_parts"] = parts
+        self._open(_engine.zipped(natives), jax.tree.unflatten(structure, trees))
 
     def _combine(self, arrays: list[list[Any]]) -> list[Any]:
         return [array for part in arrays for array in part]

@@ -29,7 +29,7 @@ def cache_path(cache_dir: AnyPath | None = None) -> Path:
     return _path(cache_dir).expanduser()
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(frozen=True, eq=False)
 class NpySource(OrderedSource):
     """Samples whose fields are rows of ``.npy`` files, mapped where they are.
 
@@ -52,7 +52,7 @@ class NpySource(OrderedSource):
         self._open(_engine.npy(fields), tree)
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(frozen=True, eq=False)
 class NpzSource(OrderedSource):
     """Samples whose fields are rows of the arrays in an ``.npz`` file.
 
@@ -81,14 +81,11 @@ class NpzSource(OrderedSource):
             if not member:
                 raise ValueError("NpzSource: names has '', which names no array")
         native = _engine.npz(_path(self.path), members, cache_path(self.cache_dir))
-        if members:
-            tree = jax.tree.unflatten(structure, range(len(members)))
-        else:
-            tree = _flat(native)
+        tree = jax.tree.unflatten(structure, range(len(members))) if members else None
         self._open(native, tree)
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(frozen=True, eq=False)
 class IdxSource(OrderedSource):
     """Samples whose fields are rows of IDX files, as MNIST and its kin have them.
 
@@ -111,7 +108,7 @@ class IdxSource(OrderedSource):
         self._open(_engine.idx(fields, cache_path(self.cache_dir)), tree)
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(frozen=True, eq=False)
 class CifarSource(OrderedSource):
     """Samples of CIFAR-10 or CIFAR-100, binary or pickled; pickles are not run.
 
@@ -144,12 +141,12 @@ class CifarSource(OrderedSource):
             cache = cache_path(self.cache_dir)
             split = "train" if self.train else "test"
             native = _engine.cifar(_path(self.path), self.classes, split, cache)
-        tree = _flat(native)
-        labels = {i: (name, "int32") for name, i in tree.items() if name != "image"}
-        self._open(recast(native, labels), tree)
+        names = [name for name, _, _ in native.schema]
+        labels = {i: (name, "int32") for i, name in enumerate(names) if name != "image"}
+        self._open(recast(native, labels))
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(frozen=True, eq=False)
 class PackedSource(OrderedSource):
     """Samples that are records of one size, back to back in a file.
 
@@ -176,11 +173,10 @@ class PackedSource(OrderedSource):
                 "itself says where its records begin"
             )
         schema = None if self.schema is None else _schema(self.schema)
-        native = _engine.packed(_path(self.path), schema, offset)
-        self._open(native, _flat(native))
+        self._open(_engine.packed(_path(self.path), schema, offset))
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(frozen=True, eq=False)
 class CsvSource(OrderedSource):
     """Samples that are the lines of a table of numbers: a dict of its columns.
 
@@ -210,8 +206,7 @@ class CsvSource(OrderedSource):
         narrow = not has_x64()
         named = [self.columns] if isinstance(self.columns, str) else self.columns
         columns = [] if named is None else list(named)
-        native = _engine.csv(path, delimiter, self.header, columns, narrow)
-        self._open(native, _flat(native))
+        self._open(_engine.csv(path, delimiter, self.header, columns, narrow))
 
 
 def _path(path: Any) -> Path:
@@ -239,11 +234,6 @@ def _fields(who: str, paths: Tree) -> tuple[list[tuple[str, list[Path]]], Tree]:
             raise ValueError(f"{who}: '{name_of(where)}' is a list of no files")
         fields.append((name_of(where), [_path(file) for file in files]))
     return fields, jax.tree.unflatten(structure, range(len(fields)))
-
-
-def _flat(native: _engine.Source) -> dict[str, int]:
-    """A dict of the fields under their names."""
-    return {name: i for i, (name, _, _) in enumerate(native.schema)}
 
 
 _Form = tuple[np.dtype[Any], tuple[int, ...]]

@@ -31,7 +31,7 @@ from millstream._tasks import (
 )
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Staffed:
     """Who calls a function: the arguments of everything that has workers."""
 
@@ -59,6 +59,7 @@ class FunctionSource(Staffed, OrderedSource):
 
     prefetch_size: int
     host_fields: tuple[str, ...] | None
+    _beside: tuple[str, ...]
     _crew: Crew
 
     def _check(self) -> None:
@@ -86,9 +87,9 @@ class FunctionSource(Staffed, OrderedSource):
             spec = _without(sample, apart)
         columns, tree = columns_of(spec, name)
         made = task(fn, tree, tuple(apart or ()), outputs=columns)
-        self._beside = made.beside
-        self._crew = self._crew_for(made)
-        native = _engine.made_source(length, _specs(columns), self._crew.maker)
+        workers = self._crew_for(made)
+        self.__dict__.update(_beside=made.beside, _crew=workers)
+        native = _engine.made_source(length, _specs(columns), workers.maker)
         self._open(native, tree)
 
     @property
@@ -110,7 +111,7 @@ class FunctionSource(Staffed, OrderedSource):
         self._crew.close()
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(frozen=True, eq=False)
 class DiskSampleSource(FunctionSource):
     """``length`` samples, each made by ``sample_fn(index)`` in a worker.
 
@@ -151,7 +152,7 @@ class DiskSampleSource(FunctionSource):
         self._start(self.length, self.sample_fn, SampleTask, self.sample_fn)
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(frozen=True, eq=False)
 class DatasetSource(FunctionSource):
     """The samples of any object with ``__len__`` and ``__getitem__``.
 
@@ -211,7 +212,7 @@ class Bound(NamedTuple):
         return jax.tree.map(lambda position: specs[position], self.tree)
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(frozen=True, eq=False)
 class PythonMapTransform(Staffed, WorkerStage):
     """``fn(sample) -> sample`` in NumPy, in workers, for one sample at a time.
 
@@ -286,7 +287,7 @@ class PythonMapTransform(Staffed, WorkerStage):
         )
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(frozen=True, eq=False)
 class _FillTransform(PythonMapTransform):
     """A function that writes into the arrays of a row, after a source of nothing."""
 

@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
+import dis
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
 
-def lazy(
-    package: str, homes: Mapping[str, Iterable[str]]
-) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """The ``__getattr__`` and the ``__dir__`` of a package, which has an ``__all__``.
+def lazy() -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """Return the ``__getattr__``, ``__dir__`` and ``__all__`` of the calling package.
 
-    ``homes`` maps the package's modules to the names that are theirs. What is found
-    stays in the package. Checkers must not see the ``__getattr__``: they would believe
-    that every name exists.
+    The package imports its public names under ``if TYPE_CHECKING``, for type checkers.
+    Python compiles these imports without running them; this function reads the names
+    and their modules from the compiled code. A name stays in the package once imported.
+    Type checkers must not see the ``__getattr__``, because they would accept any name.
     """
-    module = sys.modules[package]
-    home_of = {name: home for home, names in homes.items() for name in names}
+    package = sys._getframe(1)
+    imported = package.f_globals
+    module_of: dict[str, str] = {}
+    module = ""
+    for instruction in dis.get_instructions(package.f_code):
+        if instruction.opname == "IMPORT_NAME":
+            module = instruction.argval
+        elif instruction.opname == "IMPORT_FROM" and instruction.argval not in imported:
+            module_of[instruction.argval] = module
 
     def __getattr__(name: str) -> Any:
-        if name not in home_of:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(import_module(f"{package}.{home_of[name]}"), name)
-        setattr(module, name, value)
-        return value
+        if name not in module_of:
+            who = imported["__name__"]
+            raise AttributeError(f"module {who!r} has no attribute {name!r}")
+        imported[name] = getattr(import_module(module_of[name]), name)
+        return imported[name]
 
-    def __dir__() -> list[str]:
-        return sorted(module.__all__)
-
-    return __getattr__, __dir__
+    return __getattr__, lambda: sorted(imported["__all__"]), sorted(module_of)

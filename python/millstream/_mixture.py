@@ -47,7 +47,7 @@ def mix(
     return Mixture(tuple(sources), weights, num_samples)
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(frozen=True, eq=False)
 class MixtureOrder(Order):
     """Several orders in turn: of samples that stand one component after the other.
 
@@ -74,7 +74,7 @@ class MixtureOrder(Order):
         return _engine.mixture(pairs, self.length(n))
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(frozen=True, eq=False)
 class Mixture(Combined, OrderedSource):
     """What `mix` makes.
 
@@ -101,14 +101,11 @@ class Mixture(Combined, OrderedSource):
         weights = self.weights
         if weights is None:
             weights = [order.length(size) for order, size in components]
-        self.ordering = MixtureOrder(
-            components, whole_weights(weights, len(components)), count
-        )
+        parts = whole_weights(weights, len(components))
+        order = MixtureOrder(components, parts, count)
+        self.__dict__.update(ordering=order, _parts=self.sources)
         natives = [source.native()[0] for source in self.sources]
         self._open(_engine.concatenated(natives), self.sources[0].native()[1])
-
-    def _parts(self) -> tuple[SampleSource, ...]:
-        return self.sources
 
 
 def whole_weights(weights: Sequence[float], count: int) -> tuple[int, ...]:

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from millstream import _engine, _traced
-from millstream._frozen import Frozen
 from millstream._numbers import number, whole
+from millstream._pipeline import Description
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 
-class Order(Frozen):
+class Order(Description):
     """Which sample comes when: a pure function of (seed, epoch, position)."""
 
     names_samples: ClassVar[bool] = False
@@ -36,7 +36,7 @@ class Order(Frozen):
         return n
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(frozen=True, eq=False)
 class Sequential(Order):
     """0, 1, 2, ... in every epoch."""
 
@@ -47,7 +47,7 @@ class Sequential(Order):
         return _traced.sequential(n)
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(frozen=True, eq=False)
 class Shuffle(Order):
     """Every sample once an epoch, in an order of the epoch's own.
 
@@ -82,7 +82,7 @@ class Shuffle(Order):
         return _traced.shuffle(n) if self.window is None else None
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(frozen=True, eq=False)
 class WithReplacement(Order):
     """Draws of any sample: ``num_samples`` an epoch, or as many as there are."""
 
@@ -98,7 +98,7 @@ class WithReplacement(Order):
         return _engine.replacement(n, self.length(n))
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(frozen=True, eq=False)
 class Weighted(Order):
     """Draws of samples as often as their weights say, with replacement.
 
@@ -128,7 +128,7 @@ class Weighted(Order):
         return _engine.weighted(weights, self.length(n))
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(frozen=True, eq=False)
 class Listed(Order):
     """The samples that ``indices`` lists, as listed or shuffled anew in each epoch.
 
@@ -159,7 +159,7 @@ class Listed(Order):
         return _engine.listed(order, np.asarray(self.indices).reshape(-1), n)
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(frozen=True, eq=False)
 class Part(Order):
     """One part of a split, visited in the order of ``inner``."""
 

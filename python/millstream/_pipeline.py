@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import reprlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from millstream import _engine
-from millstream._frozen import Frozen
 
 if TYPE_CHECKING:
     from millstream._functions import Bound
@@ -19,6 +21,27 @@ _brief.maxother = 200
 
 Tree = Any
 """A pytree. Where fields are meant, its leaves are their positions in the engine."""
+
+
+class Description:
+    """A base of frozen dataclasses that are compared by value and hashed by identity.
+
+    The equality of `dataclass` cannot compare fields that are arrays.
+    """
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return all(
+            np.array_equal(a, b) if isinstance(a, np.ndarray) else bool(a == b)
+            for a, b in (
+                (getattr(self, field.name), getattr(other, field.name))
+                for field in fields(self)  # type: ignore[arg-type]
+                if field.compare
+            )
+        )
+
+    __hash__ = object.__hash__
 
 
 class Source:
@@ -132,7 +155,7 @@ class Pipeline(Source):
         return f"Pipeline({[self._head, *self._stages]})"
 
 
-class Stage(Frozen):
+class Stage(Description):
     """Something done to samples or to batches of them.
 
     A stage is a description. It says what the engine is to do (``native``) and the same

@@ -12,16 +12,15 @@ import jax
 import numpy as np
 
 from millstream import _engine, _numbers
-from millstream._frozen import Frozen
 from millstream._orders import Order, Part, Sequential, order_of, split_sizes
-from millstream._pipeline import SampleSource, Tree
+from millstream._pipeline import Description, SampleSource, Tree
 from millstream._state import key_words, state_words
 
 Spec = tuple[str, str, tuple[int, ...]]
 """Name, dtype and shape of a field."""
 
 
-class OrderedSource(Frozen, SampleSource):
+class OrderedSource(Description, SampleSource):
     """A source of the engine's, an order, and the tree of the source's fields.
 
     Subclasses are dataclasses with a field ``ordering`` that call ``_open``.
@@ -33,12 +32,15 @@ class OrderedSource(Frozen, SampleSource):
     _names: list[str]
     _order: Order
 
-    def _open(self, native: _engine.Source, tree: Tree) -> None:
+    def _open(self, native: _engine.Source, tree: Tree = None) -> None:
         """``tree`` has the positions of the source's fields for leaves.
 
-        Raises ``ValueError`` where the order does not fit the samples.
+        Without it, samples are dicts of the fields. Raises ``ValueError`` where the
+        order does not fit the samples.
         """
         order = order_of(self.ordering)
+        if tree is None:
+            tree = {name: i for i, (name, _, _) in enumerate(native.schema)}
         leaves, structure = jax.tree_util.tree_flatten_with_path(tree)
         names = names_of(type(self).__name__, tree)
         positions = [position for _, position in leaves]
@@ -46,8 +48,8 @@ class OrderedSource(Frozen, SampleSource):
             # Named and ordered as arrays in memory are, to resume from their states.
             changes = {i: (n,) for i, n in zip(positions, names, strict=True)}
             native = recast(native, changes, positions)
-        self._native, self._names, self._order = native, names, order
-        self._tree = jax.tree.unflatten(structure, range(len(names)))
+        tree = jax.tree.unflatten(structure, range(len(names)))
+        self.__dict__.update(_native=native, _tree=tree, _names=names, _order=order)
         order.native(len(native))
 
     @property

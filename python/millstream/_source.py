@@ -24,7 +24,7 @@ DTYPES = {
 }
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(frozen=True, eq=False)
 class ArraySampleSource(OrderedSource):
     """A pytree of arrays whose rows are samples.
 
@@ -55,7 +55,7 @@ class ArraySampleSource(OrderedSource):
             device = device_named(self.storage_device)
             if device.platform != "cpu":
                 leaves = [jax.device_put(leaf, device) for leaf in leaves]
-        self._leaves = leaves
+        self.__dict__["_leaves"] = leaves
         specs = [_spec(name, x) for name, x in zip(names, leaves, strict=True)]
         narrow = not has_x64()
         structure = jax.tree.structure(self.data)

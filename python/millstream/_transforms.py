@@ -22,7 +22,7 @@ from millstream._sharding import constrained, placement_of
 _REMAINDERS = ("pad", "drop", "wrap", "partial")
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(frozen=True, eq=False)
 class BatchTransform(Stage):
     """Batches of ``batch_size`` samples.
 
@@ -61,7 +61,7 @@ class BatchTransform(Stage):
         return value  # rows are batches already where anything is traced
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(frozen=True, eq=False)
 class MapTransform(Stage):
     """``fn(value, mask) -> value``, pure and traced by XLA.
 
@@ -82,7 +82,7 @@ class MapTransform(Stage):
         return made
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(frozen=True, eq=False)
 class HostCallbackTransform(Stage):
     """``fn(batch, mask)`` in Python, with NumPy arrays, once a delivered batch.
 
@@ -121,7 +121,7 @@ class HostCallbackTransform(Stage):
         return io_callback(run, result, value, mask)
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(frozen=True, eq=False)
 class DevicePutTransform(Stage):
     """Puts batches onto ``device``: one of JAX's, or "cpu", "gpu:1"; or the first.
 
@@ -160,7 +160,7 @@ class DevicePutTransform(Stage):
         return constrained(self.sharding, value)
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(frozen=True, eq=False)
 class NormalizeImageTransform(Stage):
     """``data_key`` as ``dtype``, times ``scale``, plus ``offset``."""
 
@@ -203,7 +203,7 @@ class NormalizeImageTransform(Stage):
         return with_key(value, self.data_key, x)
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(frozen=True, eq=False)
 class CastTransform(Stage):
     """``data_key`` as ``dtype``."""
 
@@ -224,7 +224,7 @@ class CastTransform(Stage):
         return with_key(value, self.data_key, x)
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(frozen=True, eq=False)
 class FlattenTransform(Stage):
     """Joins the axes of ``data_key`` from ``start_index`` on into one.
 
@@ -266,7 +266,7 @@ class FlattenTransform(Stage):
         return with_key(value, self.data_key, x.reshape(*x.shape[:kept], -1))
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(frozen=True, eq=False)
 class FlattenImageTransform(FlattenTransform):
     """Makes a vector of each image under ``data_key``, before batching or after."""
 
@@ -277,7 +277,7 @@ class FlattenImageTransform(FlattenTransform):
         return 0
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(frozen=True, eq=False)
 class RenameTransform(Stage):
     """Gives keys other names: ``{"old": "new"}``."""
 

@@ -86,8 +86,9 @@ void ArraysSource::check_narrow() const {
   }
 }
 
-void ArraysSource::read(std::span<const std::int64_t> indices,
-                        std::span<Column> columns, Memory& memory) const {
+void ArraysSource::read_for(const Making&, std::int64_t /*first*/,
+                            std::span<const std::int64_t> indices,
+                            std::span<Column> columns, Memory& memory) const {
   for (std::size_t i = 0; i < arrays_.size(); ++i) {
     const Array& array = arrays_[i];
     // A column only lends its bytes here; none is written through it.

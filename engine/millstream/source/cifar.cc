@@ -208,21 +208,21 @@ std::vector<Batch> archive_batches(const std::filesystem::path& path,
 
 }  // namespace
 
-CifarSource::CifarSource(const std::vector<std::filesystem::path>& batches,
-                         CifarKind kind) {
+SharedSource cifar_source(const std::vector<std::filesystem::path>& batches,
+                          CifarKind kind) {
   std::vector<Batch> files;
   for (const auto& path : batches) files.push_back(whole_file(path));
-  source_ = open_batches(files, kind);
+  return open_batches(files, kind);
 }
 
-CifarSource::CifarSource(const std::filesystem::path& path, CifarKind kind,
-                         CifarSplit split, const std::filesystem::path& cache) {
+SharedSource cifar_source(const std::filesystem::path& path, CifarKind kind,
+                          CifarSplit split, const std::filesystem::path& cache) {
   const auto names = batch_names(kind, split);
   std::error_code code;
-  source_ = open_batches(std::filesystem::is_directory(path, code)
-                             ? folder_batches(path, names)
-                             : archive_batches(path, names, cache),
-                         kind);
+  return open_batches(std::filesystem::is_directory(path, code)
+                          ? folder_batches(path, names)
+                          : archive_batches(path, names, cache),
+                      kind);
 }
 
 }  // namespace millstream

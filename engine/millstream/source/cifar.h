@@ -16,34 +16,15 @@ enum class CifarSplit : std::uint8_t { kTrain, kTest };
 /// mapped, but for those that a pickle holds as text: they are decoded into memory.
 /// Labels below the number of classes are promised: pickled ones are checked when the
 /// source is opened, others as they are read.
-class CifarSource final : public Source {
- public:
-  /// These batches, one after the other. All are binary or all are pickled.
-  CifarSource(const std::vector<std::filesystem::path>& batches, CifarKind kind);
 
-  /// The batches of a split in a folder or in an archive as they are published: .tar,
-  /// or .tar.gz, which is unpacked once into `cache`. Throws `DataError` for damage and
-  /// missing batches, `ArgumentError` where an archive is packed and `cache` is empty.
-  CifarSource(const std::filesystem::path& path, CifarKind kind, CifarSplit split,
-              const std::filesystem::path& cache = {});
+/// These batches, one after the other. All are binary or all are pickled.
+SharedSource cifar_source(const std::vector<std::filesystem::path>& batches,
+                          CifarKind kind);
 
-  std::int64_t size() const noexcept override { return source_->size(); }
-  const Schema& schema() const noexcept override { return source_->schema(); }
-  void read(std::span<const std::int64_t> indices, std::span<Column> columns,
-            Memory& memory) const override {
-    source_->read(indices, columns, memory);
-  }
-  void read_for(const Making& making, std::int64_t first,
-                std::span<const std::int64_t> indices, std::span<Column> columns,
-                Memory& memory) const override {
-    source_->read_for(making, first, indices, columns, memory);
-  }
-  void hint(std::span<const std::int64_t> indices) const noexcept override {
-    source_->hint(indices);
-  }
-
- private:
-  SharedSource source_;
-};
+/// The batches of a split in a folder or in an archive as they are published: .tar,
+/// or .tar.gz, which is unpacked once into `cache`. Throws `DataError` for damage and
+/// missing batches, `ArgumentError` where an archive is packed and `cache` is empty.
+SharedSource cifar_source(const std::filesystem::path& path, CifarKind kind,
+                          CifarSplit split, const std::filesystem::path& cache = {});
 
 }  // namespace millstream

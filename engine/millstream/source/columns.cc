@@ -5,6 +5,39 @@
 #include "millstream/core/error.h"
 
 namespace millstream {
+namespace {
+
+using Open = std::function<OpenedArray(const std::filesystem::path&)>;
+
+MappedColumn joined_column(const FieldFiles& field, const Open& open) {
+  if (field.paths.empty()) {
+    throw ArgumentError(text("'", field.name, "' needs at least one file"));
+  }
+  std::vector<MappedPart> parts;
+  Field row;
+  RowForm form;
+  for (const auto& path : field.paths) {
+    auto [layout, part] = open(path);
+    Field here = row_field(field.name, layout);
+    if (parts.empty()) row = here;
+    if (here != row) {
+      throw DataError(text(path.string(), ": offset 0: expected ", str(row), " as in ",
+                           field.paths.front().string(), ", found ", str(here)));
+    }
+    if (layout.big_endian) form.stored = Stored::kBigEndian;
+    parts.push_back(std::move(part));
+  }
+  return {std::move(row), std::move(parts), form};
+}
+
+}  // namespace
+
+std::vector<MappedColumn> joined_columns(const std::vector<FieldFiles>& fields,
+                                         const Open& open) {
+  std::vector<MappedColumn> columns;
+  for (const FieldFiles& field : fields) columns.push_back(joined_column(field, open));
+  return columns;
+}
 
 ColumnsSource::ColumnsSource(std::vector<MappedColumn> columns)
     : columns_(std::move(columns)) {
@@ -24,11 +57,6 @@ ColumnsSource::ColumnsSource(std::vector<MappedColumn> columns)
     }
     schema_.push_back(column.field());
   }
-}
-
-void ColumnsSource::read(std::span<const std::int64_t> indices,
-                         std::span<Column> columns, Memory& memory) const {
-  read_for({}, 0, indices, columns, memory);
 }
 
 void ColumnsSource::read_for(const Making& making, std::int64_t /*first*/,

@@ -98,11 +98,6 @@ std::size_t Concatenated::source_of(std::int64_t index) const noexcept {
   return static_cast<std::size_t>(after - first_.begin()) - 1;
 }
 
-void Concatenated::read(std::span<const std::int64_t> indices,
-                        std::span<Column> columns, Memory& memory) const {
-  read_for({}, 0, indices, columns, memory);
-}
-
 void Concatenated::read_for(const Making& making, std::int64_t first,
                             std::span<const std::int64_t> indices,
                             std::span<Column> columns, Memory& memory) const {
@@ -215,9 +210,22 @@ void Concatenated::hint(std::span<const std::int64_t> indices) const noexcept {
   }
 }
 
-Sliced::Sliced(SharedSource source, std::int64_t start, std::int64_t size,
+Subset::Subset(SharedSource source, std::vector<std::int64_t> samples)
+    : source_(std::move(source)),
+      samples_(std::move(samples)),
+      size_(static_cast<std::int64_t>(samples_.size())) {
+  check_sources({source_});
+  if (samples_.empty()) throw ArgumentError("a subset needs at least one sample");
+  for (std::size_t k = 0; k < samples_.size(); ++k) {
+    if (samples_[k] >= 0 && samples_[k] < source_->size()) continue;
+    throw ArgumentError(text("sample ", samples_[k], " at position ", k,
+                             " of a subset is not within [0, ", source_->size(), ")"));
+  }
+}
+
+Subset::Subset(SharedSource source, std::int64_t start, std::int64_t size,
                std::int64_t step)
-    : source_(std::move(source)), start_(start), size_(size), step_(step) {
+    : source_(std::move(source)), size_(size), start_(start), step_(step) {
   check_sources({source_});
   std::int64_t last = 0;
   const std::int64_t count = source_->size();
@@ -230,53 +238,16 @@ Sliced::Sliced(SharedSource source, std::int64_t start, std::int64_t size,
   }
 }
 
-void Sliced::read(std::span<const std::int64_t> indices, std::span<Column> columns,
-                  Memory& memory) const {
-  read_for({}, 0, indices, columns, memory);
-}
-
-void Sliced::read_for(const Making& making, std::int64_t first,
-                      std::span<const std::int64_t> indices, std::span<Column> columns,
-                      Memory& memory) const {
-  const auto inner = translated(
-      indices, memory, [this](std::int64_t index) { return start_ + index * step_; });
-  source_->read_for(making, first, inner, columns, memory);
-}
-
-void Sliced::hint(std::span<const std::int64_t> indices) const noexcept {
-  pass_hint(*source_, indices,
-            [this](std::int64_t index) { return start_ + index * step_; });
-}
-
-Subset::Subset(SharedSource source, std::vector<std::int64_t> samples)
-    : source_(std::move(source)), samples_(std::move(samples)) {
-  check_sources({source_});
-  if (samples_.empty()) throw ArgumentError("a subset needs at least one sample");
-  for (std::size_t k = 0; k < samples_.size(); ++k) {
-    if (samples_[k] >= 0 && samples_[k] < source_->size()) continue;
-    throw ArgumentError(text("sample ", samples_[k], " at position ", k,
-                             " of a subset is not within [0, ", source_->size(), ")"));
-  }
-}
-
-void Subset::read(std::span<const std::int64_t> indices, std::span<Column> columns,
-                  Memory& memory) const {
-  read_for({}, 0, indices, columns, memory);
-}
-
 void Subset::read_for(const Making& making, std::int64_t first,
                       std::span<const std::int64_t> indices, std::span<Column> columns,
                       Memory& memory) const {
-  const auto inner = translated(indices, memory, [this](std::int64_t index) {
-    return samples_[static_cast<std::size_t>(index)];
-  });
+  const auto inner =
+      translated(indices, memory, [this](std::int64_t index) { return sample(index); });
   source_->read_for(making, first, inner, columns, memory);
 }
 
 void Subset::hint(std::span<const std::int64_t> indices) const noexcept {
-  pass_hint(*source_, indices, [this](std::int64_t index) {
-    return samples_[static_cast<std::size_t>(index)];
-  });
+  pass_hint(*source_, indices, [this](std::int64_t index) { return sample(index); });
 }
 
 Zipped::Zipped(std::vector<SharedSource> sources) : sources_(std::move(sources)) {
@@ -298,11 +269,6 @@ Zipped::Zipped(std::vector<SharedSource> sources) : sources_(std::move(sources))
     resident_ = resident_ && source.resident();
     if (maker_ == nullptr) maker_ = source.maker();
   }
-}
-
-void Zipped::read(std::span<const std::int64_t> indices, std::span<Column> columns,
-                  Memory& memory) const {
-  read_for({}, 0, indices, columns, memory);
 }
 
 void Zipped::read_for(const Making& making, std::int64_t first,

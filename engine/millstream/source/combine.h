@@ -21,8 +21,6 @@ class Concatenated final : public Source {
 
   std::int64_t size() const noexcept override { return first_.back(); }
   const Schema& schema() const noexcept override { return sources_.front()->schema(); }
-  void read(std::span<const std::int64_t> indices, std::span<Column> columns,
-            Memory& memory) const override;
   void read_for(const Making& making, std::int64_t first,
                 std::span<const std::int64_t> indices, std::span<Column> columns,
                 Memory& memory) const override;
@@ -42,18 +40,20 @@ class Concatenated final : public Source {
   Maker* maker_ = nullptr;  // of the first that has one
 };
 
-/// Every `step`th sample of a source from `start`, `size` of them. `step` may be
-/// negative.
-class Sliced final : public Source {
+/// Some samples of a source, as often as they are named.
+class Subset final : public Source {
  public:
-  /// Throws `ArgumentError` unless all of them exist and there is at least one.
-  Sliced(SharedSource source, std::int64_t start, std::int64_t size,
+  /// The samples that a list names, in its order. Throws `ArgumentError` unless all of
+  /// them exist and there is at least one.
+  Subset(SharedSource source, std::vector<std::int64_t> samples);
+
+  /// Every `step`th sample from `start`, `size` of them. `step` may be negative. Throws
+  /// as above.
+  Subset(SharedSource source, std::int64_t start, std::int64_t size,
          std::int64_t step = 1);
 
   std::int64_t size() const noexcept override { return size_; }
   const Schema& schema() const noexcept override { return source_->schema(); }
-  void read(std::span<const std::int64_t> indices, std::span<Column> columns,
-            Memory& memory) const override;
   void read_for(const Making& making, std::int64_t first,
                 std::span<const std::int64_t> indices, std::span<Column> columns,
                 Memory& memory) const override;
@@ -63,35 +63,16 @@ class Sliced final : public Source {
   bool queues() const noexcept override { return source_->queues(); }
 
  private:
-  SharedSource source_;
-  std::int64_t start_;
-  std::int64_t size_;
-  std::int64_t step_;
-};
-
-/// The samples of a source that a list names, in its order, as often as it names them.
-class Subset final : public Source {
- public:
-  /// Throws `ArgumentError` unless all of them exist and there is at least one.
-  Subset(SharedSource source, std::vector<std::int64_t> samples);
-
-  std::int64_t size() const noexcept override {
-    return static_cast<std::int64_t>(samples_.size());
+  std::int64_t sample(std::int64_t index) const noexcept {
+    if (samples_.empty()) return start_ + index * step_;
+    return samples_[static_cast<std::size_t>(index)];
   }
-  const Schema& schema() const noexcept override { return source_->schema(); }
-  void read(std::span<const std::int64_t> indices, std::span<Column> columns,
-            Memory& memory) const override;
-  void read_for(const Making& making, std::int64_t first,
-                std::span<const std::int64_t> indices, std::span<Column> columns,
-                Memory& memory) const override;
-  void hint(std::span<const std::int64_t> indices) const noexcept override;
-  bool resident() const noexcept override { return source_->resident(); }
-  Maker* maker() const noexcept override { return source_->maker(); }
-  bool queues() const noexcept override { return source_->queues(); }
 
- private:
   SharedSource source_;
-  std::vector<std::int64_t> samples_;
+  std::vector<std::int64_t> samples_;  // empty for a slice
+  std::int64_t size_;
+  std::int64_t start_ = 0;
+  std::int64_t step_ = 1;
 };
 
 /// Samples with the fields of several sources side by side.
@@ -103,8 +84,6 @@ class Zipped final : public Source {
 
   std::int64_t size() const noexcept override { return sources_.front()->size(); }
   const Schema& schema() const noexcept override { return schema_; }
-  void read(std::span<const std::int64_t> indices, std::span<Column> columns,
-            Memory& memory) const override;
   void read_for(const Making& making, std::int64_t first,
                 std::span<const std::int64_t> indices, std::span<Column> columns,
                 Memory& memory) const override;

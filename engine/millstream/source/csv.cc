@@ -6,10 +6,8 @@
 #include "millstream/io/file.h"
 
 namespace millstream {
-namespace {
 
-std::vector<Array> csv_arrays(const std::filesystem::path& path,
-                              const CsvFormat& format) {
+ArraysSource csv_source(const std::filesystem::path& path, const CsvFormat& format) {
   const File file(path);
   const auto table = std::make_shared<const CsvTable>(
       parse_csv(file.bytes(0, file.size()), path.string(), format));
@@ -21,12 +19,7 @@ std::vector<Array> csv_arrays(const std::filesystem::path& path,
                       byte_size(column.dtype),
                       table});
   }
-  return arrays;
+  return ArraysSource(std::move(arrays));
 }
-
-}  // namespace
-
-CsvSource::CsvSource(const std::filesystem::path& path, const CsvFormat& format)
-    : arrays_(csv_arrays(path, format)) {}
 
 }  // namespace millstream

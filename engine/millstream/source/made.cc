@@ -29,11 +29,6 @@ MadeSource::MadeSource(std::int64_t size, Schema schema, std::shared_ptr<Maker> 
   }
 }
 
-void MadeSource::read(std::span<const std::int64_t> indices, std::span<Column> columns,
-                      Memory& memory) const {
-  read_for({}, 0, indices, columns, memory);
-}
-
 void MadeSource::read_for(const Making& making, std::int64_t first,
                           std::span<const std::int64_t> indices,
                           std::span<Column> columns, Memory& memory) const {

@@ -18,8 +18,6 @@ class MadeSource : public Source {
   const Schema& schema() const noexcept override { return schema_; }
   Maker* maker() const noexcept override { return maker_.get(); }
   bool queues() const noexcept override { return true; }
-  void read(std::span<const std::int64_t> indices, std::span<Column> columns,
-            Memory& memory) const override;
   void read_for(const Making& making, std::int64_t first,
                 std::span<const std::int64_t> indices, std::span<Column> columns,
                 Memory& memory) const override;

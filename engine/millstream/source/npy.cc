@@ -23,33 +23,6 @@ ArrayLayout npy_layout(const File& file, std::int64_t begin, std::int64_t size,
   return parse_npy(reader, size);
 }
 
-MappedColumn npy_column(const FieldFiles& field) {
-  if (field.paths.empty()) {
-    throw ArgumentError(text("'", field.name, "' needs at least one file"));
-  }
-  std::vector<MappedPart> parts;
-  Field row;
-  for (const auto& path : field.paths) {
-    File file(path);
-    const ArrayLayout layout = npy_layout(file, 0, file.size(), path.string());
-    Field here = row_field(field.name, layout);
-    if (parts.empty()) row = here;
-    if (here != row) {
-      throw DataError(text(path.string(), ": offset 0: expected ", str(row), " as in ",
-                           field.paths.front().string(), ", found ", str(here)));
-    }
-    parts.push_back(
-        mapped_part(std::make_shared<const MappedFile>(std::move(file)), layout));
-  }
-  return {std::move(row), std::move(parts)};
-}
-
-std::vector<MappedColumn> npy_columns(const std::vector<FieldFiles>& fields) {
-  std::vector<MappedColumn> columns;
-  for (const FieldFiles& field : fields) columns.push_back(npy_column(field));
-  return columns;
-}
-
 MappedColumn npz_column(const std::shared_ptr<const MappedFile>& mapped,
                         const File& file, const ZipMember& member,
                         const std::string& field, const std::filesystem::path& cache) {
@@ -69,53 +42,6 @@ MappedColumn npz_column(const std::shared_ptr<const MappedFile>& mapped,
   }
   part.name = name;
   return {row_field(field, layout), {std::move(part)}};
-}
-
-std::vector<MappedColumn> npz_columns(const std::filesystem::path& path,
-                                      const std::vector<std::string>& names,
-                                      const std::filesystem::path& cache) {
-  const File file(path);
-  const std::int64_t tail = std::max<std::int64_t>(file.size() - kZipEnd, 0);
-  const ZipDirectory directory =
-      find_zip_directory(file.bytes(tail, kZipEnd), path.string(), file.size());
-  const auto bytes = file.bytes(directory.offset, directory.size);
-  ByteReader reader(bytes, path.string(), directory.offset);
-  const auto members = parse_zip_directory(reader, directory);
-
-  std::map<std::string, const ZipMember*> arrays;
-  std::vector<std::string> all;  // in the order of the file
-  std::string known;
-  for (const ZipMember& member : members) {
-    known += text(" ", quote_bytes(member.name));
-    if (!member.name.ends_with(".npy")) continue;
-    if (!arrays.emplace(member.name, &member).second) {
-      reader.fail(member.header, "members of different names",
-                  text("a second ", quote_bytes(member.name)));
-    }
-    all.push_back(member.name);
-  }
-  if (names.empty() && all.empty()) {
-    reader.fail(directory.offset, "members whose names end in .npy",
-                members.empty() ? "none" : text("only", known));
-  }
-
-  const auto mapped = std::make_shared<const MappedFile>(File(path));
-  std::vector<MappedColumn> columns;
-  for (const std::string& wanted : names.empty() ? all : names) {
-    auto found = arrays.find(wanted);
-    if (found == arrays.end()) found = arrays.find(wanted + ".npy");
-    if (found == arrays.end()) {
-      throw ArgumentError(text(path.string(), ": there is no array '", wanted,
-                               "', only the members", known));
-    }
-    const ZipMember& member = *found->second;
-    const std::string field = member.name.substr(0, member.name.size() - 4);
-    if (!is_utf8(field)) {
-      reader.fail(member.header, "a member with a name in UTF-8", quote_bytes(field));
-    }
-    columns.push_back(npz_column(mapped, file, member, field, cache));
-  }
-  return columns;
 }
 
 /// Takes from the front of `rest` what is digits, or what is none.
@@ -168,12 +94,61 @@ std::vector<std::filesystem::path> shards_of(const std::filesystem::path& path,
   return paths;
 }
 
-NpySource::NpySource(const std::vector<FieldFiles>& fields)
-    : ColumnsSource(npy_columns(fields)) {}
+ColumnsSource npy_source(const std::vector<FieldFiles>& fields) {
+  return ColumnsSource(
+      joined_columns(fields, [](const std::filesystem::path& path) -> OpenedArray {
+        File file(path);
+        const ArrayLayout layout = npy_layout(file, 0, file.size(), path.string());
+        return {layout, mapped_part(std::make_shared<const MappedFile>(std::move(file)),
+                                    layout)};
+      }));
+}
 
-NpzSource::NpzSource(const std::filesystem::path& path,
-                     const std::vector<std::string>& names,
-                     const std::filesystem::path& cache)
-    : ColumnsSource(npz_columns(path, names, cache)) {}
+ColumnsSource npz_source(const std::filesystem::path& path,
+                         const std::vector<std::string>& names,
+                         const std::filesystem::path& cache) {
+  const File file(path);
+  const std::int64_t tail = std::max<std::int64_t>(file.size() - kZipEnd, 0);
+  const ZipDirectory directory =
+      find_zip_directory(file.bytes(tail, kZipEnd), path.string(), file.size());
+  const auto bytes = file.bytes(directory.offset, directory.size);
+  ByteReader reader(bytes, path.string(), directory.offset);
+  const auto members = parse_zip_directory(reader, directory);
+
+  std::map<std::string, const ZipMember*> arrays;
+  std::vector<std::string> all;  // in the order of the file
+  std::string known;
+  for (const ZipMember& member : members) {
+    known += text(" ", quote_bytes(member.name));
+    if (!member.name.ends_with(".npy")) continue;
+    if (!arrays.emplace(member.name, &member).second) {
+      reader.fail(member.header, "members of different names",
+                  text("a second ", quote_bytes(member.name)));
+    }
+    all.push_back(member.name);
+  }
+  if (names.empty() && all.empty()) {
+    reader.fail(directory.offset, "members whose names end in .npy",
+                members.empty() ? "none" : text("only", known));
+  }
+
+  const auto mapped = std::make_shared<const MappedFile>(File(path));
+  std::vector<MappedColumn> columns;
+  for (const std::string& wanted : names.empty() ? all : names) {
+    auto found = arrays.find(wanted);
+    if (found == arrays.end()) found = arrays.find(wanted + ".npy");
+    if (found == arrays.end()) {
+      throw ArgumentError(text(path.string(), ": there is no array '", wanted,
+                               "', only the members", known));
+    }
+    const ZipMember& member = *found->second;
+    const std::string field = member.name.substr(0, member.name.size() - 4);
+    if (!is_utf8(field)) {
+      reader.fail(member.header, "a member with a name in UTF-8", quote_bytes(field));
+    }
+    columns.push_back(npz_column(mapped, file, member, field, cache));
+  }
+  return ColumnsSource(std::move(columns));
+}
 
 }  // namespace millstream

@@ -9,7 +9,7 @@
 namespace millstream {
 namespace {
 
-std::vector<MappedColumn> packed_columns(File file, const PackedLayout& layout) {
+ColumnsSource records(File file, const PackedLayout& layout) {
   const std::int64_t record = record_bytes(layout.schema);
   const auto mapped = std::make_shared<const MappedFile>(std::move(file));
   std::vector<MappedColumn> columns;
@@ -18,19 +18,21 @@ std::vector<MappedColumn> packed_columns(File file, const PackedLayout& layout) 
     columns.push_back({field, {{mapped, offset, record, layout.records}}});
     offset += byte_size(field);
   }
-  return columns;
+  return ColumnsSource(std::move(columns));
 }
 
-std::vector<MappedColumn> described_columns(const std::filesystem::path& path) {
+}  // namespace
+
+ColumnsSource packed_source(const std::filesystem::path& path) {
   File file(path);
   const auto header = file.bytes(0, kPackedHeader);
   ByteReader reader(header, path.string());
   const PackedLayout layout = parse_packed(reader, file.size());
-  return packed_columns(std::move(file), layout);
+  return records(std::move(file), layout);
 }
 
-std::vector<MappedColumn> plain_columns(const std::filesystem::path& path,
-                                        const Schema& schema, std::int64_t offset) {
+ColumnsSource packed_source(const std::filesystem::path& path, const Schema& schema,
+                            std::int64_t offset) {
   File file(path);
   const std::int64_t record = record_bytes(schema);
   if (offset < 0) throw ArgumentError(text("an offset cannot be ", offset));
@@ -45,16 +47,7 @@ std::vector<MappedColumn> plain_columns(const std::filesystem::path& path,
                          ": expected whole records of ", record, " bytes, found ",
                          there % record, " bytes after ", there / record, " records"));
   }
-  return packed_columns(std::move(file), {schema, there / record, offset});
+  return records(std::move(file), {schema, there / record, offset});
 }
-
-}  // namespace
-
-PackedSource::PackedSource(const std::filesystem::path& path)
-    : ColumnsSource(described_columns(path)) {}
-
-PackedSource::PackedSource(const std::filesystem::path& path, const Schema& schema,
-                           std::int64_t offset)
-    : ColumnsSource(plain_columns(path, schema, offset)) {}
 
 }  // namespace millstream

@@ -59,11 +59,6 @@ Recast::Recast(SharedSource source, std::vector<RecastField> fields)
   }
 }
 
-void Recast::read(std::span<const std::int64_t> indices, std::span<Column> columns,
-                  Memory& memory) const {
-  read_for({}, 0, indices, columns, memory);
-}
-
 void Recast::read_for(const Making& making, std::int64_t first,
                       std::span<const std::int64_t> indices, std::span<Column> columns,
                       Memory& memory) const {

@@ -24,16 +24,16 @@ class Source {
   /// Row k of `columns` becomes sample indices[k], all of them in [0, size()).
   /// A column with `data` is written there, converted to its dtype; one with only
   /// `rows` is given pointers to bytes of the schema's dtype, valid until `memory` is
-  /// reset. Reads may be coalesced and reordered.
-  virtual void read(std::span<const std::int64_t> indices, std::span<Column> columns,
-                    Memory& memory) const = 0;
-
-  /// The same for somebody in particular, row 0 being row `first` of the batch. Sources
-  /// that only read need not know of it.
-  virtual void read_for(const Making&, std::int64_t /*first*/,
+  /// reset. Reads may be coalesced and reordered. Row 0 is row `first` of the batch
+  /// that `making` is about.
+  virtual void read_for(const Making& making, std::int64_t first,
                         std::span<const std::int64_t> indices,
-                        std::span<Column> columns, Memory& memory) const {
-    read(indices, columns, memory);
+                        std::span<Column> columns, Memory& memory) const = 0;
+
+  /// The same outside of any batch.
+  void read(std::span<const std::int64_t> indices, std::span<Column> columns,
+            Memory& memory) const {
+    read_for({}, 0, indices, columns, memory);
   }
 
   /// These samples will be read soon.

@@ -54,29 +54,34 @@ Shape whole_shape(const Field& field, std::int64_t rows) {
   return Shape(extents);
 }
 
-using Writers = std::vector<std::unique_ptr<FileWriter>>;
-
 /// A file for each field that begins with `header(field)`.
+/// Writes a file for each field: what `header` makes of its dtype and of the shape of
+/// all samples, then its rows.
 template <typename Header>
-Writers open_writers(const Source& source,
-                     const std::vector<std::filesystem::path>& paths,
-                     const Header& header) {
+void write_arrays(const Source& source, const std::vector<std::filesystem::path>& paths,
+                  const Progress& progress, bool big_endian, const Header& header) {
   const Schema& schema = source.schema();
   if (paths.size() != schema.size()) {
     throw ArgumentError(text("a source of ", schema.size(),
                              " fields needs as many files, not ", paths.size()));
   }
-  Writers writers;
+  std::vector<std::unique_ptr<FileWriter>> writers;
   for (std::size_t i = 0; i < paths.size(); ++i) {
-    const auto bytes = header(schema[i]);
+    const auto bytes = header(schema[i].dtype, whole_shape(schema[i], source.size()));
     writers.push_back(std::make_unique<FileWriter>(paths[i]));
     writers.back()->write(std::as_bytes(std::span(bytes)));
   }
-  return writers;
-}
-
-std::span<const std::byte> bytes_of(const Column& column, std::int64_t rows) {
-  return {column.data, static_cast<std::size_t>(column.row_bytes() * rows)};
+  for_batches(source, progress, [&](const std::vector<Column>& columns, auto rows) {
+    for (std::size_t i = 0; i < columns.size(); ++i) {
+      const Column& column = columns[i];
+      if (big_endian) {
+        swap_bytes(column.data, column.dtype, column.shape.elements() * rows);
+      }
+      writers[i]->write(
+          {column.data, static_cast<std::size_t>(column.row_bytes() * rows)});
+    }
+  });
+  for (const auto& writer : writers) writer->commit();
 }
 
 template <typename T>
@@ -117,30 +122,12 @@ void put_row(std::string& to, const Column& column, std::int64_t k, char delimit
 
 void write_npy(const Source& source, const std::vector<std::filesystem::path>& paths,
                const Progress& progress) {
-  const Writers writers = open_writers(source, paths, [&](const Field& field) {
-    return npy_header(field.dtype, whole_shape(field, source.size()));
-  });
-  for_batches(source, progress, [&](const std::vector<Column>& columns, auto rows) {
-    for (std::size_t i = 0; i < columns.size(); ++i) {
-      writers[i]->write(bytes_of(columns[i], rows));
-    }
-  });
-  for (const auto& writer : writers) writer->commit();
+  write_arrays(source, paths, progress, false, npy_header);
 }
 
 void write_idx(const Source& source, const std::vector<std::filesystem::path>& paths,
                const Progress& progress) {
-  const Writers writers = open_writers(source, paths, [&](const Field& field) {
-    return idx_header(field.dtype, whole_shape(field, source.size()));
-  });
-  for_batches(source, progress, [&](const std::vector<Column>& columns, auto rows) {
-    for (std::size_t i = 0; i < columns.size(); ++i) {
-      const Column& column = columns[i];
-      swap_bytes(column.data, column.dtype, column.shape.elements() * rows);
-      writers[i]->write(bytes_of(column, rows));
-    }
-  });
-  for (const auto& writer : writers) writer->commit();
+  write_arrays(source, paths, progress, true, idx_header);
 }
 
 void write_packed(const Source& source, const std::filesystem::path& path,

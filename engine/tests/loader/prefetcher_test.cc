@@ -35,8 +35,8 @@ class RememberingSource final : public Source {
  public:
   std::int64_t size() const noexcept override { return kSamples; }
   const Schema& schema() const noexcept override { return schema_; }
-  void read(std::span<const std::int64_t> indices, std::span<Column> columns,
-            Memory&) const override {
+  void read_for(const Making&, std::int64_t, std::span<const std::int64_t> indices,
+                std::span<Column> columns, Memory&) const override {
     {
       const std::lock_guard lock(mutex_);
       ++times_[{indices.begin(), indices.end()}];
@@ -130,8 +130,8 @@ class ReluctantSource final : public Source {
  public:
   std::int64_t size() const noexcept override { return kSamples; }
   const Schema& schema() const noexcept override { return schema_; }
-  void read(std::span<const std::int64_t> indices, std::span<Column> columns,
-            Memory&) const override {
+  void read_for(const Making&, std::int64_t, std::span<const std::int64_t> indices,
+                std::span<Column> columns, Memory&) const override {
     std::memcpy(columns[0].row(0), indices.data(), 8);
     reads_.count_down();
   }
@@ -251,8 +251,8 @@ class FailingDisk final : public Source {
  public:
   std::int64_t size() const noexcept override { return kSamples; }
   const Schema& schema() const noexcept override { return schema_; }
-  void read(std::span<const std::int64_t> indices, std::span<Column> columns,
-            Memory&) const override {
+  void read_for(const Making&, std::int64_t, std::span<const std::int64_t> indices,
+                std::span<Column> columns, Memory&) const override {
     reads.fetch_add(1);
     if (fails) throw IoError(EIO, "disk", "disk: cannot be read");
     for (std::size_t k = 0; k < indices.size(); ++k) {
@@ -293,8 +293,8 @@ class StuckDisk final : public Source {
  public:
   std::int64_t size() const noexcept override { return kSamples; }
   const Schema& schema() const noexcept override { return schema_; }
-  void read(std::span<const std::int64_t> indices, std::span<Column> columns,
-            Memory&) const override {
+  void read_for(const Making&, std::int64_t, std::span<const std::int64_t> indices,
+                std::span<Column> columns, Memory&) const override {
     release.wait();
     for (std::size_t k = 0; k < indices.size(); ++k) {
       std::memcpy(columns[0].row(static_cast<std::int64_t>(k)), &indices[k], 8);

@@ -103,7 +103,7 @@ INSTANTIATE_TEST_SUITE_P(
     Cifar, SourceConformance,
     testing::Values(SourceCase{"Binary", truth(kTen, kRows),
                                [](const Folder& folder) {
-                                 return std::make_shared<CifarSource>(
+                                 return cifar_source(
                                      std::vector<std::filesystem::path>{
                                          folder.write("a.bin", binary(kTen, 0, 2)),
                                          folder.write("b.bin", binary(kTen, 2, kRows))},
@@ -112,18 +112,17 @@ INSTANTIATE_TEST_SUITE_P(
                     SourceCase{"BinaryHundred", truth(kHundred, kRows),
                                [](const Folder& folder) {
                                  folder.write("train.bin", binary(kHundred, 0, kRows));
-                                 return std::make_shared<CifarSource>(folder.path(),
-                                                                      kHundred, kTrain);
+                                 return cifar_source(folder.path(), kHundred, kTrain);
                                }},
                     SourceCase{"Pickled", truth(kTen, kRows),
                                [](const Folder& folder) {
                                  folder.write("test_batch", pickled(kTen, 0, kRows));
-                                 return std::make_shared<CifarSource>(
-                                     folder.path(), kTen, CifarSplit::kTest);
+                                 return cifar_source(folder.path(), kTen,
+                                                     CifarSplit::kTest);
                                }},
                     SourceCase{"PickledAsText", truth(kTen, kRows),
                                [](const Folder& folder) {
-                                 return std::make_shared<CifarSource>(
+                                 return cifar_source(
                                      std::vector<std::filesystem::path>{
                                          folder.write("a", pickled(kTen, 0, 1)),
                                          folder.write("b", pickled(kTen, 1, 2)),
@@ -134,18 +133,17 @@ INSTANTIATE_TEST_SUITE_P(
                     SourceCase{"PickledHundred", truth(kHundred, kRows),
                                [](const Folder& folder) {
                                  folder.write("train", pickled(kHundred, 0, kRows));
-                                 return std::make_shared<CifarSource>(folder.path(),
-                                                                      kHundred, kTrain);
+                                 return cifar_source(folder.path(), kHundred, kTrain);
                                }},
                     SourceCase{"PickledArchive", truth(kTen, kRows* kBatches),
                                [](const Folder& folder) {
-                                 return std::make_shared<CifarSource>(
+                                 return cifar_source(
                                      folder.write("cifar.tar.gz", gzip(archive(false))),
                                      kTen, kTrain, folder.path() / "cache");
                                }},
                     SourceCase{"BinaryArchive", truth(kTen, kRows* kBatches),
                                [](const Folder& folder) {
-                                 return std::make_shared<CifarSource>(
+                                 return cifar_source(
                                      folder.write("cifar.tar", archive(true)), kTen,
                                      kTrain);
                                }}),
@@ -155,39 +153,39 @@ TEST(CifarSource, RefusesWhatIsMissingOrDamaged) {
   const Folder folder;
   const auto tar = folder.write("cifar.tar", archive(false));
   EXPECT_EQ(
-      error_of<DataError>([&] { CifarSource(tar, kTen, CifarSplit::kTest); }),
+      error_of<DataError>([&] { cifar_source(tar, kTen, CifarSplit::kTest); }),
       tar.string() + ": expected a batch 'test_batch' in the archive, found none");
-  EXPECT_EQ(error_of<DataError>([&] { CifarSource(folder.path(), kTen, kTrain); }),
+  EXPECT_EQ(error_of<DataError>([&] { cifar_source(folder.path(), kTen, kTrain); }),
             folder.path().string() +
                 ": expected the batches data_batch_1 data_batch_2 data_batch_3 "
                 "data_batch_4 data_batch_5 in this folder, with .bin or without, "
                 "found no data_batch_1");
   const auto broken = folder.write("a.bin", binary(kTen, 0, 2) + "x");
-  EXPECT_EQ(error_of<DataError>([&] { CifarSource({broken}, kTen); }),
+  EXPECT_EQ(error_of<DataError>([&] { cifar_source({broken}, kTen); }),
             broken.string() +
                 ": offset 6146: expected whole records of 3073 bytes, found 1 bytes "
                 "after 2 records");
   const auto empty = folder.write("empty.bin", "");
-  EXPECT_EQ(error_of<DataError>([&] { CifarSource({empty}, kTen); }),
+  EXPECT_EQ(error_of<DataError>([&] { cifar_source({empty}, kTen); }),
             empty.string() +
                 ": offset 0: expected records of 3073 bytes, found an empty batch");
   const auto good = folder.write("b.bin", binary(kTen, 0, 2));
   const auto other = folder.write("c", pickled(kTen, 0, 2));
   EXPECT_EQ(error_of<DataError>([&] {
-              CifarSource({good, good, other}, kTen);
+              cifar_source({good, good, other}, kTen);
             }),
             other.string() + ": offset 0: expected a binary batch as " + good.string() +
                 " is, found a pickled one");
   const auto cut = folder.write("cut.tar", archive(false).substr(0, 512 * 3 + 1000));
-  EXPECT_THROW(CifarSource(cut, kTen, kTrain), DataError);
+  EXPECT_THROW(cifar_source(cut, kTen, kTrain), DataError);
   const auto packed = folder.write("cifar.tar.gz", gzip(archive(false)));
-  EXPECT_THROW(CifarSource(packed, kTen, kTrain), ArgumentError);
-  EXPECT_THROW(CifarSource(std::vector<std::filesystem::path>{}, kTen), ArgumentError);
+  EXPECT_THROW(cifar_source(packed, kTen, kTrain), ArgumentError);
+  EXPECT_THROW(cifar_source(std::vector<std::filesystem::path>{}, kTen), ArgumentError);
 }
 
 TEST(CifarSource, RefusesLabelsOutOfRangeAsTheyAreRead) {
   const Folder folder;
-  const auto message = [](const CifarSource& source, std::int64_t index) {
+  const auto message = [](const Source& source, std::int64_t index) {
     Memory memory;
     std::vector<std::byte> image(3072), label(4), coarse(4);
     std::vector<Column> columns = {
@@ -202,17 +200,18 @@ TEST(CifarSource, RefusesLabelsOutOfRangeAsTheyAreRead) {
   std::string bytes = binary(kTen, 2, kRows);
   bytes[3073] = 10;
   const auto bad = folder.write("b.bin", bytes);
-  const CifarSource ten({folder.write("a.bin", binary(kTen, 0, 2)), bad}, kTen);
-  EXPECT_EQ(message(ten, 2), "");
+  const SharedSource ten =
+      cifar_source({folder.write("a.bin", binary(kTen, 0, 2)), bad}, kTen);
+  EXPECT_EQ(message(*ten, 2), "");
   EXPECT_EQ(
-      message(ten, 3),
+      message(*ten, 3),
       bad.string() + ": offset 3073: sample 1: expected label below 10, found 10");
 
   bytes = binary(kHundred, 0, 2);
   bytes[3074] = 20;
   const auto tar = folder.write(
       "x.tar", tar_entry("cifar/train.bin", bytes) + std::string(1024, '\0'));
-  EXPECT_EQ(message(CifarSource(tar, kHundred, kTrain), 1),
+  EXPECT_EQ(message(*cifar_source(tar, kHundred, kTrain), 1),
             tar.string() +
                 "[cifar/train.bin]: offset 3586: sample 1: expected "
                 "coarse_label below 20, found 20");

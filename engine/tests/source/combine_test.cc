@@ -53,7 +53,7 @@ SharedSource on_disk(const TemporaryFolder& folder, const std::string& name,
          {folder.write(name + field.field.name + ".npy",
                        npy_header(field.field.dtype, Shape(extents)) + field.bytes)}});
   }
-  return std::make_shared<NpySource>(fields);
+  return std::make_shared<ColumnsSource>(npy_source(fields));
 }
 
 const std::vector<TrueField> kTruth = {counted(kImage, 60), counted(kLabel, 60)};
@@ -76,12 +76,12 @@ INSTANTIATE_TEST_SUITE_P(
                    }},
         SourceCase{"Sliced", both(5, 11, 4),
                    [](const TemporaryFolder& folder) {
-                     return std::make_shared<Sliced>(on_disk(folder, "a", kTruth), 5,
+                     return std::make_shared<Subset>(on_disk(folder, "a", kTruth), 5,
                                                      11, 4);
                    }},
         SourceCase{"Reversed", both(59, 60, -1),
                    [](const TemporaryFolder& folder) {
-                     return std::make_shared<Sliced>(on_disk(folder, "a", kTruth), 59,
+                     return std::make_shared<Subset>(on_disk(folder, "a", kTruth), 59,
                                                      60, -1);
                    }},
         SourceCase{"Subset", both(2, 19, 3),
@@ -106,7 +106,7 @@ INSTANTIATE_TEST_SUITE_P(
                              on_disk(folder, "b", {both(20, 40)[0]})});
                      const auto zipped = std::make_shared<Zipped>(
                          std::vector<SharedSource>{images, in_memory({kTruth[1]})});
-                     return std::make_shared<Sliced>(zipped, 3, 50);
+                     return std::make_shared<Subset>(zipped, 3, 50);
                    }}),
     case_name);
 
@@ -128,11 +128,11 @@ TEST(Combine, RefusesWhatDoesNotFit) {
               Zipped({images, images});
             }),
             "two zipped sources have a field 'image'");
-  EXPECT_EQ(error_of<ArgumentError>([&] { Sliced(images, 50, 11); }),
+  EXPECT_EQ(error_of<ArgumentError>([&] { Subset(images, 50, 11); }),
             "a slice of 11 samples from 50 by 1 is not within [0, 60)");
-  EXPECT_THROW(Sliced(images, 1, std::int64_t{1} << 62, 4), ArgumentError);
-  EXPECT_THROW(Sliced(images, 1, 3, -1), ArgumentError);
-  EXPECT_THROW(Sliced(images, 0, 0), ArgumentError);
+  EXPECT_THROW(Subset(images, 1, std::int64_t{1} << 62, 4), ArgumentError);
+  EXPECT_THROW(Subset(images, 1, 3, -1), ArgumentError);
+  EXPECT_THROW(Subset(images, 0, 0), ArgumentError);
   EXPECT_EQ(error_of<ArgumentError>([&] {
               Subset(images, {1, 60});
             }),
@@ -147,8 +147,8 @@ TEST(Combine, RefusesMoreSamplesThanCanBeCounted) {
   const TemporaryFolder folder;
   const auto path =
       folder.write("x.npy", npy_header(DType::kUint8, {std::int64_t{1} << 58, 0}));
-  const auto most = std::make_shared<NpySource>(
-      std::vector<FieldFiles>{{"x", std::vector(31, path)}});
+  const auto most = std::make_shared<ColumnsSource>(
+      npy_source(std::vector<FieldFiles>{{"x", std::vector(31, path)}}));
   EXPECT_NE(error_of<ArgumentError>([&] {
               Concatenated({most, most});
             }).find("fewer than 2^63 samples in all: source 1 has"),
@@ -176,7 +176,7 @@ TEST(Combine, IsResidentWhereAllPartsAre) {
   const auto images = in_memory({kTruth[0]});
   const auto labels = on_disk(folder, "a", {kTruth[1]});
   EXPECT_TRUE(Concatenated({images, images}).resident());
-  EXPECT_TRUE(Sliced(images, 0, 5).resident());
+  EXPECT_TRUE(Subset(images, 0, 5).resident());
   EXPECT_FALSE(Zipped({images, labels}).resident());
   EXPECT_FALSE(Subset(labels, {1}).resident());
 }
@@ -186,7 +186,8 @@ class ToldSource final : public Source {
  public:
   std::int64_t size() const noexcept override { return 10; }
   const Schema& schema() const noexcept override { return schema_; }
-  void read(std::span<const std::int64_t>, std::span<Column>, Memory&) const override {}
+  void read_for(const Making&, std::int64_t, std::span<const std::int64_t>,
+                std::span<Column>, Memory&) const override {}
   void hint(std::span<const std::int64_t> indices) const noexcept override {
     told.emplace_back(indices.begin(), indices.end());
   }
@@ -214,8 +215,8 @@ class LargeRows final : public Source {
 
   std::int64_t size() const noexcept override { return 10; }
   const Schema& schema() const noexcept override { return schema_; }
-  void read(std::span<const std::int64_t> indices, std::span<Column> columns,
-            Memory& memory) const override {
+  void read_for(const Making&, std::int64_t, std::span<const std::int64_t> indices,
+                std::span<Column> columns, Memory& memory) const override {
     most = std::max(most, indices.size());
     for (std::size_t k = 0; k < indices.size(); ++k) {
       columns[0].rows[k] = memory.allocate(kRow);

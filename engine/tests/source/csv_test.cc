@@ -18,23 +18,25 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(SourceCase{"Commas",
                                {kA, kB},
                                [](const TemporaryFolder& folder) {
-                                 return std::make_shared<CsvSource>(folder.write(
-                                     "x.csv", "a,b\n1,0.5\n-2,1e-3\n30,7\n4,-2.25\n"));
+                                 return std::make_shared<ArraysSource>(
+                                     csv_source(folder.write(
+                                         "x.csv",
+                                         "a,b\n1,0.5\n-2,1e-3\n30,7\n4,-2.25\n")));
                                }},
                     SourceCase{"Tabs",
                                {kB},
                                [](const TemporaryFolder& folder) {
-                                 return std::make_shared<CsvSource>(
+                                 return std::make_shared<ArraysSource>(csv_source(
                                      folder.write("x.tsv",
                                                   "day\tb\r\nmon\t0.5\r\ntue\t1e-3\r\n"
                                                   "wed\t7\r\nthu\t-2.25\r\n"),
-                                     CsvFormat{'\t', true, {"b"}});
+                                     CsvFormat{'\t', true, {"b"}}));
                                }}),
     case_name);
 
 TEST(CsvSource, IsInMemory) {
   const TemporaryFolder folder;
-  const CsvSource source(folder.write("x.csv", "a\n1\n2\n"));
+  const ArraysSource source = csv_source(folder.write("x.csv", "a\n1\n2\n"));
   EXPECT_TRUE(source.resident());
   EXPECT_EQ(source.size(), 2);
 }
@@ -43,9 +45,9 @@ TEST(CsvSource, NamesTheFile) {
   const TemporaryFolder folder;
   const auto path = folder.write("x.csv", "a\n1\noops\n");
   EXPECT_EQ(
-      error_of<DataError>([&] { CsvSource{path}; }),
+      error_of<DataError>([&] { csv_source(path); }),
       path.string() + ": line 3, column 1 ('a'): expected a number, found 'oops'");
-  EXPECT_THROW(CsvSource(folder.path()), DataError);
+  EXPECT_THROW(csv_source(folder.path()), DataError);
 }
 
 }  // namespace

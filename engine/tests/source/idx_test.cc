@@ -40,7 +40,7 @@ SourceCase plain(std::string name, std::vector<TrueField> truth) {
               fields.push_back(
                   {field.field.name, {folder.write(field.field.name, idx(field))}});
             }
-            return std::make_shared<IdxSource>(fields);
+            return std::make_shared<ColumnsSource>(idx_source(fields));
           }};
 }
 
@@ -52,7 +52,8 @@ SourceCase zipped(std::string name, std::vector<TrueField> truth) {
                   {field.field.name,
                    {folder.write(field.field.name + "-ubyte.gz", gzip(idx(field)))}});
             }
-            return std::make_shared<IdxSource>(fields, folder.path() / "cache");
+            return std::make_shared<ColumnsSource>(
+                idx_source(fields, folder.path() / "cache"));
           }};
 }
 

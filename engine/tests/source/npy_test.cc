@@ -33,7 +33,7 @@ SourceCase whole(std::string name, std::vector<TrueField> truth) {
               fields.push_back({field.field.name,
                                 {folder.write(field.field.name + ".npy", npy(field))}});
             }
-            return std::make_shared<NpySource>(fields);
+            return std::make_shared<ColumnsSource>(npy_source(fields));
           }};
 }
 
@@ -47,8 +47,8 @@ SourceCase sharded(std::string name, TrueField truth, std::vector<std::size_t> c
               begin = end;
             }
             folder.write("x/readme.txt", "not a shard");
-            return std::make_shared<NpySource>(std::vector<FieldFiles>{
-                {truth.field.name, shards_of(folder.path() / "x", ".npy")}});
+            return std::make_shared<ColumnsSource>(npy_source(std::vector<FieldFiles>{
+                {truth.field.name, shards_of(folder.path() / "x", ".npy")}}));
           }};
 }
 
@@ -90,7 +90,8 @@ TEST(NpySource, RefusesLabelsThatDoNotFit) {
   TrueField truth = counted(kLabel, 10);
   const std::int64_t large = (std::int64_t{1} << 40) + 5;
   truth.bytes.replace(8 * 7, 8, raw(large));
-  const NpySource source({{"label", {folder.write("y.npy", npy(truth))}}});
+  const ColumnsSource source =
+      npy_source({{"label", {folder.write("y.npy", npy(truth))}}});
   EXPECT_EQ(read_error(source, {1, 2, 3}, DType::kInt32), "");
   EXPECT_EQ(read_error(source, {1, 7}, DType::kInt32),
             (folder.path() / "y.npy").string() +
@@ -100,7 +101,7 @@ TEST(NpySource, RefusesLabelsThatDoNotFit) {
 TEST(NpySource, ReadsBooleansThatAreNeitherZeroNorOne) {
   const TemporaryFolder folder;
   const TrueField truth = {{"x", DType::kBool, {2}}, std::string("\0\1\2\xFF", 4)};
-  const NpySource source({{"x", {folder.write("x.npy", npy(truth))}}});
+  const ColumnsSource source = npy_source({{"x", {folder.write("x.npy", npy(truth))}}});
   std::string to(4, ' ');
   std::vector<Column> columns = {
       {DType::kBool, {2}, reinterpret_cast<std::byte*>(to.data()), 2, nullptr}};
@@ -129,22 +130,22 @@ TEST(NpySource, RefusesShardsAndFieldsThatDisagree) {
   const auto a = folder.write("a.npy", npy(counted({"x", DType::kFloat32, {2}}, 4)));
   const auto b = folder.write("b.npy", npy(counted({"x", DType::kFloat64, {2}}, 4)));
   const auto c = folder.write("c.npy", npy(counted({"x", DType::kFloat32, {2}}, 5)));
-  const std::string shards = error_of<DataError>([&] { NpySource({{"x", {a, b}}}); });
+  const std::string shards = error_of<DataError>([&] { npy_source({{"x", {a, b}}}); });
   EXPECT_EQ(shards, b.string() + ": offset 0: expected x: float32(2,) as in " +
                         a.string() + ", found x: float64(2,)");
   const std::string fields = error_of<DataError>([&] {
-    NpySource({{"x", {a}}, {"y", {c}}});
+    npy_source({{"x", {a}}, {"y", {c}}});
   });
   EXPECT_EQ(fields, c.string() +
                         ": offset 128: expected as many rows of 'y' as 'x' has in " +
                         a.string() + ", 4, found 5");
   const auto none = folder.write("none.npy", npy_header(DType::kFloat32, {0, 2}));
   EXPECT_EQ(error_of<DataError>([&] {
-              NpySource({{"x", {none}}});
+              npy_source({{"x", {none}}});
             }),
             none.string() + ": offset 128: expected at least one row of 'x', found 0");
-  EXPECT_THROW(NpySource({{"x", {folder.path()}}}), DataError);
-  EXPECT_THROW(NpySource({}), ArgumentError);
+  EXPECT_THROW(npy_source({{"x", {folder.path()}}}), DataError);
+  EXPECT_THROW(npy_source({}), ArgumentError);
   EXPECT_THROW(shards_of(folder.path(), ".idx"), DataError);
 }
 
@@ -154,12 +155,12 @@ TEST(NpySource, RefusesMoreRowsThanCanBeCounted) {
   const auto path = folder.write("x.npy", npy_header(DType::kUint8, {rows, 0}));
   const std::vector<std::filesystem::path> shards(32, path);
   EXPECT_EQ(error_of<DataError>([&] {
-              NpySource({{"x", shards}});
+              npy_source({{"x", shards}});
             }),
             path.string() +
                 ": offset 128: expected fewer than 2^63 rows of x: uint8(0,) in all, "
                 "found 288230376151711744 more than 8935141660703064064");
-  const NpySource most({{"x", std::vector(31, path)}});
+  const ColumnsSource most = npy_source({{"x", std::vector(31, path)}});
   EXPECT_EQ(most.size(), 31 * rows);
 }
 
@@ -170,7 +171,7 @@ TEST_P(ShrinkingFile, IsAnErrorWithItsName) {
   const Field field = {"x", DType::kUint8, {GetParam()}};
   const std::int64_t rows = 400'000 / GetParam();
   const auto path = folder.write("x.npy", npy(counted(field, rows)));
-  const NpySource source({{"x", {path}}});
+  const ColumnsSource source = npy_source({{"x", {path}}});
   EXPECT_EQ(read_error(source, {0, rows - 1}, DType::kUint8), "");
   std::filesystem::resize_file(path, 200'001);
   EXPECT_NE(read_error(source, {0, rows - 1}, DType::kUint8).find("x.npy: offset"),
@@ -192,7 +193,7 @@ TEST(NpySource, SeesAtOnceThatAPageWasCut) {
       for (std::size_t i = 0; i < shards; ++i) {
         paths.push_back(folder.write(std::to_string(i) + ".npy", npy(ones)));
       }
-      const NpySource source({{"x", paths}});
+      const ColumnsSource source = npy_source({{"x", paths}});
       // The row in which the file ends now, of the last shard.
       const auto row =
           static_cast<std::int64_t>((size - 128) / 10 + 1000 * shards) - 1000;
@@ -213,7 +214,7 @@ TEST(NpySource, OpensAHundredMillionRowsAtOnce) {
       folder.write("x.npy", npy_header(DType::kUint8, {100'000'000, 100}));
   std::filesystem::resize_file(path, std::filesystem::file_size(path) + 10'000'000'000);
   const auto start = std::chrono::steady_clock::now();
-  const NpySource source({{"x", {path}}});
+  const ColumnsSource source = npy_source({{"x", {path}}});
   const auto time = std::chrono::steady_clock::now() - start;
   EXPECT_EQ(source.size(), 100'000'000);
   EXPECT_LT(std::chrono::duration<double>(time).count(), 0.1);  // of a busy machine

@@ -28,8 +28,8 @@ SourceCase npz(std::string name, bool x_deflated, bool y_deflated, bool large) {
                                                 {"y.npy", npy(kY), y_deflated},
                                                 {"notes.txt", "not an array", true}},
                                                large));
-            return std::make_shared<NpzSource>(path, std::vector<std::string>{},
-                                               folder.path() / "cache");
+            return std::make_shared<ColumnsSource>(
+                npz_source(path, std::vector<std::string>{}, folder.path() / "cache"));
           }};
 }
 
@@ -44,12 +44,12 @@ TEST(NpzSource, TakesTheNamesAskedFor) {
   const TemporaryFolder folder;
   const auto path = folder.write(
       "x.npz", make_zip({{"x.npy", npy(kX), false}, {"y.npy", npy(kY), false}}, false));
-  const NpzSource source(path, {"y", "x"});
+  const ColumnsSource source = npz_source(path, {"y", "x"});
   ASSERT_EQ(source.schema().size(), 2u);
   EXPECT_EQ(source.schema()[0].name, "y");
-  EXPECT_EQ(NpzSource(path, {"y.npy"}).schema()[0].name, "y");
+  EXPECT_EQ(npz_source(path, {"y.npy"}).schema()[0].name, "y");
   EXPECT_EQ(
-      error_of<ArgumentError>([&] { NpzSource(path, {"z"}); }),
+      error_of<ArgumentError>([&] { npz_source(path, {"z"}); }),
       path.string() + ": there is no array 'z', only the members 'x.npy' 'y.npy'");
 }
 
@@ -58,12 +58,12 @@ TEST(NpzSource, RefusesMembersThatCannotBeToldApart) {
   const auto twice = folder.write(
       "x.npz", make_zip({{"x.npy", npy(kX), false}, {"x.npy", npy(kY), false}}, false));
   EXPECT_NE(error_of<DataError>([&] {
-              NpzSource(twice, {"x"});
+              npz_source(twice, {"x"});
             }).find(": expected members of different names, found a second 'x.npy'"),
             std::string::npos);
   const auto none =
       folder.write("none.npz", make_zip({{"x.txt", "hello", false}}, false));
-  EXPECT_EQ(error_of<DataError>([&] { NpzSource{none}; }),
+  EXPECT_EQ(error_of<DataError>([&] { npz_source(none); }),
             none.string() +
                 ": offset 46: expected members whose names end in .npy, found only "
                 "'x.txt'");
@@ -75,9 +75,9 @@ TEST(NpzSource, NeedNotReadMembersThatAreNotAskedFor) {
       make_zip({{"x.npy", npy(kX), false}, {"z.npy", "packed", false}}, false);
   zip[zip.find("PK\x01\x02", zip.find("PK\x01\x02") + 1) + 10] = 12;
   const auto path = folder.write("x.npz", zip);
-  EXPECT_EQ(NpzSource(path, {"x"}).size(), 40);
+  EXPECT_EQ(npz_source(path, {"x"}).size(), 40);
   EXPECT_NE(error_of<DataError>([&] {
-              NpzSource{path};
+              npz_source(path);
             }).find("expected 'z.npy' stored (0) or deflated (8), found 12"),
             std::string::npos);
 }
@@ -88,7 +88,7 @@ TEST(NpzSource, SaysWhereInTheFileAnArrayEnds) {
   const std::size_t values = zip.find("\x93NUMPY") + npy(kX).size() - kX.bytes.size();
   const auto path = folder.write("x.npz", zip);
   EXPECT_NE(error_of<DataError>([&] {
-              NpzSource{path};
+              npz_source(path);
             }).find("x.npz[x]: offset " + std::to_string(values) + ": expected"),
             std::string::npos);
 }
@@ -97,29 +97,30 @@ TEST(NpzSource, RefusesDamage) {
   const TemporaryFolder folder;
   const auto cache = folder.path() / "cache";
   std::string zip = make_zip({{"x.npy", npy(kX), true}}, false);
-  EXPECT_THROW(NpzSource(folder.write("a.npz", zip)), ArgumentError);  // no cache
+  EXPECT_THROW(npz_source(folder.write("a.npz", zip)), ArgumentError);  // no cache
   zip[60] ^= 0x55;
   const auto damaged = folder.write("b.npz", zip);
-  EXPECT_NE(
-      error_of<DataError>([&] { NpzSource(damaged, {}, cache); }).find("b.npz: offset"),
-      std::string::npos);
+  EXPECT_NE(error_of<DataError>([&] {
+              npz_source(damaged, {}, cache);
+            }).find("b.npz: offset"),
+            std::string::npos);
   std::string wrong = make_zip({{"x.npy", npy(kX), true}}, false);
   wrong[wrong.find("PK\x01\x02") + 16] ^= 1;  // the CRC
   const auto sum = folder.write("c.npz", wrong);
   EXPECT_NE(
-      error_of<DataError>([&] { NpzSource(sum, {}, cache); }).find("expected CRC"),
+      error_of<DataError>([&] { npz_source(sum, {}, cache); }).find("expected CRC"),
       std::string::npos);
   wrong = make_zip({{"x.npy", npy(kX), true}}, false);
   wrong[wrong.find("PK\x01\x02") + 24] ^= 1;  // the size
   const auto length = folder.write("d.npz", wrong);
   EXPECT_NE(error_of<DataError>([&] {
-              NpzSource(length, {}, cache);
+              npz_source(length, {}, cache);
             }).find("bytes when inflated"),
             std::string::npos);
   const auto text_only =
       folder.write("e.npz", make_zip({{"x.npy", "not an array", false}}, false));
   EXPECT_NE(error_of<DataError>([&] {
-              NpzSource(text_only, {}, cache);
+              npz_source(text_only, {}, cache);
             }).find("e.npz[x]: offset"),
             std::string::npos);
 }
@@ -130,7 +131,7 @@ TEST(NpzSource, NamesTheMemberAndNotItsCopy) {
   for (const bool deflated : {false, true}) {
     const auto message = [&](const std::vector<ZipContent>& members) {
       const auto path = folder.write("x.npz", make_zip(members, false));
-      return error_of<DataError>([&] { NpzSource(path, {}, cache); });
+      return error_of<DataError>([&] { npz_source(path, {}, cache); });
     };
     std::string fortran = npy(kX);
     fortran.replace(fortran.find("False"), 5, "True ");
@@ -151,13 +152,13 @@ TEST(NpzSource, KeepsNamesFromOutsideInItsCache) {
   const auto cache = folder.path() / "cache";
   const auto path =
       folder.write("x.npz", make_zip({{"../../escaped/x.npy", npy(kX), true}}, false));
-  const NpzSource source(path, {}, cache);
+  const ColumnsSource source = npz_source(path, {}, cache);
   EXPECT_EQ(source.size(), 40);
   for (const std::string& name :
        {std::string(300, 'n'), std::string("a\0b", 3), std::string("/")}) {
     const auto odd =
         folder.write("x.npz", make_zip({{name + ".npy", npy(kX), true}}, false));
-    EXPECT_EQ(NpzSource(odd, {}, cache).size(), 40) << name;
+    EXPECT_EQ(npz_source(odd, {}, cache).size(), 40) << name;
   }
   for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
     EXPECT_TRUE(entry.path() == path || entry.path() == cache) << entry.path();

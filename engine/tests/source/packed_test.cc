@@ -35,10 +35,10 @@ const std::vector<TrueField> kOne = {counted({"x", DType::kUint8, {600'000}}, 5)
 
 SourceCase described(std::string name, std::vector<TrueField> truth, std::size_t rows) {
   return {std::move(name), truth, [truth, rows](const TemporaryFolder& folder) {
-            return std::make_shared<PackedSource>(folder.write(
+            return std::make_shared<ColumnsSource>(packed_source(folder.write(
                 "x.packed",
                 packed_header(schema_of(truth), static_cast<std::int64_t>(rows)) +
-                    records(truth, rows)));
+                    records(truth, rows))));
           }};
 }
 
@@ -48,9 +48,9 @@ INSTANTIATE_TEST_SUITE_P(
                     described("OneField", kOne, 5),
                     SourceCase{"Raw", kSmall,
                                [](const TemporaryFolder& folder) {
-                                 return std::make_shared<PackedSource>(
+                                 return std::make_shared<ColumnsSource>(packed_source(
                                      folder.write("x", "head" + records(kSmall, 33)),
-                                     schema_of(kSmall), 4);
+                                     schema_of(kSmall), 4));
                                }}),
     case_name);
 
@@ -58,15 +58,15 @@ TEST(PackedSource, RefusesBrokenRecords) {
   const TemporaryFolder folder;
   const auto path = folder.write("x", records(kSmall, 33) + "more");
   EXPECT_EQ(
-      error_of<DataError>([&] { PackedSource(path, schema_of(kSmall)); }),
+      error_of<DataError>([&] { packed_source(path, schema_of(kSmall)); }),
       path.string() +
           ": offset 1683: expected whole records of 51 bytes, found 4 bytes after "
           "33 records");
-  EXPECT_THROW(PackedSource(path, schema_of(kSmall), 2000), DataError);
-  EXPECT_THROW(PackedSource(path, schema_of(kSmall), -1), ArgumentError);
-  EXPECT_THROW(PackedSource(path, {}), ArgumentError);
-  EXPECT_THROW(PackedSource{path}, DataError);
-  EXPECT_THROW(PackedSource(folder.write("y", ""), schema_of(kSmall)), DataError);
+  EXPECT_THROW(packed_source(path, schema_of(kSmall), 2000), DataError);
+  EXPECT_THROW(packed_source(path, schema_of(kSmall), -1), ArgumentError);
+  EXPECT_THROW(packed_source(path, {}), ArgumentError);
+  EXPECT_THROW(packed_source(path), DataError);
+  EXPECT_THROW(packed_source(folder.write("y", ""), schema_of(kSmall)), DataError);
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ SharedSource on_disk(const TemporaryFolder& folder) {
          {folder.write(field.name + ".npy", npy_header(field.dtype, Shape(extents)) +
                                                 counted(field, kRows).bytes)}});
   }
-  return std::make_shared<NpySource>(fields);
+  return std::make_shared<ColumnsSource>(npy_source(fields));
 }
 
 SharedSource in_memory() {

@@ -36,20 +36,21 @@ INSTANTIATE_TEST_SUITE_P(
                      const auto x = folder.path() / "x.npy",
                                 y = folder.path() / "y.npy";
                      write_npy(in_memory(kTruth), {x, y});
-                     return std::make_shared<NpySource>(
-                         std::vector<FieldFiles>{{"x", {x}}, {"y", {y}}});
+                     return std::make_shared<ColumnsSource>(
+                         npy_source(std::vector<FieldFiles>{{"x", {x}}, {"y", {y}}}));
                    }},
         SourceCase{"Idx", kTruth,
                    [](const TemporaryFolder& folder) {
                      const auto x = folder.path() / "x", y = folder.path() / "y";
                      write_idx(in_memory(kTruth), {x, y});
-                     return std::make_shared<IdxSource>(
-                         std::vector<FieldFiles>{{"x", {x}}, {"y", {y}}});
+                     return std::make_shared<ColumnsSource>(
+                         idx_source(std::vector<FieldFiles>{{"x", {x}}, {"y", {y}}}));
                    }},
         SourceCase{"Packed", kTruth,
                    [](const TemporaryFolder& folder) {
                      write_packed(in_memory(kTruth), folder.path() / "x");
-                     return std::make_shared<PackedSource>(folder.path() / "x");
+                     return std::make_shared<ColumnsSource>(
+                         packed_source(folder.path() / "x"));
                    }},
         SourceCase{"Csv",
                    {{{"a", DType::kFloat64, {}},
@@ -63,7 +64,8 @@ INSTANTIATE_TEST_SUITE_P(
                           {{"b", DType::kInt64, {}},
                            raw_all(std::vector<std::int64_t>{1, -2, 3, 2000000000})}});
                      write_csv(source, folder.path() / "x.csv");
-                     return std::make_shared<CsvSource>(folder.path() / "x.csv");
+                     return std::make_shared<ArraysSource>(
+                         csv_source(folder.path() / "x.csv"));
                    }}),
     case_name);
 

@@ -19,7 +19,7 @@ from millstream._samples import OrderedSource
 _READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR)
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(frozen=True, eq=False)
 class DatasetDiskSource(OrderedSource):
     """The samples of a data set, read from its files as they are asked for.
 
@@ -42,9 +42,7 @@ class DatasetDiskSource(OrderedSource):
         size = whole("prefetch_size", self.prefetch_size, 1)
         object.__setattr__(self, "prefetch_size", size)
         order_of(self.ordering)
-        native = opened(self.dataset)
-        tree = {name: i for i, (name, _, _) in enumerate(native.schema)}
-        self._open(native, tree)
+        self._open(opened(self.dataset))
 
     @property
     def prefetch_samples(self) -> int:

@@ -11,30 +11,16 @@ from typing import TYPE_CHECKING
 from millstream._lazy import lazy
 
 if TYPE_CHECKING:
-    from millstream.hydrax._batch import Batch, TrainingBatch, ValidationBatch
-    from millstream.hydrax._groups import DataGroup
-    from millstream.hydrax._loader import BatchTimeoutError, Dataloader
-    from millstream.hydrax._references import debug_batch_references
-    from millstream.hydrax._work import is_worker
-
-__all__ = [
-    "Batch",
-    "BatchTimeoutError",
-    "DataGroup",
-    "Dataloader",
-    "TrainingBatch",
-    "ValidationBatch",
-    "debug_batch_references",
-    "is_worker",
-]
-
-_HOMES = {
-    "_batch": ("Batch", "TrainingBatch", "ValidationBatch"),
-    "_groups": ("DataGroup",),
-    "_loader": ("BatchTimeoutError", "Dataloader"),
-    "_references": ("debug_batch_references",),
-    "_work": ("is_worker",),
-}
+    from millstream.hydrax._batch import Batch as Batch
+    from millstream.hydrax._batch import TrainingBatch as TrainingBatch
+    from millstream.hydrax._batch import ValidationBatch as ValidationBatch
+    from millstream.hydrax._groups import DataGroup as DataGroup
+    from millstream.hydrax._loader import BatchTimeoutError as BatchTimeoutError
+    from millstream.hydrax._loader import Dataloader as Dataloader
+    from millstream.hydrax._references import (
+        debug_batch_references as debug_batch_references,
+    )
+    from millstream.hydrax._work import is_worker as is_worker
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy(__name__, _HOMES)
+    __getattr__, __dir__, __all__ = lazy()

@@ -121,25 +121,5 @@ __all__ = [
     "with_sharding_constraint",
 ]
 
-_HOMES = {
-    "_mesh": (
-        "HybridMeshShape",
-        "MeshConfig",
-        "MeshShape",
-        "build_standard_mesh",
-        "create_device_mesh",
-        "create_hybrid_device_mesh",
-        "infer_mesh_shape",
-    ),
-    "_placement": (
-        "DataPartitionType",
-        "data_partition_type_to_spec",
-        "global_to_host_array",
-        "host_to_global_device_array",
-        "with_sharding_constraint",
-    ),
-    "_presets": ("make_ddp_mesh_config", "make_fsdp_mesh_config"),
-}
-
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy(__name__, _HOMES)
+    __getattr__, __dir__, _ = lazy()
