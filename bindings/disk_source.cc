@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "millstream/core/error.h"
+#include "millstream/io/file.h"
 #include "millstream/source/cifar.h"
 #include "millstream/source/csv.h"
 #include "millstream/source/idx.h"
@@ -148,6 +149,17 @@ void bind_writers(nb::module_& module) {
       },
       "source"_a, "path"_a, "delimiter"_a = ",", "progress"_a.none() = nb::none(),
       Released(), "A table with a header.");
+  module.def(
+      "csv_defects",
+      [](const Path& path, const std::string& delimiter, bool header,
+         const std::vector<std::string>& columns, std::size_t most) {
+        const File file(path);
+        CsvDefects found = csv_defects(file.bytes(0, file.size()), path.string(),
+                                       {character(delimiter), header, columns}, most);
+        return std::pair(std::move(found.messages), found.last_line);
+      },
+      "path"_a, "delimiter"_a, "header"_a, "columns"_a, "most"_a, Released(),
+      "A message for each damaged line, and the line after which none was looked at.");
 }
 
 }  // namespace
