@@ -37,10 +37,11 @@ using ArraySpec =
     std::tuple<std::string, std::string, std::vector<std::int64_t>, std::uintptr_t,
                std::int64_t, nb::object, std::optional<MapSpec>>;
 
-BorrowedMap borrowed(const MapSpec& spec) {
+std::shared_ptr<const MappedFile> borrowed(const MapSpec& spec) {
   const auto& [path, address, bytes, offset] = spec;
   const auto* begin = reinterpret_cast<const std::byte*>(address);
-  return {path, {begin, begin + bytes}, offset};
+  return std::make_shared<const MappedFile>(path, MappedRange{begin, begin + bytes},
+                                            offset);
 }
 
 SourceHandle arrays(const std::vector<ArraySpec>& specs, bool narrow) {

@@ -51,12 +51,12 @@ const WarmFile& warm_file() {
 
 /// Reads shuffled batches of 2 MiB of rows of `range(0)` bytes. With `anew` the file is
 /// mapped again for every epoch, so that each page is touched for the first time.
-void read_rows(benchmark::State& state, Reading reading, bool anew) {
+void read_rows(benchmark::State& state, bool anew) {
   const std::int64_t row = state.range(0);
   const std::int64_t rows = kFile / row;
   const auto opened = [&] {
     return MappedColumn({"row", DType::kUint8, {row}},
-                        {{warm_file().open(), 0, row, rows}}, {.reading = reading});
+                        {{warm_file().open(), 0, row, rows}});
   };
   std::optional<MappedColumn> column(opened());
   const std::int64_t count = kBatch / row;
@@ -82,14 +82,10 @@ void read_rows(benchmark::State& state, Reading reading, bool anew) {
   state.SetBytesProcessed(state.iterations() * kBatch);
 }
 
-void mapped(benchmark::State& state) { read_rows(state, Reading::kMapped, false); }
-void mapped_anew(benchmark::State& state) { read_rows(state, Reading::kMapped, true); }
-void positioned(benchmark::State& state) {
-  read_rows(state, Reading::kPositioned, false);
-}
-BENCHMARK(mapped_anew)->RangeMultiplier(2)->Range(1 << 10, 1 << 20);
-BENCHMARK(mapped)->RangeMultiplier(2)->Range(1 << 10, 1 << 20);
-BENCHMARK(positioned)->RangeMultiplier(2)->Range(1 << 10, 1 << 20);
+void warm(benchmark::State& state) { read_rows(state, false); }
+void warm_anew(benchmark::State& state) { read_rows(state, true); }
+BENCHMARK(warm_anew)->RangeMultiplier(2)->Range(1 << 10, 1 << 20);
+BENCHMARK(warm)->RangeMultiplier(2)->Range(1 << 10, 1 << 20);
 
 }  // namespace
 }  // namespace millstream

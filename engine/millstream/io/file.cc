@@ -71,6 +71,11 @@ void File::read(std::int64_t offset, std::span<std::byte> to) const {
   }
 }
 
+std::int64_t File::size_now() const noexcept {
+  struct stat status {};
+  return ::fstat(descriptor_, &status) == 0 ? status.st_size : -1;
+}
+
 FileIdentity::FileIdentity(const std::filesystem::path& path) {
   std::error_code code;
   path_ = std::filesystem::absolute(path, code);

@@ -31,6 +31,8 @@ class File {
   std::int64_t size() const noexcept { return size_; }
   /// Nanoseconds of the last change, as it was when it was opened.
   std::int64_t changed() const noexcept { return changed_; }
+  /// Bytes now, or -1 where the system does not say.
+  std::int64_t size_now() const noexcept;
 
   /// Fills `to` from `offset`. Throws `IoError` if the file ends before that.
   void read(std::int64_t offset, std::span<std::byte> to) const;

@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <memory>
-#include <span>
 #include <type_traits>
 
 namespace millstream {
@@ -17,30 +16,25 @@ struct MappedRange {
   }
 };
 
-/// Takes the place of the process's SIGBUS handler, again where another took it since.
-/// Faults that are not of a guarded copy go to the handler that was there before.
+/// Makes the guard the process's SIGBUS handler unless it is already. Faults outside of
+/// guarded copies go to the handler that was there before.
 void install_guard();
 
-/// What `guarded` returns where a copy failed and nobody knows at which address:
-/// another handler took the signal, gave up its place and raised it again, as Python's
-/// faulthandler does.
-inline constexpr std::byte kUnknownFault{};
-
 /// See `guarded`.
-const std::byte* run_guarded(std::span<const MappedRange> ranges, void (*copy)(void*),
+const std::byte* run_guarded(const MappedRange& range, void (*copy)(void*),
                              void* context);
 
-/// Runs `copy`, which reads mapped files. Returns null, or the address in `ranges`
-/// whose bytes could not be had, or that of `kUnknownFault`: the file shrank, or its
-/// disk failed; then `copy` was left in the middle, so it may hold nothing that needs
-/// destroying. Makes no system calls, but for seeing every now and then that the guard
-/// is in its place and the signal not blocked. Any number of threads may copy at once.
+/// Runs `copy`, which reads `range`. Returns null, or the address whose bytes could not
+/// be read: the file shrank, or its disk failed. Then `copy` was left in the middle, so
+/// it may hold nothing that needs destroying. Needs `install_guard` and a thread that
+/// does not block SIGBUS; makes no system calls. Any number of threads may copy at
+/// once.
 template <typename Copy>
-const std::byte* guarded(std::span<const MappedRange> ranges, Copy&& copy) {
+const std::byte* guarded(const MappedRange& range, Copy&& copy) {
   using Callable = std::remove_reference_t<Copy>;
   const void* context = std::addressof(copy);
   return run_guarded(
-      ranges, [](void* callable) { (*static_cast<Callable*>(callable))(); },
+      range, [](void* callable) { (*static_cast<Callable*>(callable))(); },
       const_cast<void*>(context));
 }
 

@@ -2,13 +2,10 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -18,6 +15,10 @@ namespace {
 
 const std::int64_t kPage = ::sysconf(_SC_PAGESIZE);
 
+/// Only descriptors below this number are kept, so that thousands of files do not use
+/// up those of the process. The system always gives out the lowest free number.
+constexpr int kDescriptors = 48;
+
 /// Whether `mincore` answers for a file; for others' files it says that all is there.
 bool is_told_of(const File& file) noexcept {
   struct stat status {};
@@ -25,48 +26,41 @@ bool is_told_of(const File& file) noexcept {
          ::faccessat(AT_FDCWD, file.path().c_str(), W_OK, AT_EACCESS) == 0;
 }
 
-/// Whether a process can do without this descriptor: the lowest number that is free is
-/// given, so one in the upper half says that half of them are in use.
-bool is_spare(int descriptor) noexcept {
-  struct rlimit limit {};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return false;
-  return static_cast<rlim_t>(descriptor) < limit.rlim_cur / 2;
-}
-
 }  // namespace
 
-MappedFile::MappedFile(File file, Descriptor descriptor)
-    : path_(file.path()),
-      file_(std::move(file)),
-      is_told_(is_told_of(*file_)),
-      mark_(file_->size() - 1) {
+MappedFile::MappedFile(File file)
+    : path_(file.path()), owned_(file.size() > 0), is_told_(is_told_of(file)) {
   install_guard();
-  if (file_->size() > 0) {
-    const auto size = static_cast<std::size_t>(file_->size());
-    void* data = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file_->descriptor(), 0);
+  if (owned_) {
+    const auto size = static_cast<std::size_t>(file.size());
+    void* data = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.descriptor(), 0);
     if (data == MAP_FAILED) throw io_error(errno, path_, "cannot be mapped");
     range_.begin = static_cast<const std::byte*>(data);
     range_.end = range_.begin + size;
   }
-  if (descriptor == Descriptor::kClosed || !is_spare(file_->descriptor())) {
+  if (file.descriptor() < kDescriptors) {
+    file_ = std::move(file);
+  } else {
     identity_ = FileIdentity(path_);
-    file_.reset();
   }
 }
 
+MappedFile::MappedFile(std::filesystem::path path, MappedRange range,
+                       std::int64_t offset)
+    : path_(std::move(path)), range_(range), offset_(offset), identity_(path_) {
+  install_guard();
+}
+
 MappedFile::~MappedFile() {
-  if (range_.begin == nullptr) return;
+  if (!owned_) return;
   ::munmap(const_cast<std::byte*>(range_.begin), static_cast<std::size_t>(size()));
 }
 
 void MappedFile::read(std::int64_t offset, std::span<std::byte> to) const {
   if (file_) return file_->read(offset, to);
   if (to.empty()) return;
-  if (static_cast<std::int64_t>(to.size()) > size() - offset) throw lost(range_.end);
-  const std::byte* fault = guarded(
-      {&range_, 1}, [&] { std::memcpy(to.data(), range_.begin + offset, to.size()); });
-  if (fault != nullptr) throw lost(fault);
-  check_size();
+  if (static_cast<std::int64_t>(to.size()) > size() - offset) check(range_.end);
+  read([&] { std::memcpy(to.data(), range_.begin + offset, to.size()); });
 }
 
 void MappedFile::will_need(std::int64_t offset, std::int64_t bytes) const noexcept {
@@ -77,87 +71,28 @@ void MappedFile::will_need(std::int64_t offset, std::int64_t bytes) const noexce
             static_cast<std::size_t>(end - begin), MADV_WILLNEED);
 }
 
-void MappedFile::in_any_order() const noexcept { advise(MADV_RANDOM); }
-
-void MappedFile::in_large_pages() const noexcept { advise(MADV_HUGEPAGE); }
-
-void MappedFile::advise(int advice) const noexcept {
-  if (range_.begin == nullptr) return;
+void MappedFile::in_any_order() const noexcept {
   ::madvise(const_cast<std::byte*>(range_.begin), static_cast<std::size_t>(size()),
-            advice);
+            MADV_RANDOM);
 }
 
-bool MappedFile::cached(std::int64_t offset, std::int64_t bytes) const noexcept {
-  // A read that does not wait would tell of others' files too, but begins to read, and
-  // says yes where the disk is faster than the thread is woken.
-  if (!is_told_) return false;
-  std::array<unsigned char, 64> pages;
-  const std::int64_t end = std::min(offset + bytes, size());
-  for (std::int64_t at = offset / kPage * kPage; at < end;) {
-    const std::int64_t count =
-        std::min<std::int64_t>((end - at + kPage - 1) / kPage, pages.size());
-    pages.fill(1);  // what `mincore` cannot tell of is not asked for either
-    ::mincore(const_cast<std::byte*>(range_.begin) + at,
-              static_cast<std::size_t>(count * kPage), pages.data());
-    const auto missing = [](unsigned char page) { return (page & 1) == 0; };
-    if (std::any_of(pages.begin(), pages.begin() + count, missing)) return false;
-    at += count * kPage;
-  }
-  return true;
+bool MappedFile::cached(std::int64_t offset) const noexcept {
+  unsigned char page = 1;
+  ::mincore(const_cast<std::byte*>(range_.begin) + offset / kPage * kPage, 1, &page);
+  return is_told_ && (page & 1) != 0;
 }
 
-std::int64_t MappedFile::size_now() const noexcept {
-  if (!file_) return identity_.size_now();
-  struct stat status {};
-  return ::fstat(file_->descriptor(), &status) == 0 ? status.st_size : -1;
-}
-
-std::int64_t MappedFile::last_page() const noexcept {
-  return std::max<std::int64_t>(size() - 1, 0) / kPage * kPage;
-}
-
-std::int64_t MappedFile::whole_to() const noexcept {
-  if (range_.begin == nullptr) return 0;
-  std::atomic_thread_fence(std::memory_order_acquire);  // the copy comes first
-  const std::int64_t mark = mark_.load(std::memory_order_relaxed);
-  const std::byte found = *static_cast<const volatile std::byte*>(range_.begin + mark);
-  return found == std::byte{0} ? last_page() : mark + 1;
-}
-
-void MappedFile::look_for_mark() const noexcept {
-  if (mark_.load(std::memory_order_relaxed) != size() - 1) return;
-  std::int64_t mark = size() - 1;
-  const std::byte* lost = guarded({&range_, 1}, [&] {
-    while (mark > last_page() && range_.begin[mark] == std::byte{0}) --mark;
-  });
-  if (lost == nullptr) mark_.store(mark, std::memory_order_relaxed);
-}
-
-bool MappedFile::shows_mark() const noexcept {
-  bool shows = false;
-  guarded({&range_, 1}, [&] { shows = whole_to() > last_page(); });
-  return shows;
-}
-
-void MappedFile::check_size() const {
-  if (size() == 0) return;
-  const std::int64_t there = size_now();
-  if (there >= 0 && there < size()) throw lost(range_.begin + there);
-  if (there >= 0) {
-    look_for_mark();
-  } else if (!shows_mark()) {
-    throw lost(range_.begin + last_page());
-  }
-}
-
-IoError MappedFile::lost(const std::byte* address) const {
-  const std::int64_t there = size_now();
-  const std::string now =
-      there < 0 ? "is no longer there under that name" : text("has ", there, " now");
-  return {EIO, path_,
-          text(path_.string(), ": offset ", address - range_.begin,
-               " can no longer be read: the file had ", size(),
-               " bytes when it was opened and ", now)};
+void MappedFile::check(const std::byte* fault) const {
+  const std::int64_t now = file_ ? file_->size_now() : identity_.size_now();
+  const std::int64_t end = offset_ + size();
+  if (fault == nullptr && (now < 0 || now >= end)) return;
+  const std::int64_t at =
+      fault != nullptr ? offset_ + (fault - range_.begin) : std::max(now, offset_);
+  throw IoError(
+      EIO, path_,
+      text(path_.string(), ": offset ", at,
+           " can no longer be read: the file is mapped up to ", end, " bytes and ",
+           now < 0 ? "is no longer there under that name" : text("has ", now, " now")));
 }
 
 }  // namespace millstream

@@ -1,7 +1,6 @@
 #include "millstream/parallel/thread_pool.h"
 
 #include <pthread.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <atomic>
@@ -13,21 +12,9 @@
 #include "millstream/parallel/process.h"
 
 namespace millstream {
-namespace {
 
-void become_patient() noexcept {
-  int policy = SCHED_OTHER;
-  sched_param parameters{};
-  if (pthread_getschedparam(pthread_self(), &policy, &parameters) != 0) return;
-  if (policy != SCHED_OTHER) return;  // somebody has chosen
-  pthread_setschedparam(pthread_self(), SCHED_BATCH, &parameters);
-}
-
-}  // namespace
-
-ThreadPool::ThreadPool(int threads, Waking waking)
+ThreadPool::ThreadPool(int threads)
     : generation_(fork_generation()),
-      waking_(waking),
       wake_(std::make_unique<std::condition_variable_any>()) {
   grow(threads);
 }
@@ -72,7 +59,6 @@ void ThreadPool::submit(std::function<void()> task) {
 }
 
 void ThreadPool::work(const std::stop_token& stop) {
-  if (waking_ == Waking::kPatient) become_patient();
   while (true) {
     std::function<void()> task;
     {
@@ -137,7 +123,7 @@ ThreadPool& shared_pool() {
   static std::mutex making;
   const std::lock_guard lock(making);
   if (pool.load() == nullptr || made_in.load() != now) {
-    pool.store(new ThreadPool(cpu_budget(), ThreadPool::Waking::kPatient));
+    pool.store(new ThreadPool(cpu_budget()));
     made_in.store(now);
   }
   return *pool.load();

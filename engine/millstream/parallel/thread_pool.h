@@ -14,11 +14,7 @@ namespace millstream {
 /// Threads that run tasks in the order in which they came. Tasks must not throw.
 class ThreadPool {
  public:
-  /// Whether a thread that wakes may interrupt others, or waits until a core is free.
-  /// What its tasks start, threads and processes, does as it does.
-  enum class Waking { kAtOnce, kPatient };
-
-  explicit ThreadPool(int threads, Waking waking = Waking::kAtOnce);
+  explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
@@ -43,17 +39,15 @@ class ThreadPool {
   void work(const std::stop_token& stop);
 
   const std::uint64_t generation_;
-  const Waking waking_;
   mutable std::mutex mutex_;
   std::unique_ptr<std::condition_variable_any> wake_;
   std::deque<std::function<void()>> tasks_;
   std::vector<std::jthread> threads_;
 };
 
-/// The pool that all loaders of this process share, made when first asked for. Its
-/// threads work ahead, so they are patient with those whom they work for. It is never
-/// destroyed, so a process may exit in the middle of a task; a forked process gets one
-/// of its own.
+/// The pool that all loaders of this process share, made when first asked for. It is
+/// never destroyed, so a process may exit in the middle of a task; a forked process
+/// gets one of its own.
 ThreadPool& shared_pool();
 
 }  // namespace millstream

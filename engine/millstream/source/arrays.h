@@ -1,11 +1,10 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "millstream/io/borrowed_map.h"
+#include "millstream/io/mapped_file.h"
 #include "millstream/source/source.h"
 
 namespace millstream {
@@ -17,8 +16,8 @@ struct Array {
   std::int64_t size = 0;
   const std::byte* data = nullptr;
   std::int64_t stride = 0;
-  std::shared_ptr<const void> owner;       // keeps `data` alive
-  std::optional<BorrowedMap> mapped = {};  // where it lies in a file
+  std::shared_ptr<const void> owner;              // keeps `data` alive
+  std::shared_ptr<const MappedFile> mapped = {};  // where it lies in a file
 };
 
 /// Samples made of one row of each of several arrays, read where they are. Of one that

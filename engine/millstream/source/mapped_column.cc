@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <string>
 #include <utility>
 
@@ -19,28 +20,13 @@ namespace {
 constexpr std::int64_t kPositioned = std::int64_t{1} << 19;
 /// Ranges closer than this are asked for as one.
 constexpr std::int64_t kGap = std::int64_t{1} << 14;
-/// Of rows of at least this many bytes the system is not to read the neighbours: rows
+/// Around rows of at least this many bytes the system is not to read on its own: rows
 /// are drawn from anywhere, and the prefetcher says which will be needed.
 constexpr std::int64_t kAlone = std::int64_t{1} << 13;
-/// Of files of at most this many bytes together a few batches of smaller rows touch
-/// every large page that there is, so they are read whole at once and need no hints:
-/// these would have the system read them in small pages.
-constexpr std::int64_t kSmallFiles = std::int64_t{1} << 28;
-/// Rows of a batch that are looked at. All of them in memory says that the rest of the
-/// file is too, but for a hundredth or so, and for some batches nothing is asked for: a
-/// row that is then missing is waited for, page after page.
+/// Rows of a batch that are looked for in the page cache. If all of them are there,
+/// this hint and the next `kSkipped` do nothing.
 constexpr std::size_t kProbes = 64;
-constexpr std::size_t kAhead = 4;
-
-void copy_rows(std::span<const std::byte* const> rows, std::int64_t bytes,
-               std::byte* to, std::int64_t stride) {
-  const auto count = static_cast<std::size_t>(bytes);
-  for (std::size_t k = 0; k < rows.size(); ++k) {
-    if (k + kAhead < rows.size()) __builtin_prefetch(rows[k + kAhead]);
-    std::memcpy(to, rows[k], count);
-    to += stride;
-  }
-}
+constexpr int kSkipped = 15;
 
 }  // namespace
 
@@ -48,11 +34,8 @@ MappedColumn::MappedColumn(Field field, std::vector<MappedPart> parts, RowForm f
     : field_(std::move(field)),
       row_bytes_(byte_size(field_)),
       form_(form),
-      positioned_(form.reading == Reading::kBySize
-                      ? row_bytes_ >= kPositioned
-                      : form.reading == Reading::kPositioned),
+      positioned_(row_bytes_ >= kPositioned),
       parts_(std::move(parts)) {
-  std::int64_t bytes = 0;
   for (const MappedPart& part : parts_) {
     const std::int64_t size = part.file->size();
     std::int64_t end = 0;  // of the last row
@@ -75,15 +58,7 @@ MappedColumn::MappedColumn(Field field, std::vector<MappedPart> parts, RowForm f
                            " in all, found ", part.rows, " more than ", first_.back()));
     }
     first_.push_back(rows);
-    ranges_.push_back(part.file->range());
-    positioned_ = positioned_ && part.file->has_descriptor();
-    bytes += size;
-  }
-  read_ahead_ = std::make_unique<ReadAhead>(bytes);
-  small_ = row_bytes_ < kAlone && bytes <= kSmallFiles;
-  for (const MappedPart& part : parts_) {
     if (row_bytes_ >= kAlone) part.file->in_any_order();
-    if (small_) part.file->in_large_pages();
   }
 }
 
@@ -156,120 +131,63 @@ void MappedColumn::fetch(std::span<const std::int64_t> indices, std::byte* to,
                          std::int64_t stride, Memory& memory,
                          const Making& making) const {
   if (row_bytes_ == 0 || indices.empty()) return;
-  if (positioned_) {
-    read_positioned(indices, to, stride, memory, making);
-  } else {
-    copy_mapped(indices, to, stride, memory);
-  }
-}
-
-void MappedColumn::copy_mapped(std::span<const std::int64_t> indices, std::byte* to,
-                               std::int64_t stride, Memory& memory) const {
-  if (parts_.size() == 1) {
+  if (parts_.size() == 1 && !positioned_) {
     const MappedPart& part = parts_.front();
     const Column from = {field_.dtype, field_.shape,
                          const_cast<std::byte*>(part.file->data()) + part.offset,
                          part.stride, nullptr};
     Column dense = {field_.dtype, field_.shape, to, stride, nullptr};
-    std::int64_t whole = 0;
-    const std::byte* fault = guarded(ranges_, [&] {
-      gather(from, indices, dense, field_.name);
-      whole = part.file->whole_to();
-    });
-    if (fault != nullptr) fail_at(fault);
-    check_ends(indices, whole);
+    part.file->read([&] { gather(from, indices, dense, field_.name); });
     return;
   }
-  const auto count = static_cast<std::int64_t>(indices.size());
-  const auto rows = memory.array<const std::byte*>(count);
-  const auto part_at = memory.array<std::size_t>(count);
-  const auto whole = memory.array<std::int64_t>(count);
-  for (std::size_t k = 0; k < indices.size(); ++k) {
-    part_at[k] = part_of(indices[k]);
-    rows[k] = parts_[part_at[k]].file->data() + offset_of(part_at[k], indices[k]);
-  }
-  const std::byte* fault = guarded(ranges_, [&] {
-    copy_rows(rows, row_bytes_, to, stride);
-    for (std::size_t k = 0; k < part_at.size(); ++k) {
-      whole[k] = parts_[part_at[k]].file->whole_to();
-    }
-  });
-  if (fault != nullptr) fail_at(fault);
-  for (std::size_t k = 0; k < indices.size(); ++k) {
-    const std::int64_t end = offset_of(part_at[k], indices[k]) + row_bytes_;
-    if (end > whole[k]) parts_[part_at[k]].file->check_size();
-  }
-}
-
-void MappedColumn::check_ends(std::span<const std::int64_t> indices,
-                              std::int64_t whole) const {
-  const MappedPart& part = parts_.front();
-  if (whole == part.file->size()) return;
-  const std::int64_t room = whole - part.offset - row_bytes_;
-  const std::int64_t last = room < 0           ? -1  // row that ends there or before
-                            : part.stride == 0 ? part.rows - 1
-                                               : room / part.stride;
-  const auto behind = [last](std::int64_t index) { return index > last; };
-  if (std::ranges::any_of(indices, behind)) part.file->check_size();
-}
-
-void MappedColumn::fail_at(const std::byte* fault) const {
-  for (const MappedPart& part : parts_) {
-    if (part.file->range().holds(fault)) throw part.file->lost(fault);
-  }
-  for (const MappedPart& part : parts_) part.file->check_size();
-  throw parts_.front().file->lost(parts_.front().file->data());
-}
-
-void MappedColumn::read_positioned(std::span<const std::int64_t> indices, std::byte* to,
-                                   std::int64_t stride, Memory& memory,
-                                   const Making& making) const {
-  // In the order of the file, which disks prefer; neighbours that stay neighbours are
-  // one read.
   const auto count = indices.size();
   const auto order = memory.array<std::size_t>(static_cast<std::int64_t>(count));
-  for (std::size_t k = 0; k < count; ++k) order[k] = k;
-  const auto before = [&](std::size_t a, std::size_t b) {
-    return indices[a] < indices[b];
-  };
-  if (!std::is_sorted(order.begin(), order.end(), before)) {
-    std::sort(order.begin(), order.end(), before);
-  }
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::sort(order, {}, [&](std::size_t k) { return indices[k]; });
   for (std::size_t k = 0; k < count;) {
-    if (!making.wanted()) throw Cancelled("interrupted");
-    const std::size_t row = order[k];
-    const std::int64_t index = indices[row];
-    const std::size_t i = part_of(index);
-    const MappedPart& part = parts_[i];
-    const bool dense = part.stride == row_bytes_ && stride == row_bytes_;
-    std::size_t run = 1;
-    while (dense && k + run < count && order[k + run] == row + run &&
-           indices[row + run] == index + static_cast<std::int64_t>(run) &&
-           indices[row + run] < first_[i + 1]) {
-      ++run;
-    }
-    part.file->read(offset_of(i, index), {to + static_cast<std::int64_t>(row) * stride,
-                                          run * static_cast<std::size_t>(row_bytes_)});
-    k += run;
+    const std::size_t i = part_of(indices[order[k]]);
+    std::size_t rows = 1;
+    while (k + rows < count && indices[order[k + rows]] < first_[i + 1]) ++rows;
+    fetch_part(i, indices, order.subspan(k, rows), to, stride, making);
+    k += rows;
   }
+}
+
+void MappedColumn::fetch_part(std::size_t i, std::span<const std::int64_t> indices,
+                              std::span<const std::size_t> rows, std::byte* to,
+                              std::int64_t stride, const Making& making) const {
+  const MappedFile& file = *parts_[i].file;
+  const auto bytes = static_cast<std::size_t>(row_bytes_);
+  const auto row_to = [&](std::size_t k) {
+    return to + static_cast<std::int64_t>(k) * stride;
+  };
+  if (positioned_) {
+    for (const std::size_t k : rows) {
+      if (!making.wanted()) throw Cancelled("interrupted");
+      file.read(offset_of(i, indices[k]), {row_to(k), bytes});
+    }
+    return;
+  }
+  file.read([&] {
+    for (const std::size_t k : rows) {
+      std::memcpy(row_to(k), file.data() + offset_of(i, indices[k]), bytes);
+    }
+  });
 }
 
 void MappedColumn::hint(std::span<const std::int64_t> indices) const noexcept {
-  if (row_bytes_ == 0 || indices.empty() || small_ || read_ahead_->rests()) return;
+  if (row_bytes_ == 0 || indices.empty()) return;
+  if (skipped_->load() > 0 && skipped_->fetch_sub(1) > 0) return;
   bool cached = true;
   const std::size_t step = (indices.size() + kProbes - 1) / kProbes;
   for (std::size_t k = 0; k < indices.size() && cached; k += step) {
     const std::size_t i = part_of(indices[k]);
-    cached = parts_[i].file->cached(offset_of(i, indices[k]), row_bytes_);
+    cached = parts_[i].file->cached(offset_of(i, indices[k]));
   }
-  if (cached) {
-    read_ahead_->rest();
-    return;
-  }
+  if (cached) return skipped_->store(kSkipped);
   try {
     std::vector<std::int64_t> sorted(indices.begin(), indices.end());
     std::sort(sorted.begin(), sorted.end());
-    std::vector<FileRange> ranges;
     for (std::size_t k = 0; k < sorted.size();) {
       const std::size_t i = part_of(sorted[k]);
       const std::int64_t begin = offset_of(i, sorted[k]);
@@ -279,9 +197,8 @@ void MappedColumn::hint(std::span<const std::int64_t> indices) const noexcept {
         if (next > end + kGap) break;
         end = next + row_bytes_;
       }
-      ranges.push_back({parts_[i].file.get(), begin, end - begin});
+      parts_[i].file->will_need(begin, end - begin);
     }
-    read_ahead_->ask(ranges);
   } catch (const std::bad_alloc&) {
     // It was only a hint.
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -12,7 +13,6 @@
 #include "millstream/core/memory.h"
 #include "millstream/core/schema.h"
 #include "millstream/io/mapped_file.h"
-#include "millstream/io/read_ahead.h"
 
 namespace millstream {
 
@@ -33,13 +33,9 @@ enum class Stored : std::uint8_t {
   kPlanar,  // [channels, height, width] of bytes, for a field [height, width, channels]
 };
 
-/// How rows come from their file; `kBySize` takes what is faster for rows of that size.
-enum class Reading : std::uint8_t { kBySize, kMapped, kPositioned };
-
 /// What is known of the rows of a field in a file.
 struct RowForm {
   Stored stored = Stored::kPlain;
-  Reading reading = Reading::kBySize;
   int below = 256;  // what bytes have to be less than, checked as they are read
 };
 
@@ -82,24 +78,19 @@ class MappedColumn {
   /// Copies the stored rows to `to` and every `stride` bytes from there.
   void fetch(std::span<const std::int64_t> indices, std::byte* to, std::int64_t stride,
              Memory& memory, const Making& making) const;
-  void copy_mapped(std::span<const std::int64_t> indices, std::byte* to,
-                   std::int64_t stride, Memory& memory) const;
-  /// Throws `IoError` if a row that was copied lies behind what is surely whole in the
-  /// file of the one part, and that was cut since it was opened.
-  void check_ends(std::span<const std::int64_t> indices, std::int64_t whole) const;
-  [[noreturn]] void fail_at(const std::byte* fault) const;
-  void read_positioned(std::span<const std::int64_t> indices, std::byte* to,
-                       std::int64_t stride, Memory& memory, const Making& making) const;
+  /// The rows of part `i` among them, which `rows` names.
+  void fetch_part(std::size_t i, std::span<const std::int64_t> indices,
+                  std::span<const std::size_t> rows, std::byte* to, std::int64_t stride,
+                  const Making& making) const;
 
   Field field_;
   std::int64_t row_bytes_;
   RowForm form_;
-  bool positioned_;     // rows are large enough for a system call each
-  bool small_ = false;  // all of it is soon in memory
+  bool positioned_;  // rows are large enough for a system call each
   std::vector<MappedPart> parts_;
   std::vector<std::int64_t> first_ = {0};  // row of each part, and their number
-  std::vector<MappedRange> ranges_;        // of each part's file
-  std::unique_ptr<ReadAhead> read_ahead_;  // uses the files of the parts
+  /// Hints that will be skipped because all rows of late were in memory.
+  std::unique_ptr<std::atomic<int>> skipped_ = std::make_unique<std::atomic<int>>(0);
 };
 
 /// The part and the field that an array takes of its file; `begin` is where its header

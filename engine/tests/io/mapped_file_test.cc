@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <cstring>
 #include <memory>
 #include <string>
 #include <utility>
@@ -66,7 +67,7 @@ class FewDescriptors {
   struct rlimit before_ {};
 };
 
-TEST(MappedFile, KeepsHalfOfTheDescriptors) {
+TEST(MappedFile, KeepsFewDescriptors) {
   const TemporaryFolder folder;
   const auto path = folder.write("a.bin", std::string(5000, 'x'));
   const FewDescriptors few(64);
@@ -78,76 +79,59 @@ TEST(MappedFile, KeepsHalfOfTheDescriptors) {
   EXPECT_FALSE(files.back()->has_descriptor());
 }
 
-TEST(MappedFile, ReadsWithoutADescriptor) {
-  const TemporaryFolder folder;
-  const auto path = folder.write("a.bin", std::string(4999, '\0') + "x");
-  const FewDescriptors few(6);
-  const MappedFile file{File(path)};
-  ASSERT_FALSE(file.has_descriptor());
+/// A file whose map has a descriptor, or has none because too many are open.
+class CutFile : public testing::TestWithParam<bool> {
+ protected:
+  /// Throws unless all of the file can be read.
+  static void read_all(const MappedFile& file) {
+    std::vector<std::byte> bytes(static_cast<std::size_t>(file.size()));
+    file.read([&] { std::memcpy(bytes.data(), file.data(), bytes.size()); });
+  }
+
+  MappedFile opened(const std::filesystem::path& path) {
+    std::vector<File> others;
+    while (!GetParam() && others.size() < 100) others.emplace_back(path);
+    return MappedFile(File(path));
+  }
+
+  TemporaryFolder folder_;
+  std::filesystem::path path_ = folder_.write("a.bin", std::string(5000, 'x'));
+};
+
+TEST_P(CutFile, IsAnErrorWhereverItWasCut) {
+  const MappedFile file = opened(path_);
+  ASSERT_EQ(file.has_descriptor(), GetParam());
+  read_all(file);
+  for (const std::uintmax_t size : {4999u, 4096u, 100u}) {
+    std::filesystem::resize_file(path_, size);
+    const std::string error = error_of<IoError>([&] { read_all(file); });
+    EXPECT_NE(error.find(text("has ", size, " now")), std::string::npos) << error;
+    std::vector<std::byte> bytes(2);
+    EXPECT_THROW(file.read(4998, bytes), IoError);
+  }
+}
+
+TEST_P(CutFile, IsSeenFromAnotherFolder) {
+  const auto before = std::filesystem::current_path();
+  std::filesystem::current_path(folder_.path());
+  const MappedFile file = opened("a.bin");
+  std::filesystem::current_path(before);
+  read_all(file);
+  std::filesystem::resize_file(path_, 4150);
+  EXPECT_THROW(read_all(file), IoError);
+}
+
+TEST_P(CutFile, StaysReadableUnderAnotherName) {
+  const MappedFile file = opened(path_);
+  std::filesystem::rename(folder_.write("b.bin", "short"), path_);
+  read_all(file);
   std::vector<std::byte> bytes(2);
   file.read(4998, bytes);
   EXPECT_EQ(bytes[1], std::byte{'x'});
   EXPECT_THROW(file.read(4999, bytes), IoError);
-  // Another file under its name says nothing of it.
-  std::filesystem::rename(folder.write("b.bin", "short"), path);
-  file.read(10, bytes);
-  file.check_size();
 }
 
-TEST(MappedFile, SeesThatItWasCutWithoutADescriptor) {
-  const TemporaryFolder folder;
-  const auto path = folder.write("a.bin", std::string(50'000, 'x'));
-  const FewDescriptors few(6);
-  const MappedFile file{File(path)};
-  ASSERT_FALSE(file.has_descriptor());
-  std::filesystem::resize_file(path, 100);
-  std::vector<std::byte> bytes(2);
-  EXPECT_NE(error_of<IoError>([&] { file.read(40'000, bytes); }).find("has 100 now"),
-            std::string::npos);
-  EXPECT_THROW(file.read(200, bytes), IoError);
-}
-
-/// A file of a page and some zeros, whose descriptor is closed.
-class ClosedFile : public testing::Test {
- protected:
-  TemporaryFolder folder_;
-  std::filesystem::path path_ = folder_.write(
-      "a.bin", std::string(4096, 'x') + std::string(100, 'y') + std::string(100, '\0'));
-};
-
-TEST_F(ClosedFile, IsSeenToBeCutFromAnotherFolder) {
-  const auto before = std::filesystem::current_path();
-  std::filesystem::current_path(folder_.path());
-  const MappedFile file(File("a.bin"), MappedFile::Descriptor::kClosed);
-  std::filesystem::current_path(before);
-  file.check_size();
-  std::filesystem::resize_file(path_, 4150);
-  EXPECT_THROW(file.check_size(), IoError);
-}
-
-TEST_F(ClosedFile, IsNotTakenForWholeWhereNothingSaysSo) {
-  const MappedFile file(File(path_), MappedFile::Descriptor::kClosed);
-  std::filesystem::rename(path_, folder_.path() / "b.bin");
-  try {
-    file.check_size();
-    ADD_FAILURE() << "nobody knows its size";
-  } catch (const IoError& error) {
-    EXPECT_NE(std::string(error.what()).find("no longer there under that name"),
-              std::string::npos)
-        << error.what();
-  }
-}
-
-TEST_F(ClosedFile, IsKnownByWhatWasSeenOfItUnderItsName) {
-  const MappedFile file(File(path_), MappedFile::Descriptor::kClosed);
-  file.check_size();
-  const auto elsewhere = folder_.path() / "b.bin";
-  std::filesystem::rename(path_, elsewhere);
-  folder_.write("a.bin", "short");
-  file.check_size();
-  std::filesystem::resize_file(elsewhere, 4150);
-  EXPECT_THROW(file.check_size(), IoError);
-}
+INSTANTIATE_TEST_SUITE_P(Descriptor, CutFile, testing::Bool());
 
 }  // namespace
 }  // namespace millstream

@@ -1,7 +1,6 @@
 #include "millstream/parallel/thread_pool.h"
 
 #include <gtest/gtest.h>
-#include <sched.h>
 
 #include <atomic>
 #include <latch>
@@ -23,26 +22,6 @@ TEST(ThreadPool, RunsEveryTask) {
   }
   all.wait();
   EXPECT_EQ(ran, 100);
-}
-
-int policy_in(ThreadPool& pool) {
-  std::atomic<int> policy{-1};
-  std::latch done(1);
-  pool.submit([&] {
-    policy = ::sched_getscheduler(0);
-    done.count_down();
-  });
-  done.wait();
-  return policy;
-}
-
-TEST(ThreadPool, IsPatientWhereItWorksAhead) {
-  const int before = ::sched_getscheduler(0);
-  if (before != SCHED_OTHER) GTEST_SKIP() << "somebody has chosen " << before;
-  EXPECT_EQ(policy_in(shared_pool()), SCHED_BATCH);
-  ThreadPool pool(1);  // its tasks may start workers
-  EXPECT_EQ(policy_in(pool), SCHED_OTHER);
-  EXPECT_EQ(::sched_getscheduler(0), SCHED_OTHER);
 }
 
 TEST(ThreadPool, GrowsAndNeverShrinks) {

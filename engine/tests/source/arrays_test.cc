@@ -257,8 +257,12 @@ TEST(ArraysSource, GuardsWhatLiesInAFile) {
   const TemporaryFolder folder;
   const auto path = folder.write("x", std::string(40'000, 'x'));
   const MappedFile file{File(path)};
-  const Array array = {{"x", DType::kUint8, {10}},        4000, file.data(), 10, {},
-                       BorrowedMap(path, file.range(), 0)};
+  const Array array = {{"x", DType::kUint8, {10}},
+                       4000,
+                       file.data(),
+                       10,
+                       {},
+                       std::make_shared<const MappedFile>(path, file.range(), 0)};
   const ArraysSource source({array});
   const auto read = [&](std::int64_t index) {
     std::byte* row = nullptr;
