@@ -17,7 +17,7 @@ export CCACHE_BASEDIR ?= $(CURDIR)
 export CCACHE_NOHASHDIR ?= true
 
 .PHONY: demo test build cpp asan tsan statistics python soak lint layers fuzz bench \
-    bench-against engine-bench stubs clean
+    bench-against engine-bench clean
 
 demo: build
 	tools/system_packages.sh dataset-fashion-mnist
@@ -73,15 +73,11 @@ lint: build layers
 	clang-format --dry-run --Werror $$(git ls-files '*.cc' '*.h')
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy python/millstream
-	$(BIN)/python tools/stubs.py --check
+	$(BIN)/mypy -p millstream
 	$(PYTHON) benchmarks/report.py benchmarks/results/latest.json --check
 
 layers:
 	$(PYTHON) tools/layers.py
-
-stubs: build
-	$(BIN)/python tools/stubs.py
 
 # Every fuzz target for FUZZ_SECONDS.
 fuzz: $(VENV)/.ready
