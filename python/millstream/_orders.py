@@ -69,7 +69,9 @@ class Shuffle(Order):
             )
 
     def __repr__(self) -> str:
-        return "Shuffle()" if self.window is None else super().__repr__()
+        if self.window is None:
+            return "Shuffle()"
+        return f"Shuffle(window={self.window}, block_size={self.block_size})"
 
     def native(self, n: int) -> _engine.Order:
         if self.window is None:
