@@ -19,11 +19,9 @@ class Dataset(Protocol):
 
     def __len__(self) -> int:
         """Return the number of samples."""
-        ...
 
     def __getitem__(self, index: int, /) -> Any:
         """Return sample ``index``, a pytree of array-likes."""
-        ...
 
 
 def dataset_to_jax(
@@ -48,7 +46,18 @@ def dataset_to_jax(
     stacked = _stack_samples(dataset) if as_array_dict is None else as_array_dict()
     paths_and_leaves, structure = jax.tree_util.tree_flatten_with_path(stacked)
     leaves = [_checked_leaf(path, leaf) for path, leaf in paths_and_leaves]
-    _check_lengths(dataset, paths_and_leaves, leaves)
+    if not leaves:
+        raise ValueError(f"{type(dataset).__name__} has samples without any field")
+    for (path, _), leaf in zip(paths_and_leaves, leaves, strict=True):
+        if leaf.ndim == 0:
+            raise ValueError(f"field {_field(path)}: a scalar has no samples")
+        if len(leaf) == 0:
+            raise ValueError(f"{type(dataset).__name__} has no samples")
+        if len(leaf) != len(leaves[0]):
+            raise ValueError(
+                f"field {_field(path)} has {len(leaf)} samples, "
+                f"field {_field(paths_and_leaves[0][0])} has {len(leaves[0])}"
+            )
     with jax.default_device(device):
         arrays = [jnp.array(leaf) for leaf in leaves]
     return jax.tree_util.tree_unflatten(structure, arrays)
@@ -104,25 +113,6 @@ def _checked_leaf(path: Sequence[Any], leaf: Any) -> NDArray[Any]:
                 f"{stored}, which JAX stores for {value.dtype} without jax_enable_x64"
             )
     return value
-
-
-def _check_lengths(
-    dataset: Dataset,
-    paths_and_leaves: Sequence[tuple[Sequence[Any], Any]],
-    leaves: Sequence[NDArray[Any]],
-) -> None:
-    if not leaves:
-        raise ValueError(f"{type(dataset).__name__} has samples without any field")
-    for (path, _), leaf in zip(paths_and_leaves, leaves, strict=True):
-        if leaf.ndim == 0:
-            raise ValueError(f"field {_field(path)}: a scalar has no samples")
-        if len(leaf) == 0:
-            raise ValueError(f"{type(dataset).__name__} has no samples")
-        if len(leaf) != len(leaves[0]):
-            raise ValueError(
-                f"field {_field(path)} has {len(leaf)} samples, "
-                f"field {_field(paths_and_leaves[0][0])} has {len(leaves[0])}"
-            )
 
 
 def _field(path: Sequence[Any]) -> str:

@@ -220,8 +220,7 @@ class Assembly:
     def mask(self, valid: int) -> jax.Array:
         """The mask of a batch of so many samples, the others padding."""
         rows = np.arange(self._split.batch_size) < valid
-        views = [rows[first : first + count] for first, count in self._split.parts]
-        return self._array(rows.shape, self._split.rows_sharding, views)
+        return self.put([rows[at : at + count] for at, count in self._split.parts])
 
     def put(self, masks: list[Any]) -> jax.Array:
         """The mask that the engine gives, a part each."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import ClassVar
@@ -13,7 +12,6 @@ from millstream import _engine
 from millstream._datasets.base import (
     ArrayDataset,
     Arrays,
-    T,
     cache_folder,
     check_choice,
     first_existing,
@@ -77,17 +75,6 @@ class IdxDataset(ArrayDataset):
             for data, (name, dtype, shape) in zip(fields, native.schema, strict=True)
         }
 
-    def _mended(self, content: str, path: Path, read: Callable[[Path], T]) -> T:
-        """Return ``read(path)``, of a damaged file in the default cache a new copy."""
-        if path.parent != self._folder():
-            return read(path)
-        return mended(
-            path,
-            read,
-            lambda: self._fetch(content, path.parent / self._names(content)[0]),
-            owned=path if self.cache_dir is not None else None,
-        )
-
     _transposed: ClassVar[bool] = False
 
     def _open(self, cache: Path) -> _engine.Source:
@@ -101,7 +88,15 @@ class IdxDataset(ArrayDataset):
                     )
                 return path
 
-            return content, [self._mended(content, path, check)]
+            if path.parent != self._folder():
+                return content, [check(path)]
+            usable_path = mended(
+                path,
+                check,
+                lambda: self._fetch(content, path.parent / self._names(content)[0]),
+                owned=path if self.cache_dir is not None else None,
+            )
+            return content, [usable_path]
 
         images_path, labels_path = self.files()
         images = usable("images", images_path, 2)

@@ -11,10 +11,11 @@ from millstream._download import RemoteFile
 
 
 def _remote_files(
-    folder: str, bases: tuple[str, ...], checks: dict[str, tuple[int, str]]
+    folder: str, bases: tuple[str, ...], sizes: tuple[int, ...], sums: tuple[str, ...]
 ) -> dict[str, RemoteFile]:
+    """The files of a data set; ``sizes`` and ``sums`` are as ``STANDARD_NAMES`` are."""
     files = {}
-    for role, (size, sha256) in checks.items():
+    for role, size, sha256 in zip(STANDARD_NAMES, sizes, sums, strict=True):
         name = f"{STANDARD_NAMES[role]}.gz"
         urls = tuple(base + name for base in bases)
         files[role] = RemoteFile(name, urls, folder=folder, size=size, sha256=sha256)
@@ -41,24 +42,13 @@ class MNISTDataset(IdxDataset):
             "https://storage.googleapis.com/cvdf-datasets/mnist/",
             "https://ossci-datasets.s3.amazonaws.com/mnist/",
         ),
-        {
-            "train_images": (
-                9912422,
-                "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
-            ),
-            "train_labels": (
-                28881,
-                "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
-            ),
-            "test_images": (
-                1648877,
-                "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
-            ),
-            "test_labels": (
-                4542,
-                "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
-            ),
-        },
+        sizes=(9912422, 28881, 1648877, 4542),
+        sums=(
+            "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+            "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+            "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+            "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
+        ),
     )
 
 
@@ -84,24 +74,13 @@ class FashionMNISTDataset(IdxDataset):
             "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
             "https://github.com/zalandoresearch/fashion-mnist/raw/master/data/fashion/",
         ),
-        {
-            "train_images": (
-                26421880,
-                "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
-            ),
-            "train_labels": (
-                29515,
-                "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845",
-            ),
-            "test_images": (
-                4422102,
-                "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
-            ),
-            "test_labels": (
-                5148,
-                "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
-            ),
-        },
+        sizes=(26421880, 29515, 4422102, 5148),
+        sums=(
+            "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
+            "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845",
+            "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
+            "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
+        ),
     )
 
 
@@ -123,22 +102,11 @@ class KMNISTDataset(IdxDataset):
             "https://codh.rois.ac.jp/kmnist/dataset/kmnist/",
             "https://storage.googleapis.com/s4tf-hosted-binaries/datasets/KMNIST/",
         ),
-        {
-            "train_images": (
-                18165135,
-                "51467d22d8cc72929e2a028a0428f2086b092bb31cfb79c69cc0a90ce135fde4",
-            ),
-            "train_labels": (
-                29497,
-                "e38f9ebcd0f3ebcdec7fc8eabdcdaef93bb0df8ea12bee65224341c8183d8e17",
-            ),
-            "test_images": (
-                3041136,
-                "edd7a857845ad6bb1d0ba43fe7e794d164fe2dce499a1694695a792adfac43c5",
-            ),
-            "test_labels": (
-                5120,
-                "20bb9a0ef54c7db3efc55a92eef5582c109615df22683c380526788f98e42a1c",
-            ),
-        },
+        sizes=(18165135, 29497, 3041136, 5120),
+        sums=(
+            "51467d22d8cc72929e2a028a0428f2086b092bb31cfb79c69cc0a90ce135fde4",
+            "e38f9ebcd0f3ebcdec7fc8eabdcdaef93bb0df8ea12bee65224341c8183d8e17",
+            "edd7a857845ad6bb1d0ba43fe7e794d164fe2dce499a1694695a792adfac43c5",
+            "20bb9a0ef54c7db3efc55a92eef5582c109615df22683c380526788f98e42a1c",
+        ),
     )

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from millstream._datasets.base import ArrayDataset, Arrays, cache_folder, fetched
 from millstream._datasets.windows import (
+    check_at_least,
     check_fractions,
     make_sequence_disk_source,
     prepare_time_series_windows,
@@ -33,10 +34,11 @@ _SHOWN = 60
 """Characters of a wrong line that an error shows: a page may be one line."""
 
 
-def read_values(path: Path, *, column: int = 1) -> NDArray[np.float32]:
-    """Return one column of a CSV file with a header line, as float32.
+def read_values(path: Path, count: int | None = None) -> NDArray[np.float32]:
+    """Return the second column of a CSV file with a header line, as float32.
 
-    Raises ``DataError`` for a line without a finite number there.
+    Raises ``DataError`` for a line without a finite number there, and unless there are
+    ``count`` of them, where it is known. No checksum of these files is published.
     """
     import csv
 
@@ -49,23 +51,14 @@ def read_values(path: Path, *, column: int = 1) -> NDArray[np.float32]:
             next(rows, None)
             for row in rows:
                 if row:
-                    values.append(_number(path, rows.line_num, row, column))
+                    values.append(_number(path, rows.line_num, row))
     except (UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{path}: expected a CSV file: {error}") from error
     if not values:
         raise DataError(f"{path}: expected a header line and values, found no values")
-    return np.array(values, np.float32)
-
-
-def read_published(path: Path, count: int) -> NDArray[np.float32]:
-    """Return the values of a series that is known to have ``count`` of them.
-
-    Raises ``DataError`` for any other file. No checksum of these files is published.
-    """
-    values = read_values(path)
-    if len(values) != count:
+    if count is not None and len(values) != count:
         raise DataError(f"{path}: expected {count} values, found {len(values)}")
-    return values
+    return np.array(values, np.float32)
 
 
 def _published(name: str, count: int, *, folder: str) -> RemoteFile:
@@ -74,21 +67,20 @@ def _published(name: str, count: int, *, folder: str) -> RemoteFile:
         tuple(base + name for base in _BASES),
         folder=folder,
         limit=count * _LINE,
-        check=partial(read_published, count=count),
+        check=partial(read_values, count=count),
     )
 
 
-def _number(path: Path, line: int, row: list[str], column: int) -> float:
+def _number(path: Path, line: int, row: list[str]) -> float:
     try:
-        value = float(row[column])
+        value = float(row[1])
     except (IndexError, ValueError):
         value = math.nan
     if not math.isfinite(value):
         found = ",".join(row)
         shown = found if len(found) <= _SHOWN else f"{found[:_SHOWN]}..."
         raise DataError(
-            f"{path}: line {line}: expected a number in column {column + 1}, "
-            f"found {shown!r}"
+            f"{path}: line {line}: expected a number in column 2, found {shown!r}"
         )
     return value
 
@@ -114,9 +106,7 @@ class _SeriesDataset(ArrayDataset):
     def __post_init__(self) -> None:
         check_fractions(self.split, self.train_fraction, self.val_fraction)
         for name in ("context_length", "prediction_length"):
-            if getattr(self, name) < 1:
-                found = getattr(self, name)
-                raise ValueError(f"{name} must be at least 1; found {found}")
+            check_at_least(name, getattr(self, name), 1)
 
     def files(self) -> tuple[Path, ...]:
         """Return the path of the CSV file, fetched where it is missing."""
@@ -146,9 +136,8 @@ class _SeriesDataset(ArrayDataset):
         if self.data_path is not None:
             return read_values(path)
         try:
-            if self.cache_dir is not None:  # the user's own folder and choice of file
-                return read_values(path)
-            return read_published(path, self._count)
+            # A folder of the user's may hold another series of the same name.
+            return read_values(path, self._count if self.cache_dir is None else None)
         except DataError as error:
             raise DataError(
                 f"{error}; delete {path} to have it fetched again"

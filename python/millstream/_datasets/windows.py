@@ -57,7 +57,7 @@ def select_split(
     series = np.asarray(array)
     axis = _time_axis(series)
     check_fractions(split, train_fraction, val_fraction)
-    _check_at_least("context_length", context_length, 0)
+    check_at_least("context_length", context_length, 0)
     count = series.shape[axis]
     if count == 0:
         raise ValueError(f"a series of shape {series.shape} has no steps in time")
@@ -84,9 +84,9 @@ def sliding_window_many(
     """
     series = np.asarray(array)
     axis = _time_axis(series)
-    _check_at_least("window_size", window_size, 1)
-    _check_at_least("stride", stride, 1)
-    _check_at_least("offset", offset, 0)
+    check_at_least("window_size", window_size, 1)
+    check_at_least("stride", stride, 1)
+    check_at_least("offset", offset, 0)
     if series.shape[axis] < offset + window_size:
         raise ValueError(
             f"windows of {window_size} steps from step {offset} need "
@@ -149,10 +149,10 @@ def prepare_seq_to_seq_windows(
     """
     inputs, targets = np.asarray(input_sequence), np.asarray(target_sequence)
     _check_aligned(inputs, targets)
-    _check_at_least("input_window_len", input_window_len, 1)
-    _check_at_least("target_window_len", target_window_len, 1)
-    _check_at_least("sliding_window_stride", sliding_window_stride, 1)
-    _check_at_least("target_offset", target_offset, 0)
+    check_at_least("input_window_len", input_window_len, 1)
+    check_at_least("target_window_len", target_window_len, 1)
+    check_at_least("sliding_window_stride", sliding_window_stride, 1)
+    check_at_least("target_offset", target_offset, 0)
     windows = []
     for series, size, offset in (
         (inputs, input_window_len, 0),
@@ -192,7 +192,7 @@ def make_sequence_disk_source(
     """
     from millstream._source import ArraySampleSource
 
-    _check_at_least("prefetch_size", prefetch_size, 1)
+    check_at_least("prefetch_size", prefetch_size, 1)
     return ArraySampleSource({"context": contexts, "target": targets}, ordering)
 
 
@@ -206,7 +206,7 @@ def _share(count: int, fraction: float) -> int:
     return math.floor(count * fraction + 1e-9)
 
 
-def _check_at_least(name: str, value: int, least: int) -> None:
+def check_at_least(name: str, value: int, least: int) -> None:
     if value < least:
         raise ValueError(f"{name} must be at least {least}; found {value}")
 
