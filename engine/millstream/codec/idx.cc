@@ -2,20 +2,18 @@
 
 #include <array>
 #include <optional>
+#include <utility>
 
 namespace millstream {
 namespace {
 
-struct IdxType {
-  std::uint8_t code;
-  DType dtype;
-};
-constexpr std::array<IdxType, 6> kTypes = {{{0x08, DType::kUint8},
-                                            {0x09, DType::kInt8},
-                                            {0x0B, DType::kInt16},
-                                            {0x0C, DType::kInt32},
-                                            {0x0D, DType::kFloat32},
-                                            {0x0E, DType::kFloat64}}};
+constexpr std::array<std::pair<std::uint8_t, DType>, 6> kTypes = {
+    {{0x08, DType::kUint8},
+     {0x09, DType::kInt8},
+     {0x0B, DType::kInt16},
+     {0x0C, DType::kInt32},
+     {0x0D, DType::kFloat32},
+     {0x0E, DType::kFloat64}}};
 
 }  // namespace
 
@@ -25,8 +23,8 @@ ArrayLayout parse_idx(ByteReader& reader, std::int64_t size) {
   if (magic != 0) reader.fail(start, "the IDX magic 0", magic);
   const auto code = reader.big<std::uint8_t>("the IDX type");
   std::optional<DType> dtype;
-  for (const IdxType& type : kTypes) {
-    if (type.code == code) dtype = type.dtype;
+  for (const auto& [number, type] : kTypes) {
+    if (number == code) dtype = type;
   }
   if (!dtype) {
     reader.fail(start + 2, "an IDX type of 8, 9, 11, 12, 13 or 14", int{code});
@@ -49,9 +47,9 @@ ArrayLayout parse_idx(ByteReader& reader, std::int64_t size) {
 }
 
 std::vector<std::byte> idx_header(DType dtype, const Shape& shape) {
-  for (const IdxType& type : kTypes) {
-    if (type.dtype != dtype) continue;
-    std::vector<std::byte> header = {std::byte{0}, std::byte{0}, std::byte{type.code},
+  for (const auto& [code, type] : kTypes) {
+    if (type != dtype) continue;
+    std::vector<std::byte> header = {std::byte{0}, std::byte{0}, std::byte{code},
                                      static_cast<std::byte>(shape.rank())};
     for (const std::int64_t extent : shape.extents()) {
       if (extent >> 32 != 0) {

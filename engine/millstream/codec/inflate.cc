@@ -3,16 +3,17 @@
 #include <zlib.h>
 
 #include <algorithm>
-#include <limits>
+#include <memory>
 #include <new>
-#include <utility>
 
 #include "millstream/core/error.h"
 
 namespace millstream {
 namespace {
 
-constexpr std::size_t kMost = std::numeric_limits<uInt>::max();
+struct End {
+  void operator()(z_stream* stream) const noexcept { inflateEnd(stream); }
+};
 
 class Inflation {
  public:
@@ -40,17 +41,28 @@ class Inflation {
 
  private:
   void member() {
-    Inflater inflater(packed_.format, packed_.name);
-    for (bool ended = false; !ended;) {
+    z_stream stream = {};
+    const int window = packed_.format == Deflated::kGzip ? MAX_WBITS + 16 : -MAX_WBITS;
+    if (inflateInit2(&stream, window) != Z_OK) throw std::bad_alloc();
+    const std::unique_ptr<z_stream, End> end(&stream);
+    for (int code = Z_OK; code != Z_STREAM_END;) {
       if (in_.empty()) fill();
-      const Inflater::Step step = inflater.step(in_, out_, at_);
-      if (!step.ended && step.consumed == 0 && step.produced == 0) {
-        fail("more deflated data", "the end");
+      // zlib's interface is older than const; it does not write its input.
+      stream.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(in_.data()));
+      stream.avail_in = static_cast<uInt>(in_.size());
+      stream.next_out = reinterpret_cast<Bytef*>(out_.data());
+      stream.avail_out = static_cast<uInt>(out_.size());
+      code = ::inflate(&stream, Z_NO_FLUSH);
+      at_ += static_cast<std::int64_t>(in_.size() - stream.avail_in);
+      in_ = in_.last(stream.avail_in);
+      if (code == Z_MEM_ERROR) throw std::bad_alloc();
+      if (code == Z_BUF_ERROR) fail("more deflated data", "the end");
+      if (code != Z_OK && code != Z_STREAM_END) {
+        fail("deflated data",
+             stream.msg != nullptr ? stream.msg : "a preset dictionary");
       }
-      in_ = in_.subspan(step.consumed);
-      at_ += static_cast<std::int64_t>(step.consumed);
-      ended = step.ended;
-      const auto out = std::span<const std::byte>(out_).first(step.produced);
+      const auto out =
+          std::span<const std::byte>(out_).first(out_.size() - stream.avail_out);
       made_.size += static_cast<std::int64_t>(out.size());
       made_.crc = crc32_of(out, made_.crc);
       if (packed_.size && made_.size > *packed_.size) {
@@ -98,42 +110,6 @@ class Inflation {
 };
 
 }  // namespace
-
-Inflater::Inflater(Deflated format, std::string name) : name_(std::move(name)) {
-  auto stream = std::make_unique<z_stream>();
-  const int window = format == Deflated::kGzip ? MAX_WBITS + 16 : -MAX_WBITS;
-  if (inflateInit2(stream.get(), window) != Z_OK) throw std::bad_alloc();
-  stream_.reset(stream.release());
-}
-
-void Inflater::End::operator()(z_stream_s* stream) const noexcept {
-  inflateEnd(stream);
-  delete stream;
-}
-
-Inflater::Step Inflater::step(std::span<const std::byte> in, std::span<std::byte> out,
-                              std::int64_t offset) {
-  in = in.first(std::min(in.size(), kMost));
-  out = out.first(std::min(out.size(), kMost));
-  // zlib's interface is older than const; it does not write its input.
-  stream_->next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(in.data()));
-  stream_->avail_in = static_cast<uInt>(in.size());
-  stream_->next_out = reinterpret_cast<Bytef*>(out.data());
-  stream_->avail_out = static_cast<uInt>(out.size());
-  const int code = ::inflate(stream_.get(), Z_NO_FLUSH);
-  Step step;
-  step.consumed = in.size() - stream_->avail_in;
-  step.produced = out.size() - stream_->avail_out;
-  step.ended = code == Z_STREAM_END;
-  if (code == Z_MEM_ERROR) throw std::bad_alloc();
-  if (code != Z_OK && code != Z_STREAM_END && code != Z_BUF_ERROR) {
-    const char* found = stream_->msg != nullptr ? stream_->msg : "a preset dictionary";
-    throw DataError(text(name_, ": offset ",
-                         offset + static_cast<std::int64_t>(step.consumed),
-                         ": expected deflated data, found ", found));
-  }
-  return step;
-}
 
 std::uint32_t crc32_of(std::span<const std::byte> bytes, std::uint32_t crc) {
   return static_cast<std::uint32_t>(

@@ -1,9 +1,7 @@
 #include "millstream/codec/npy.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
-#include <cstring>
 #include <optional>
 #include <vector>
 
@@ -14,24 +12,12 @@ namespace {
 
 constexpr std::string_view kMagic = "\x93NUMPY";
 
-struct NpyType {
-  std::string_view code;  // without the byte order
-  DType dtype;
-};
-constexpr std::array<NpyType, 14> kTypes = {{{"b1", DType::kBool},
-                                             {"i1", DType::kInt8},
-                                             {"i2", DType::kInt16},
-                                             {"i4", DType::kInt32},
-                                             {"i8", DType::kInt64},
-                                             {"u1", DType::kUint8},
-                                             {"u2", DType::kUint16},
-                                             {"u4", DType::kUint32},
-                                             {"u8", DType::kUint64},
-                                             {"f2", DType::kFloat16},
-                                             {"f4", DType::kFloat32},
-                                             {"f8", DType::kFloat64},
-                                             {"c8", DType::kComplex64},
-                                             {"c16", DType::kComplex128}}};
+/// What stands for a dtype, without the byte order, as "f4"; "?2" for bfloat16.
+std::string code_of(DType dtype) {
+  constexpr std::string_view kLetters = "biiiiuuuuf?ffcc";
+  static_assert(kLetters.size() == kDTypes);
+  return text(kLetters[static_cast<std::size_t>(dtype)], byte_size(dtype));
+}
 
 /// Reads the Python literal that an .npy header is: a dict of three known keys.
 class HeaderParser {
@@ -140,12 +126,12 @@ class HeaderParser {
     const bool has_order =
         !value.empty() && std::string_view("<>=|").find(value[0]) != value.npos;
     const std::string_view code = value.substr(has_order ? 1 : 0);
-    for (const NpyType& type : kTypes) {
-      if (code != type.code) continue;
-      if (!value.starts_with('>') || byte_size(type.dtype) == 1) return type.dtype;
-      reader_.fail(
-          at, text("little-endian values, '<", type.code, "'"),
-          text(quote_bytes(value), ": save x.astype('<", type.code, "') instead"));
+    for (int i = 0; i < kDTypes; ++i) {
+      const auto dtype = static_cast<DType>(i);
+      if (code != code_of(dtype) || dtype == DType::kBfloat16) continue;
+      if (!value.starts_with('>') || byte_size(dtype) == 1) return dtype;
+      reader_.fail(at, text("little-endian values, '<", code, "'"),
+                   text(quote_bytes(value), ": save x.astype('<", code, "') instead"));
     }
     reader_.fail(at, "a dtype of numbers such as '<f4' or '|u1'",
                  value == "|O" ? "'|O': objects cannot be read without running code"
@@ -212,14 +198,12 @@ ArrayLayout parse_npy(ByteReader& reader, std::int64_t size) {
 }
 
 std::string npy_header(DType dtype, const Shape& shape) {
-  std::string code;
-  for (const NpyType& type : kTypes) {
-    if (type.dtype != dtype) continue;
-    code = text(byte_size(dtype) == 1 ? '|' : '<', type.code);
+  if (dtype == DType::kBfloat16) {
+    throw ArgumentError(text(".npy does not hold ", name(dtype)));
   }
-  if (code.empty()) throw ArgumentError(text(".npy does not hold ", name(dtype)));
-  std::string dict = text("{'descr': '", code,
-                          "', 'fortran_order': False, 'shape': ", shape.str(), ", }");
+  std::string dict =
+      text("{'descr': '", byte_size(dtype) == 1 ? '|' : '<', code_of(dtype),
+           "', 'fortran_order': False, 'shape': ", shape.str(), ", }");
   const std::size_t prefix = kMagic.size() + 4;
   dict.append(63 - (prefix + dict.size()) % 64, ' ');
   dict += '\n';

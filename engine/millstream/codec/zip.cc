@@ -5,23 +5,15 @@
 namespace millstream {
 namespace {
 
-constexpr std::uint32_t kEnd = 0x06054B50;
+constexpr std::string_view kEnd = "PK\x05\x06";
 constexpr std::uint32_t kEnd64 = 0x06064B50;
-constexpr std::uint32_t kLocator64 = 0x07064B50;
+constexpr std::string_view kLocator64 = "PK\x06\x07";
 constexpr std::uint32_t kEntry = 0x02014B50;
 constexpr std::uint32_t kMember = 0x04034B50;
 constexpr std::int64_t kEndBytes = 22;
 constexpr std::int64_t kEnd64Bytes = 56;
 constexpr std::int64_t kLocatorBytes = 20;
 constexpr std::uint32_t kLarge = 0xFFFFFFFF;  // see the 64-bit fields
-
-std::uint32_t word_at(std::span<const std::byte> bytes, std::size_t at) {
-  std::uint32_t word = 0;
-  for (std::size_t i = 0; i < 4; ++i) {
-    word |= static_cast<std::uint32_t>(bytes[at + i]) << 8 * i;
-  }
-  return word;
-}
 
 void expect_signature(ByteReader& reader, std::uint32_t wanted, std::string_view what) {
   const std::int64_t at = reader.offset();
@@ -63,15 +55,18 @@ ZipDirectory find_zip_directory(std::span<const std::byte> tail,
                                 const std::string& name, std::int64_t size) {
   const auto bytes = static_cast<std::int64_t>(tail.size());
   const std::int64_t base = size - bytes;
-  std::int64_t end = bytes - kEndBytes;
-  while (end >= 0 && word_at(tail, static_cast<std::size_t>(end)) != kEnd) --end;
-  if (end < 0) {
+  const std::string_view view(reinterpret_cast<const char*>(tail.data()), tail.size());
+  const auto found =
+      bytes < kEndBytes ? view.npos
+                        : view.rfind(kEnd, static_cast<std::size_t>(bytes - kEndBytes));
+  if (found == view.npos) {
     throw DataError(text(name, ": offset ", base,
                          ": expected the end record of a zip file, found none in the "
                          "last ",
                          bytes, " bytes"));
   }
-  ByteReader reader(tail.subspan(static_cast<std::size_t>(end)), name, base + end);
+  const auto end = static_cast<std::int64_t>(found);
+  ByteReader reader(tail.subspan(found), name, base + end);
   reader.take(10, "the end record");
   ZipDirectory directory;
   directory.members = reader.little<std::uint16_t>("a count");
@@ -80,7 +75,8 @@ ZipDirectory find_zip_directory(std::span<const std::byte> tail,
   std::int64_t last = base + end;  // where the directory must end
 
   const std::int64_t locator = end - kLocatorBytes;
-  if (locator >= 0 && word_at(tail, static_cast<std::size_t>(locator)) == kLocator64) {
+  if (locator >= 0 &&
+      view.substr(static_cast<std::size_t>(locator)).starts_with(kLocator64)) {
     ByteReader finder(tail.subspan(static_cast<std::size_t>(locator)), name,
                       base + locator);
     finder.take(8, "the 64-bit locator");

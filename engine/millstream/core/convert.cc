@@ -1,5 +1,7 @@
 #include "millstream/core/convert.h"
 
+#include "millstream/core/error.h"
+
 namespace millstream {
 namespace {
 
@@ -46,6 +48,18 @@ Convert converter(DType from, DType to) {
       return &convert<typename decltype(source)::Type, typename decltype(target)::Type>;
     });
   });
+}
+
+void convert_rows(std::string_view field, const Column& from, const Column& to,
+                  std::int64_t rows, std::span<const std::int64_t> indices) {
+  const Convert convert = converter(from.dtype, to.dtype);
+  const std::int64_t elements = from.shape.elements();
+  for (std::int64_t k = 0; k < rows; ++k) {
+    if (convert(from.row(k), to.row(k), elements) == elements) continue;
+    throw DataError(text(field, ": sample ", indices[static_cast<std::size_t>(k)],
+                         " holds a ", name(from.dtype), " that ", name(to.dtype),
+                         " cannot hold"));
+  }
 }
 
 }  // namespace millstream

@@ -6,8 +6,11 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <span>
+#include <string_view>
 #include <type_traits>
 
+#include "millstream/core/column.h"
 #include "millstream/core/dtype.h"
 
 namespace millstream {
@@ -62,5 +65,10 @@ using Convert = std::int64_t (*)(const std::byte* from, std::byte* to,
 
 /// The conversion between two types; never null.
 Convert converter(DType from, DType to);
+
+/// Converts rows [0, rows) of a column, those of the samples `indices`. Throws
+/// `DataError` naming `field` and the first sample that `to` cannot hold.
+void convert_rows(std::string_view field, const Column& from, const Column& to,
+                  std::int64_t rows, std::span<const std::int64_t> indices);
 
 }  // namespace millstream

@@ -29,14 +29,12 @@ class Error : public std::runtime_error {
 };
 
 /// The caller asked for something impossible. Becomes `ValueError` in Python.
-class ArgumentError : public Error {
- public:
+struct ArgumentError : Error {
   using Error::Error;
 };
 
 /// The stored bytes are not what their format promises. Becomes `DataError`.
-class DataError : public Error {
- public:
+struct DataError : Error {
   using Error::Error;
 };
 
@@ -55,14 +53,12 @@ class IoError : public Error {
 };
 
 /// The caller asked to stop. Becomes `KeyboardInterrupt` where a signal did so.
-class Cancelled : public Error {
- public:
+struct Cancelled : Error {
   using Error::Error;
 };
 
 /// Who was asked had been told to end. Becomes `WorkerError`.
-class Closed : public Cancelled {
- public:
+struct Closed : Cancelled {
   using Cancelled::Cancelled;
 };
 
@@ -95,14 +91,12 @@ class FunctionError : public Error {
 
 /// A worker ended before its samples were made; another try may succeed. Becomes
 /// `WorkerError`.
-class WorkerDied : public Error {
- public:
+struct WorkerDied : Error {
   using Error::Error;
 };
 
 /// A sample took longer than it may; another try may succeed. Becomes `WorkerTimeout`.
-class WorkerStalled : public Error {
- public:
+struct WorkerStalled : Error {
   using Error::Error;
 };
 

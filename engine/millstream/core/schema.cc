@@ -8,6 +8,14 @@ std::string str(const Field& field) {
   return text(field.name, ": ", name(field.dtype), field.shape.str());
 }
 
+std::string str(const Schema& schema) {
+  std::string fields;
+  for (const Field& field : schema) {
+    fields += (fields.empty() ? "" : ", ") + str(field);
+  }
+  return "{" + fields + "}";
+}
+
 int field_named(const Schema& schema, std::string_view name, std::string_view who) {
   std::string known;
   for (std::size_t i = 0; i < schema.size(); ++i) {

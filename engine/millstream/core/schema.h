@@ -29,6 +29,8 @@ inline std::int64_t byte_size(const Field& field) {
 
 /// "image: uint8(28, 28, 1)".
 std::string str(const Field& field);
+/// The same of all fields, in braces.
+std::string str(const Schema& schema);
 
 /// The position of the field of that name; throws `ArgumentError` naming `who`, the
 /// missing field and those that exist.

@@ -1,7 +1,6 @@
 #include "millstream/order/mixture.h"
 
 #include <algorithm>
-#include <array>
 #include <functional>
 #include <queue>
 #include <utility>
@@ -14,7 +13,7 @@ namespace {
 
 __extension__ using Wide = unsigned __int128;
 
-constexpr std::size_t kChunk = 256;
+constexpr std::size_t kChunk = 4096;
 
 Seed component_seed(Seed seed, std::uint32_t component) {
   const auto words = draw(seed, 0, component, Purpose::kMixture);
@@ -63,11 +62,7 @@ void plant(std::vector<Mixture::Node>& nodes) {
 }  // namespace
 
 Mixture::Mixture(std::span<const Component> components, std::int64_t length)
-    : components_(components.begin(), components.end()), length_(length) {
-  if (length < 1 || length > kMaxSamples) {
-    throw ArgumentError(
-        text("a mixture needs between 1 and 2^62 positions, not ", length));
-  }
+    : Order(length, 0, "a mixture"), components_(components.begin(), components.end()) {
   std::int64_t total = 0;
   for (std::size_t i = 0; i < components_.size(); ++i) {
     const auto& [order, weight] = components_[i];
@@ -111,44 +106,34 @@ Mixture::Visit Mixture::visit(std::uint64_t position) const noexcept {
 
 void Mixture::run(Seed seed, std::uint32_t epoch, std::int64_t first,
                   std::span<std::int64_t> out) const {
-  constexpr std::int32_t kNone = -1;
   const std::uint64_t period = nodes_.back().weight;
   const Wide from = static_cast<Wide>(epoch) * static_cast<std::uint64_t>(length_) +
                     static_cast<std::uint64_t>(first);
   Wide periods = from / period;
   auto position = static_cast<std::uint64_t>(from % period);
-  std::vector<std::int32_t> heads(components_.size(), kNone);
+  std::vector<std::vector<std::size_t>> rows(components_.size());
+  std::vector<Wide> visits(components_.size());
+  std::vector<std::int64_t> samples;
   while (!out.empty()) {
     // A component's visits within a chunk follow each other: one run gives them all.
     const std::size_t count = std::min(kChunk, out.size());
-    std::array<std::uint32_t, kChunk> component;
-    std::array<Wide, kChunk> visits;
     for (std::size_t i = 0; i < count; ++i) {
-      const Visit turn = visit(position);
-      component[i] = turn.component;
-      visits[i] = periods * nodes_[turn.component].weight + turn.number;
+      const auto [its, number] = visit(position);
+      if (rows[its].empty()) visits[its] = periods * nodes_[its].weight + number;
+      rows[its].push_back(i);
       if (++position == period) {
         position = 0;
         ++periods;
       }
     }
-    std::array<std::int32_t, kChunk> next;
-    for (std::size_t i = count; i-- > 0;) {
-      next[i] = std::exchange(heads[component[i]], static_cast<std::int32_t>(i));
-    }
-    for (std::size_t i = 0; i < count; ++i) {
-      const std::uint32_t its = component[i];
-      if (heads[its] != static_cast<std::int32_t>(i)) continue;
-      heads[its] = kNone;
-      std::size_t taken = 0;
-      std::array<std::size_t, kChunk> rows;
-      for (auto k = static_cast<std::int32_t>(i); k != kNone; k = next[rows[taken++]]) {
-        rows[taken] = static_cast<std::size_t>(k);
+    for (std::uint32_t its = 0; its < components_.size(); ++its) {
+      if (rows[its].empty()) continue;
+      samples.resize(rows[its].size());
+      run_on(*components_[its].order, component_seed(seed, its), visits[its], samples);
+      for (std::size_t k = 0; k < samples.size(); ++k) {
+        out[rows[its][k]] = first_[its] + samples[k];
       }
-      std::array<std::int64_t, kChunk> samples;
-      run_on(*components_[its].order, component_seed(seed, its), visits[i],
-             std::span(samples).first(taken));
-      for (std::size_t k = 0; k < taken; ++k) out[rows[k]] = first_[its] + samples[k];
+      rows[its].clear();
     }
     out = out.subspan(count);
   }

@@ -34,8 +34,6 @@ class Mixture final : public Order {
   /// for weights of no sum or one above `kMaxWeight`.
   Mixture(std::span<const Component> components, std::int64_t length);
 
-  std::int64_t length() const noexcept override { return length_; }
-  std::int64_t samples() const noexcept override { return samples_; }
   void run(Seed seed, std::uint32_t epoch, std::int64_t first,
            std::span<std::int64_t> out) const override;
   void add_to(Digest& digest) const override;
@@ -59,8 +57,6 @@ class Mixture final : public Order {
   std::vector<Component> components_;
   std::vector<std::int64_t> first_;  // sample of each component
   std::vector<Node> nodes_;
-  std::int64_t samples_ = 0;
-  std::int64_t length_;
 };
 
 }  // namespace millstream

@@ -2,59 +2,51 @@
 
 #include <cmath>
 #include <numeric>
-#include <string_view>
 #include <utility>
 
 #include "millstream/core/error.h"
 #include "millstream/order/draw.h"
 
 namespace millstream {
-namespace {
 
-std::int64_t checked_length(std::int64_t length, std::string_view what) {
+Order::Order(std::int64_t length, std::int64_t samples, std::string_view what)
+    : length_(length), samples_(samples) {
   if (length <= 0 || length > kMaxSamples) {
     throw ArgumentError(
         text(what, " needs between 1 and 2^62 positions, not ", length));
   }
-  return length;
 }
-
-}  // namespace
-
-Sequential::Sequential(std::int64_t n) : n_(checked_length(n, "an order")) {}
 
 void Sequential::run(Seed, std::uint32_t, std::int64_t first,
                      std::span<std::int64_t> out) const {
   std::iota(out.begin(), out.end(), first);
 }
 
-void Sequential::add_to(Digest& digest) const { digest.add("sequential").add(n_); }
+void Sequential::add_to(Digest& digest) const {
+  digest.add("sequential").add(samples_);
+}
 
 void Shuffle::run(Seed seed, std::uint32_t epoch, std::int64_t first,
                   std::span<std::int64_t> out) const {
   Permutation(grid_, seed, epoch, Purpose::kShuffle).run(first, out);
 }
 
-void Shuffle::add_to(Digest& digest) const { digest.add("shuffle").add(grid_.n); }
-
-Replacement::Replacement(std::int64_t n, std::int64_t length)
-    : n_(checked_length(n, "an order with replacement")),
-      length_(checked_length(length, "an order with replacement")) {}
+void Shuffle::add_to(Digest& digest) const { digest.add("shuffle").add(samples_); }
 
 void Replacement::run(Seed seed, std::uint32_t epoch, std::int64_t first,
                       std::span<std::int64_t> out) const {
   for (std::int64_t& index : out) {
     const auto words = draw(seed, epoch, first++, Purpose::kReplacement);
-    index = below(n_, words[0], words[1]);
+    index = below(samples_, words[0], words[1]);
   }
 }
 
 void Replacement::add_to(Digest& digest) const {
-  digest.add("replacement").add(n_).add(length_);
+  digest.add("replacement").add(samples_).add(length_);
 }
 
 Weighted::Weighted(std::span<const double> weights, std::int64_t length)
-    : length_(checked_length(length, "a weighted order")) {
+    : Order(length, static_cast<std::int64_t>(weights.size()), "a weighted order") {
   if (weights.empty() || weights.size() >= (std::size_t{1} << 31)) {
     throw ArgumentError(text("a weighted order needs between 1 and 2^31 weights, not ",
                              weights.size()));
@@ -103,14 +95,14 @@ void Weighted::run(Seed seed, std::uint32_t epoch, std::int64_t first,
                    std::span<std::int64_t> out) const {
   for (std::int64_t& index : out) {
     const auto words = draw(seed, epoch, first++, Purpose::kWeighted);
-    const std::int64_t chosen = below(samples(), words[0], words[1]);
+    const std::int64_t chosen = below(samples_, words[0], words[1]);
     const Column& column = columns_[static_cast<std::size_t>(chosen)];
     index = words[2] < column.threshold ? chosen : column.other;
   }
 }
 
 void Weighted::add_to(Digest& digest) const {
-  digest.add("weighted").add(length_).add(samples());
+  digest.add("weighted").add(length_).add(samples_);
   for (const Column& column : columns_) {
     digest.add((std::uint64_t{column.threshold} << 32) | column.other);
   }
@@ -118,9 +110,9 @@ void Weighted::add_to(Digest& digest) const {
 
 Listed::Listed(std::shared_ptr<const Order> inner, std::vector<std::int64_t> list,
                std::int64_t n)
-    : inner_(std::move(inner)),
-      list_(std::move(list)),
-      n_(checked_length(n, "a list")) {
+    : Order(inner->length(), n, "a list"),
+      inner_(std::move(inner)),
+      list_(std::move(list)) {
   const auto entries = static_cast<std::int64_t>(list_.size());
   if (entries == 0 || entries % inner_->samples() != 0) {
     throw ArgumentError(text("a list of ", entries, " entries is not whole epochs of ",
@@ -143,13 +135,14 @@ void Listed::run(Seed seed, std::uint32_t epoch, std::int64_t first,
 }
 
 void Listed::add_to(Digest& digest) const {
-  digest.add("listed").add(n_).add(static_cast<std::uint64_t>(list_.size()));
+  digest.add("listed").add(samples_).add(static_cast<std::uint64_t>(list_.size()));
   for (const std::int64_t index : list_) digest.add(index);
   inner_->add_to(digest);
 }
 
 Parted::Parted(std::shared_ptr<const Order> inner, const Part& part)
-    : inner_(std::move(inner)),
+    : Order(inner->length(), part.n, "a part"),
+      inner_(std::move(inner)),
       part_(part),
       places_(Grid(part.n), part.seed, 0, Purpose::kSplit) {
   const bool fits = part.first >= 0 && part.length > 0 && part.gap >= 0 &&

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "millstream/core/digest.h"
@@ -19,10 +20,10 @@ class Order {
   virtual ~Order() = default;
 
   /// Positions in one epoch.
-  virtual std::int64_t length() const noexcept = 0;
+  std::int64_t length() const noexcept { return length_; }
 
   /// The samples that it chooses from: every answer lies in [0, samples()).
-  virtual std::int64_t samples() const noexcept = 0;
+  std::int64_t samples() const noexcept { return samples_; }
 
   /// out[k] is the sample at position first + k, all of them in [0, length()).
   virtual void run(Seed seed, std::uint32_t epoch, std::int64_t first,
@@ -30,30 +31,31 @@ class Order {
 
   /// Adds all that decides the answers, and nothing else.
   virtual void add_to(Digest& digest) const = 0;
+
+ protected:
+  /// Throws `ArgumentError`, which calls the order `what`, unless `length` is between 1
+  /// and `kMaxSamples`.
+  Order(std::int64_t length, std::int64_t samples, std::string_view what);
+
+  std::int64_t length_;
+  std::int64_t samples_;
 };
 
 /// 0, 1, 2, ... in every epoch.
 class Sequential final : public Order {
  public:
-  explicit Sequential(std::int64_t n);
+  explicit Sequential(std::int64_t n) : Order(n, n, "an order") {}
 
-  std::int64_t length() const noexcept override { return n_; }
-  std::int64_t samples() const noexcept override { return n_; }
   void run(Seed seed, std::uint32_t epoch, std::int64_t first,
            std::span<std::int64_t> out) const override;
   void add_to(Digest& digest) const override;
-
- private:
-  std::int64_t n_;
 };
 
 /// Every sample once an epoch, in an order of the epoch's own.
 class Shuffle final : public Order {
  public:
-  explicit Shuffle(std::int64_t n) : grid_(n) {}
+  explicit Shuffle(std::int64_t n) : Order(Grid(n).n, n, "an order"), grid_(n) {}
 
-  std::int64_t length() const noexcept override { return grid_.n; }
-  std::int64_t samples() const noexcept override { return grid_.n; }
   void run(Seed seed, std::uint32_t epoch, std::int64_t first,
            std::span<std::int64_t> out) const override;
   void add_to(Digest& digest) const override;
@@ -65,17 +67,12 @@ class Shuffle final : public Order {
 /// `length` draws an epoch, each of any sample.
 class Replacement final : public Order {
  public:
-  Replacement(std::int64_t n, std::int64_t length);
+  Replacement(std::int64_t n, std::int64_t length)
+      : Order(length, Grid(n).n, "an order with replacement") {}
 
-  std::int64_t length() const noexcept override { return length_; }
-  std::int64_t samples() const noexcept override { return n_; }
   void run(Seed seed, std::uint32_t epoch, std::int64_t first,
            std::span<std::int64_t> out) const override;
   void add_to(Digest& digest) const override;
-
- private:
-  std::int64_t n_;
-  std::int64_t length_;
 };
 
 /// `length` draws an epoch, each sample as often as its weight says.
@@ -85,10 +82,6 @@ class Weighted final : public Order {
   /// positive.
   Weighted(std::span<const double> weights, std::int64_t length);
 
-  std::int64_t length() const noexcept override { return length_; }
-  std::int64_t samples() const noexcept override {
-    return static_cast<std::int64_t>(columns_.size());
-  }
   void run(Seed seed, std::uint32_t epoch, std::int64_t first,
            std::span<std::int64_t> out) const override;
   void add_to(Digest& digest) const override;
@@ -103,7 +96,6 @@ class Weighted final : public Order {
 
  private:
   std::vector<Column> columns_;
-  std::int64_t length_;
 };
 
 /// Samples listed by the user, in the order in which `inner` visits the list.
@@ -115,8 +107,6 @@ class Listed final : public Order {
   Listed(std::shared_ptr<const Order> inner, std::vector<std::int64_t> list,
          std::int64_t n);
 
-  std::int64_t length() const noexcept override { return inner_->length(); }
-  std::int64_t samples() const noexcept override { return n_; }
   void run(Seed seed, std::uint32_t epoch, std::int64_t first,
            std::span<std::int64_t> out) const override;
   void add_to(Digest& digest) const override;
@@ -124,7 +114,6 @@ class Listed final : public Order {
  private:
   std::shared_ptr<const Order> inner_;
   std::vector<std::int64_t> list_;
-  std::int64_t n_;
 };
 
 /// Which of n samples belong to one part of a split: places [first, first + length)
@@ -145,8 +134,6 @@ class Parted final : public Order {
  public:
   Parted(std::shared_ptr<const Order> inner, const Part& part);
 
-  std::int64_t length() const noexcept override { return inner_->length(); }
-  std::int64_t samples() const noexcept override { return part_.n; }
   void run(Seed seed, std::uint32_t epoch, std::int64_t first,
            std::span<std::int64_t> out) const override;
   void add_to(Digest& digest) const override;

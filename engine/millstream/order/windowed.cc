@@ -25,7 +25,7 @@ std::int64_t checked(std::int64_t value, std::string_view what) {
 
 WindowedShuffle::WindowedShuffle(std::int64_t n, std::int64_t block_size,
                                  std::int64_t window)
-    : n_(Grid(n).n),
+    : Order(Grid(n).n, n, "an order"),
       block_(std::min(checked(block_size, "block_size"), n)),
       full_(n / block_),
       short_(n % block_),
@@ -54,7 +54,7 @@ void WindowedShuffle::run(Seed seed, std::uint32_t epoch, std::int64_t first,
   const std::int64_t short_window = short_slot / window_;
   // From here on windows begin earlier, by what the short block is missing.
   const std::int64_t shifted =
-      short_ == 0 ? n_
+      short_ == 0 ? length_
                   : short_window * whole + samples_of(short_window == last_, true).n;
 
   while (!out.empty()) {
@@ -95,7 +95,7 @@ void WindowedShuffle::run(Seed seed, std::uint32_t epoch, std::int64_t first,
 }
 
 void WindowedShuffle::add_to(Digest& digest) const {
-  digest.add("windowed").add(n_).add(block_).add(window_);
+  digest.add("windowed").add(length_).add(block_).add(window_);
 }
 
 }  // namespace millstream

@@ -21,8 +21,6 @@ class WindowedShuffle final : public Order {
   /// `window` is in blocks. Throws `ArgumentError` unless both are at least 1.
   WindowedShuffle(std::int64_t n, std::int64_t block_size, std::int64_t window);
 
-  std::int64_t length() const noexcept override { return n_; }
-  std::int64_t samples() const noexcept override { return n_; }
   void run(Seed seed, std::uint32_t epoch, std::int64_t first,
            std::span<std::int64_t> out) const override;
   void add_to(Digest& digest) const override;
@@ -33,7 +31,6 @@ class WindowedShuffle final : public Order {
     return samples_[(last ? 2u : 0u) + (short_block ? 1u : 0u)];
   }
 
-  std::int64_t n_;
   std::int64_t block_;    // samples of a block
   std::int64_t full_;     // blocks of that many
   std::int64_t short_;    // samples of the block after them, or none

@@ -16,21 +16,6 @@ namespace {
 /// than this many bytes at a time.
 constexpr std::int64_t kLent = std::int64_t{1} << 22;
 
-void check_sources(const std::vector<SharedSource>& sources) {
-  if (sources.empty()) throw ArgumentError("a combination needs at least one source");
-  for (const SharedSource& source : sources) {
-    if (source == nullptr) throw ArgumentError("a source is missing");
-  }
-}
-
-std::string str(const Schema& schema) {
-  std::string fields;
-  for (const Field& field : schema) {
-    fields += (fields.empty() ? "" : ", ") + millstream::str(field);
-  }
-  return "{" + fields + "}";
-}
-
 /// Passes hints on with other indices, a stackful at a time: hints must not throw.
 template <typename Index>
 void pass_hint(const Source& source, std::span<const std::int64_t> indices,
@@ -70,9 +55,21 @@ Beside::Part moved(Beside::Part part, std::span<const std::int64_t> rows,
 
 }  // namespace
 
+Combined::Combined(std::vector<SharedSource> sources) : sources_(std::move(sources)) {
+  if (sources_.empty()) throw ArgumentError("a combination needs at least one source");
+  for (const SharedSource& source : sources_) {
+    if (source == nullptr) throw ArgumentError("a source is missing");
+    resident_ = resident_ && source->resident();
+    if (maker_ == nullptr) maker_ = source->maker();
+  }
+}
+
+Wrapping::Wrapping(SharedSource source) : source_(std::move(source)) {
+  if (source_ == nullptr) throw ArgumentError("a source is missing");
+}
+
 Concatenated::Concatenated(std::vector<SharedSource> sources)
-    : sources_(std::move(sources)) {
-  check_sources(sources_);
+    : Combined(std::move(sources)) {
   for (std::size_t i = 0; i < sources_.size(); ++i) {
     const Source& source = *sources_[i];
     if (source.schema() != schema()) {
@@ -88,8 +85,6 @@ Concatenated::Concatenated(std::vector<SharedSource> sources)
                i, " has ", source.size(), " more than ", first_.back()));
     }
     first_.push_back(samples);
-    resident_ = resident_ && source.resident();
-    if (maker_ == nullptr) maker_ = source.maker();
   }
 }
 
@@ -138,7 +133,7 @@ void Concatenated::read_for(const Making& making, std::int64_t first,
   }
   // A maker is given all of its rows, to share them out.
   const auto at_once =
-      copies && maker_ == nullptr
+      copies && maker() == nullptr
           ? static_cast<std::size_t>(std::max<std::int64_t>(1, kLent / row_bytes))
           : indices.size();
   for (std::size_t source = 0; source < sources_.size(); ++source) {
@@ -211,10 +206,9 @@ void Concatenated::hint(std::span<const std::int64_t> indices) const noexcept {
 }
 
 Subset::Subset(SharedSource source, std::vector<std::int64_t> samples)
-    : source_(std::move(source)),
+    : Wrapping(std::move(source)),
       samples_(std::move(samples)),
       size_(static_cast<std::int64_t>(samples_.size())) {
-  check_sources({source_});
   if (samples_.empty()) throw ArgumentError("a subset needs at least one sample");
   for (std::size_t k = 0; k < samples_.size(); ++k) {
     if (samples_[k] >= 0 && samples_[k] < source_->size()) continue;
@@ -225,8 +219,7 @@ Subset::Subset(SharedSource source, std::vector<std::int64_t> samples)
 
 Subset::Subset(SharedSource source, std::int64_t start, std::int64_t size,
                std::int64_t step)
-    : source_(std::move(source)), size_(size), start_(start), step_(step) {
-  check_sources({source_});
+    : Wrapping(std::move(source)), size_(size), start_(start), step_(step) {
   std::int64_t last = 0;
   const std::int64_t count = source_->size();
   const bool exists = size > 0 && !__builtin_mul_overflow(size - 1, step, &last) &&
@@ -250,8 +243,7 @@ void Subset::hint(std::span<const std::int64_t> indices) const noexcept {
   pass_hint(*source_, indices, [this](std::int64_t index) { return sample(index); });
 }
 
-Zipped::Zipped(std::vector<SharedSource> sources) : sources_(std::move(sources)) {
-  check_sources(sources_);
+Zipped::Zipped(std::vector<SharedSource> sources) : Combined(std::move(sources)) {
   for (std::size_t i = 0; i < sources_.size(); ++i) {
     const Source& source = *sources_[i];
     if (source.size() != size()) {
@@ -266,8 +258,6 @@ Zipped::Zipped(std::vector<SharedSource> sources) : sources_(std::move(sources))
       }
       schema_.push_back(field);
     }
-    resident_ = resident_ && source.resident();
-    if (maker_ == nullptr) maker_ = source.maker();
   }
 }
 

@@ -11,9 +11,45 @@ namespace millstream {
 
 using SharedSource = std::shared_ptr<const Source>;
 
+/// Several sources that are read as one.
+class Combined : public Source {
+ public:
+  bool resident() const noexcept override { return resident_; }
+  Maker* maker() const noexcept override { return maker_; }
+
+ protected:
+  /// Throws `ArgumentError` unless there are sources.
+  explicit Combined(std::vector<SharedSource> sources);
+
+  std::vector<SharedSource> sources_;
+
+ private:
+  bool resident_ = true;
+  Maker* maker_ = nullptr;  // of the first that has one
+};
+
+/// A source that is read for another.
+class Wrapping : public Source {
+ public:
+  std::int64_t size() const noexcept override { return source_->size(); }
+  const Schema& schema() const noexcept override { return source_->schema(); }
+  void hint(std::span<const std::int64_t> indices) const noexcept override {
+    source_->hint(indices);
+  }
+  bool resident() const noexcept override { return source_->resident(); }
+  Maker* maker() const noexcept override { return source_->maker(); }
+  bool queues() const noexcept override { return source_->queues(); }
+
+ protected:
+  /// Throws `ArgumentError` where there is none.
+  explicit Wrapping(SharedSource source);
+
+  SharedSource source_;
+};
+
 /// The samples of several sources, one source after the other. Finding a sample's
 /// source takes O(log sources); a batch is read source by source.
-class Concatenated final : public Source {
+class Concatenated final : public Combined {
  public:
   /// Throws `ArgumentError` unless there are sources, all have one schema, and their
   /// samples can be counted.
@@ -25,8 +61,6 @@ class Concatenated final : public Source {
                 std::span<const std::int64_t> indices, std::span<Column> columns,
                 Memory& memory) const override;
   void hint(std::span<const std::int64_t> indices) const noexcept override;
-  bool resident() const noexcept override { return resident_; }
-  Maker* maker() const noexcept override { return maker_; }
 
  private:
   std::size_t source_of(std::int64_t index) const noexcept;
@@ -34,14 +68,11 @@ class Concatenated final : public Source {
   [[noreturn]] void refuse(std::size_t source, std::int64_t sample,
                            std::span<const Column> columns, Memory& memory) const;
 
-  std::vector<SharedSource> sources_;
   std::vector<std::int64_t> first_ = {0};  // sample of each source, and their number
-  bool resident_ = true;
-  Maker* maker_ = nullptr;  // of the first that has one
 };
 
 /// Some samples of a source, as often as they are named.
-class Subset final : public Source {
+class Subset final : public Wrapping {
  public:
   /// The samples that a list names, in its order. Throws `ArgumentError` unless all of
   /// them exist and there is at least one.
@@ -53,14 +84,10 @@ class Subset final : public Source {
          std::int64_t step = 1);
 
   std::int64_t size() const noexcept override { return size_; }
-  const Schema& schema() const noexcept override { return source_->schema(); }
   void read_for(const Making& making, std::int64_t first,
                 std::span<const std::int64_t> indices, std::span<Column> columns,
                 Memory& memory) const override;
   void hint(std::span<const std::int64_t> indices) const noexcept override;
-  bool resident() const noexcept override { return source_->resident(); }
-  Maker* maker() const noexcept override { return source_->maker(); }
-  bool queues() const noexcept override { return source_->queues(); }
 
  private:
   std::int64_t sample(std::int64_t index) const noexcept {
@@ -68,7 +95,6 @@ class Subset final : public Source {
     return samples_[static_cast<std::size_t>(index)];
   }
 
-  SharedSource source_;
   std::vector<std::int64_t> samples_;  // empty for a slice
   std::int64_t size_;
   std::int64_t start_ = 0;
@@ -76,7 +102,7 @@ class Subset final : public Source {
 };
 
 /// Samples with the fields of several sources side by side.
-class Zipped final : public Source {
+class Zipped final : public Combined {
  public:
   /// Throws `ArgumentError` unless there are sources, all of one size, and no two
   /// fields have one name.
@@ -88,14 +114,9 @@ class Zipped final : public Source {
                 std::span<const std::int64_t> indices, std::span<Column> columns,
                 Memory& memory) const override;
   void hint(std::span<const std::int64_t> indices) const noexcept override;
-  bool resident() const noexcept override { return resident_; }
-  Maker* maker() const noexcept override { return maker_; }
 
  private:
-  std::vector<SharedSource> sources_;
   Schema schema_;
-  bool resident_ = true;
-  Maker* maker_ = nullptr;  // of the first that has one
 };
 
 }  // namespace millstream

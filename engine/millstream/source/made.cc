@@ -6,21 +6,6 @@
 #include "millstream/core/error.h"
 
 namespace millstream {
-namespace {
-
-void convert_rows(const Field& field, const Column& from, const Column& to,
-                  std::span<const std::int64_t> indices) {
-  const Convert convert = converter(from.dtype, to.dtype);
-  const std::int64_t elements = from.shape.elements();
-  for (std::size_t k = 0; k < indices.size(); ++k) {
-    const auto row = static_cast<std::int64_t>(k);
-    if (convert(from.row(row), to.row(row), elements) == elements) continue;
-    throw DataError(text(field.name, ": sample ", indices[k], " holds a ",
-                         name(from.dtype), " that ", name(to.dtype), " cannot hold"));
-  }
-}
-
-}  // namespace
 
 MadeSource::MadeSource(std::int64_t size, Schema schema, std::shared_ptr<Maker> maker)
     : size_(size), schema_(std::move(schema)), maker_(std::move(maker)) {
@@ -47,7 +32,7 @@ void MadeSource::read_for(const Making& making, std::int64_t first,
     if (columns[i].rows != nullptr) {
       for (std::int64_t k = 0; k < count; ++k) columns[i].rows[k] = made[i].row(k);
     } else if (columns[i].data != made[i].data) {
-      convert_rows(schema_[i], made[i], columns[i], indices);
+      convert_rows(schema_[i].name, made[i], columns[i], count, indices);
     }
   }
 }

@@ -14,8 +14,8 @@ void swap_bytes(std::byte* values, DType dtype, std::int64_t count);
 /// Makes 1 of every byte that is not 0: files may hold others, C++ and XLA may not.
 void clean_booleans(std::byte* values, std::int64_t count);
 
-/// Writes the bytes of an image stored plane by plane as pixels; `shape` is [height,
-/// width, channels].
+/// Writes the bytes of an image stored as three planes as pixels; `shape` is [height,
+/// width, 3].
 void interleave(const std::byte* planes, std::byte* pixels, const Shape& shape);
 
 }  // namespace millstream

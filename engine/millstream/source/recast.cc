@@ -23,8 +23,7 @@ void transpose(const std::byte* from, std::byte* to, std::int64_t rows,
 }  // namespace
 
 Recast::Recast(SharedSource source, std::vector<RecastField> fields)
-    : source_(std::move(source)) {
-  if (source_ == nullptr) throw ArgumentError("a source is missing");
+    : Wrapping(std::move(source)) {
   const Schema& stored = source_->schema();
   if (fields.size() != stored.size()) {
     throw ArgumentError(

@@ -14,26 +14,18 @@ struct RecastField {
 /// The samples of a source with their fields in another order, with other names, dtypes
 /// and shapes of as many elements; matrices may be transposed. Nothing is copied but
 /// what is converted or transposed.
-class Recast final : public Source {
+class Recast final : public Wrapping {
  public:
   /// Each of the source's fields once. Throws `ArgumentError` where elements do not
   /// match, two names are equal, or what is transposed is no matrix.
   Recast(SharedSource source, std::vector<RecastField> fields);
 
-  std::int64_t size() const noexcept override { return source_->size(); }
   const Schema& schema() const noexcept override { return schema_; }
   void read_for(const Making& making, std::int64_t first,
                 std::span<const std::int64_t> indices, std::span<Column> columns,
                 Memory& memory) const override;
-  void hint(std::span<const std::int64_t> indices) const noexcept override {
-    source_->hint(indices);
-  }
-  bool resident() const noexcept override { return source_->resident(); }
-  Maker* maker() const noexcept override { return source_->maker(); }
-  bool queues() const noexcept override { return source_->queues(); }
 
  private:
-  SharedSource source_;
   Schema schema_;
   std::vector<std::size_t> from_;
   std::vector<bool> transposed_;

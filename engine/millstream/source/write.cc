@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cstring>
 #include <memory>
+#include <numeric>
 #include <string>
 
 #include "millstream/codec/idx.h"
@@ -34,9 +35,7 @@ void for_batches(const Source& source, const Progress& progress, const Write& wr
     const std::int64_t rows = std::min(most, source.size() - begin);
     memory.reset();
     indices.resize(static_cast<std::size_t>(rows));
-    for (std::int64_t k = 0; k < rows; ++k) {
-      indices[static_cast<std::size_t>(k)] = begin + k;
-    }
+    std::iota(indices.begin(), indices.end(), begin);
     for (std::size_t i = 0; i < schema.size(); ++i) {
       const std::int64_t bytes = byte_size(schema[i]);
       columns[i] = {schema[i].dtype, schema[i].shape, memory.allocate(bytes * rows),
@@ -54,7 +53,6 @@ Shape whole_shape(const Field& field, std::int64_t rows) {
   return Shape(extents);
 }
 
-/// A file for each field that begins with `header(field)`.
 /// Writes a file for each field: what `header` makes of its dtype and of the shape of
 /// all samples, then its rows.
 template <typename Header>

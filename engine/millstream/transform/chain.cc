@@ -13,18 +13,6 @@ bool same_bytes(const Column& a, const Column& b) {
   return a.dtype == b.dtype && a.data != nullptr && a.data == b.data;
 }
 
-void copy(const Field& field, const Column& from, const Column& to,
-          const Samples& samples, std::int64_t rows) {
-  const Convert convert = converter(from.dtype, to.dtype);
-  const std::int64_t elements = from.shape.elements();
-  for (std::int64_t k = 0; k < rows; ++k) {
-    if (convert(from.row(k), to.row(k), elements) == elements) continue;
-    throw DataError(text(field.name, ": sample ",
-                         samples.indices[static_cast<std::size_t>(k)], " holds a ",
-                         name(from.dtype), " that ", name(to.dtype), " cannot hold"));
-  }
-}
-
 }  // namespace
 
 Flow passing(const Schema& input) {
@@ -97,8 +85,8 @@ void Chain::run(std::span<const Column> input, std::span<const Column> output,
     ++samples.stage;
   }
   for (std::size_t i = 0; i < output.size(); ++i) {
-    const bool written = same_bytes(current[i], output[i]);
-    if (!written) copy(this->output()[i], current[i], output[i], samples, rows);
+    if (same_bytes(current[i], output[i])) continue;
+    convert_rows(this->output()[i].name, current[i], output[i], rows, samples.indices);
   }
 }
 

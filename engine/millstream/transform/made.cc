@@ -5,15 +5,6 @@
 #include "millstream/core/error.h"
 
 namespace millstream {
-namespace {
-
-std::string listed(const Schema& schema) {
-  std::string words;
-  for (const Field& field : schema) words += (words.empty() ? "" : ", ") + str(field);
-  return words.empty() ? "nothing" : words;
-}
-
-}  // namespace
 
 MadeTransform::MadeTransform(std::string name, Schema input, Schema output,
                              std::shared_ptr<Maker> maker)
@@ -24,8 +15,8 @@ MadeTransform::MadeTransform(std::string name, Schema input, Schema output,
 
 Flow MadeTransform::flow(const Schema& input) const {
   if (input != input_) {
-    throw ArgumentError(
-        text(name_, " takes ", listed(input_), ", not ", listed(input)));
+    throw ArgumentError(text(name_, " takes ", millstream::str(input_), ", not ",
+                             millstream::str(input)));
   }
   return {output_, std::vector<int>(output_.size(), Flow::kMade)};
 }

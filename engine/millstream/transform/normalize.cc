@@ -50,12 +50,6 @@ template <typename From, typename To>
   }
 }
 
-template <typename From, typename To>
-void scale_rows_plain(const Column& from, const Column& to, std::int64_t rows, To scale,
-                      To offset, bool shifts) {
-  scale_rows<From, To>(from, to, rows, scale, offset, shifts);
-}
-
 #if defined(__x86_64__)
 // Without FMA: a fused multiply-add rounds once where the promise is twice.
 template <typename From, typename To>
@@ -124,7 +118,7 @@ void Normalize::apply(const Flow& flow, std::span<const Column> input,
             return;
           }
 #endif
-          scale_rows_plain<From, To>(from, to, rows, scale, offset, offset_ != 0);
+          scale_rows<From, To>(from, to, rows, scale, offset, offset_ != 0);
         }
       });
     });
