@@ -331,8 +331,10 @@ def process_crew(command: Sequence[str], environment: Sequence[str], setup: byte
 def made_source(size: int, fields: Sequence[tuple[str, str, Sequence[int]]], maker: Maker) -> Source:
     """Samples that a maker makes."""
 
-def made_transform(name: str, inputs: Sequence[tuple[str, str, Sequence[int]]], fields: Sequence[tuple[str, str, Sequence[int]]], maker: Maker) -> Transform:
-    """Samples that a maker makes of samples."""
+def made_transform(name: str, inputs: Sequence[tuple[str, str, Sequence[int]]], fields: Sequence[tuple[str, str, Sequence[int]]], maker: Maker, draws: bool = True) -> Transform:
+    """
+    Samples that a maker makes of samples and, if it draws, of their seeds.
+    """
 
 class Ticket:
     """A batch that was begun."""

@@ -253,7 +253,11 @@ class PythonMapTransform(Staffed, WorkerStage):
         made = self._staffed(task)
         name = f"python({getattr(self.fn, '__name__', type(self.fn).__name__)})"
         stage = _engine.made_transform(
-            f"{name} {number}", _specs(inputs), _specs(columns), made.maker
+            f"{name} {number}",
+            _specs(inputs),
+            _specs(columns),
+            made.maker,
+            bool(self._wants),  # type: ignore[attr-defined]
         )
         return Bound(stage, after, columns, made)
 
