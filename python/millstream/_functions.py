@@ -14,7 +14,7 @@ import numpy as np
 from millstream import _engine
 from millstream._crews import Crew, crew, staffing
 from millstream._jit import dtype_named
-from millstream._numbers import whole
+from millstream._numbers import check_unmasked, whole
 from millstream._orders import order_of
 from millstream._pipeline import Pipeline, Source, Tree, WorkerStage
 from millstream._samples import OrderedSource, names_of
@@ -362,6 +362,7 @@ def columns_of(spec: Tree, who: str) -> tuple[tuple[Column, ...], Tree]:
     columns = []
     for name, (_, leaf) in zip(names_of(who, spec), leaves, strict=True):
         if not isinstance(leaf, jax.ShapeDtypeStruct):
+            check_unmasked(name, leaf)
             leaf = np.asarray(leaf)
         if leaf.dtype.kind in "OUSMm":
             raise TypeError(

@@ -103,7 +103,7 @@ class OrderedSource(Description, SampleSource):
         whole = own(self)
         inner = order_of_part("split", whole.order, ordering)
         sizes = split_sizes(whole.num_samples, parts)
-        words = _fixed_words(seed) if shuffle else None
+        words = _fixed_words(seed) if _numbers.flag("split: shuffle", shuffle) else None
         starts = np.cumsum([0, *sizes])
         return [
             whole._with(Part(inner, int(first), size, (0, 0), words))
@@ -125,7 +125,7 @@ class OrderedSource(Description, SampleSource):
         count = _numbers.whole("folds: count", count, 0)
         if not 2 <= count <= n:
             raise ValueError(f"{count} folds cannot be made of {n} samples")
-        words = _fixed_words(seed) if shuffle else None
+        words = _fixed_words(seed) if _numbers.flag("folds: shuffle", shuffle) else None
         edges = [n * i // count for i in range(count + 1)]
         pairs = []
         for first, end in itertools.pairwise(edges):
