@@ -40,7 +40,10 @@ class BatchTransform(Stage):
     remainder: str = field(default="", kw_only=True)
 
     def __post_init__(self) -> None:
-        size = whole("BatchTransform: batch_size", self.batch_size, 1, 1 << 31)
+        given: Any = self.batch_size
+        if isinstance(given, float | np.floating) and given.is_integer():
+            given = int(given)
+        size = whole("BatchTransform: batch_size", given, 1, 1 << 31)
         flag("BatchTransform: drop_last", self.drop_last)
         flag("BatchTransform: pad_last_batch", self.pad_last_batch)
         chosen = self.remainder or ("drop" if self.drop_last else "pad")

@@ -230,6 +230,18 @@ def test_keys_that_are_numbers_can_be_renamed() -> None:
     assert batch["y"]["b"].tolist() == [4, 5, 6, 7]
 
 
+@pytest.mark.parametrize("size", [144.0, np.float32(144), np.int16(144), 144])
+def test_a_batch_size_that_is_whole(size: Any) -> None:
+    batch = ms.BatchTransform(size)
+    assert (batch.batch_size, type(batch.batch_size)) == (144, int)
+
+
+@pytest.mark.parametrize("size", [144.5, True, 0.0, np.nan, np.inf, "144", None])
+def test_a_batch_size_that_is_not_whole(size: Any) -> None:
+    with pytest.raises(ValueError, match="batch_size must be a whole number"):
+        ms.BatchTransform(size)
+
+
 def test_whole_numbers_of_numpys() -> None:
     two: Any = np.int64(2)
     loader = ms.DataLoader(
