@@ -307,12 +307,12 @@ Args:
   module.def(
       "made_transform",
       [](const std::string& name, const std::vector<FieldSpec>& inputs,
-         const std::vector<FieldSpec>& fields, const MakerHandle& maker) {
+         const std::vector<FieldSpec>& fields, const MakerHandle& maker, bool draws) {
         return Handle<Transform>{std::make_shared<MadeTransform>(
-            name, schema(inputs), schema(fields), maker.shared)};
+            name, schema(inputs), schema(fields), maker.shared, draws)};
       },
-      "name"_a, "inputs"_a, "fields"_a, "maker"_a,
-      "Samples that a maker makes of samples.");
+      "name"_a, "inputs"_a, "fields"_a, "maker"_a, "draws"_a = true,
+      "Samples that a maker makes of samples and, if it draws, of their seeds.");
 
   nb::class_<TicketHandle>(module, "Ticket", "A batch that was begun.")
       .def_prop_ro("done", [](const TicketHandle& t) { return t.shared->done(); })

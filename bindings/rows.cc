@@ -73,6 +73,10 @@ class Rows {
     std::byte* to = static_cast<std::byte*>(PyArray_DATA(array(rows_))) +
                     k * PyArray_STRIDE(array(rows_), 0);
     if (PyArray_Check(value)) {
+      // A masked array may hide elements; the slower way refuses it.
+      if (!PyArray_CheckExact(value) && PyObject_HasAttrString(value, "_mask") != 0) {
+        return false;
+      }
       auto* from = reinterpret_cast<PyArrayObject*>(value);
       if (!is_row(from)) return false;
       copy(to, from, static_cast<std::size_t>(bytes_));

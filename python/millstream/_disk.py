@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from millstream import _engine
-from millstream._numbers import whole
+from millstream._numbers import flag, whole
 from millstream._pipeline import Tree
 from millstream._samples import OrderedSource, name_of, recast
 from millstream._source import DTYPES
@@ -132,8 +132,7 @@ class CifarSource(OrderedSource):
     cache_dir: AnyPath | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.train, bool | np.bool_):
-            raise TypeError(f"CifarSource: train is True or False, not {self.train!r}")
+        flag("CifarSource: train", self.train)
         if isinstance(self.path, list):
             paths = [_path(path) for path in self.path]
             native = _engine.cifar_batches(paths, self.classes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,10 +15,10 @@ import numpy as np
 from millstream import _engine
 from millstream._crews import Crew, crew, staffing
 from millstream._jit import dtype_named
-from millstream._numbers import whole
+from millstream._numbers import check_unmasked, whole
 from millstream._orders import order_of
 from millstream._pipeline import Pipeline, Source, Tree, WorkerStage
-from millstream._samples import OrderedSource, names_of
+from millstream._samples import OrderedSource, name_of, names_of
 from millstream._source import ArraySampleSource
 from millstream._state import state_words
 from millstream._tasks import (
@@ -82,7 +83,7 @@ class FunctionSource(Staffed, OrderedSource):
         spec = self.sample_spec  # type: ignore[attr-defined]
         apart = self.host_fields
         if spec is None:
-            sample = one(0)
+            sample = _first_sample(name, lambda: one(0), 5)
             apart = _not_arrays(sample) if apart is None else tuple(apart)
             spec = _without(sample, apart)
         columns, tree = columns_of(spec, name)
@@ -255,7 +256,11 @@ class PythonMapTransform(Staffed, WorkerStage):
         made = self._staffed(task)
         name = f"python({getattr(self.fn, '__name__', type(self.fn).__name__)})"
         stage = _engine.made_transform(
-            f"{name} {number}", _specs(inputs), _specs(columns), made.maker
+            f"{name} {number}",
+            _specs(inputs),
+            _specs(columns),
+            made.maker,
+            bool(self._wants),  # type: ignore[attr-defined]
         )
         return Bound(stage, after, columns, made)
 
@@ -272,8 +277,12 @@ class PythonMapTransform(Staffed, WorkerStage):
         dtypes = [column.dtype for column in inputs]
         loader = _engine.loader(plan, dtypes, 1, 0)
         *fields, _ = loader.batch(state_words(plan.check_word, 0))
-        sample = jax.tree.map(lambda position: np.array(fields[position][0]), tree)
-        return self.fn(sample, **drawn(self._wants, 0))  # type: ignore[attr-defined]
+
+        def one() -> Tree:
+            sample = jax.tree.map(lambda position: np.array(fields[position][0]), tree)
+            return self.fn(sample, **drawn(self._wants, 0))  # type: ignore[attr-defined]
+
+        return _first_sample("PythonMapTransform", one, 6)
 
     @property
     def pids(self) -> list[int]:
@@ -347,6 +356,60 @@ def fill_source(
     return Pipeline(head, (stage,))
 
 
+def _first_sample(who: str, make: Callable[[], Any], stacklevel: int) -> Any:
+    """What ``make`` returns for sample 0.
+
+    It is called twice and warns where the samples differ, or where a list of numbers
+    would become as many fields.
+    """
+    sample, again = make(), make()
+    differs = _first_difference(sample, again)
+    if differs is not None:
+        warnings.warn(
+            f"{who}: two calls for sample 0 gave different values{differs}. A sample "
+            "has to depend on its index alone, or the same state gives other batches "
+            "when it is resumed. Draw random numbers from the seed that "
+            "PythonMapTransform gives to a function fn(sample, seed)",
+            UserWarning,
+            stacklevel=stacklevel,
+        )
+    for path, leaf in jax.tree_util.tree_flatten_with_path(sample, _is_numbers)[0]:
+        if _is_numbers(leaf):
+            where = f"'{name_of(path)}' of a sample" if path else "a sample"
+            warnings.warn(
+                f"{who}: {where} is a list of {len(leaf)} numbers, which becomes "
+                f"{len(leaf)} fields of one number each. Return np.asarray(...) of the "
+                "list for one field",
+                UserWarning,
+                stacklevel=stacklevel,
+            )
+            break
+    return sample
+
+
+def _first_difference(sample: Any, again: Any) -> str | None:
+    """Where two samples differ, as " of 'x'"; None where they do not."""
+    leaves, structure = jax.tree_util.tree_flatten_with_path(sample)
+    others, other_structure = jax.tree.flatten(again)
+    if bool(structure != other_structure):  # type: ignore[operator]
+        return ""
+    for (path, leaf), other in zip(leaves, others, strict=True):
+        a, b = np.asarray(leaf), np.asarray(other)
+        if a.dtype.kind == b.dtype.kind == "O":
+            continue
+        if (a.dtype, a.shape, a.tobytes()) != (b.dtype, b.shape, b.tobytes()):
+            return f" of '{name_of(path)}'" if path else ""
+    return None
+
+
+def _is_numbers(node: Any) -> bool:
+    return (
+        type(node) is list
+        and len(node) > 1
+        and all(isinstance(value, int | float | complex | np.number) for value in node)
+    )
+
+
 def columns_of(spec: Tree, who: str) -> tuple[tuple[Column, ...], Tree]:
     """The columns of a sample and the tree of their positions.
 
@@ -358,6 +421,7 @@ def columns_of(spec: Tree, who: str) -> tuple[tuple[Column, ...], Tree]:
     columns = []
     for name, (_, leaf) in zip(names_of(who, spec), leaves, strict=True):
         if not isinstance(leaf, jax.ShapeDtypeStruct):
+            check_unmasked(name, leaf)
             leaf = np.asarray(leaf)
         if leaf.dtype.kind in "OUSMm":
             raise TypeError(

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from millstream._devices import device_named
+from millstream._numbers import check_unmasked
 
 if TYPE_CHECKING:
     import jax
@@ -97,6 +98,7 @@ def _checked_leaf(path: Sequence[Any], leaf: Any) -> NDArray[Any]:
     import jax
     import jax.numpy as jnp
 
+    check_unmasked(_field(path), leaf)
     value = np.asarray(leaf)
     if value.dtype.kind in "OUSVMm" and not jnp.issubdtype(value.dtype, np.number):
         raise ValueError(

@@ -23,6 +23,26 @@ def whole(name: str, value: Any, least: int, most: float = (1 << 63) - 1) -> int
     return number
 
 
+def flag(name: str, value: Any) -> bool:
+    """``value``, also of NumPy's, as a bool; ``TypeError`` names what was given."""
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name} is True or False, not {value!r}")
+    return bool(value)
+
+
+def check_unmasked(name: str, value: Any) -> None:
+    """Raises ``ValueError`` for a masked array that hides some of its elements."""
+    if not isinstance(value, np.ndarray) or not hasattr(value, "_mask"):
+        return
+    hidden = np.count_nonzero(value.mask)  # type: ignore[attr-defined]
+    if hidden:
+        raise ValueError(
+            f"'{name}' is a masked array that hides {hidden} of its {value.size} "
+            "elements, which arrays of JAX cannot do: give array.filled(0), and "
+            "np.ma.getmaskarray(array) as another field"
+        )
+
+
 def number(name: str, value: Any) -> float:
     """``value`` as a float; ``TypeError`` names what was given."""
     try:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import operator
+import reprlib
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-import jax
 import numpy as np
 
 from millstream._state import (
@@ -108,6 +109,8 @@ def restored(program: Program, kept: Any, by: str) -> LoaderState:
                 "by='sample' needs what save() returned: a bare state does not say "
                 "which batch size its steps were counted in"
             )
+        if isinstance(kept, Mapping) and not hasattr(kept.get("words"), "dtype"):
+            raise _damaged(f"it has the keys {reprlib.repr(sorted(map(str, kept)))}")
         words = program.words(kept)
         return LoaderState(words if is_traced(words) else np.array(words))
     checked, pipeline = _checked(kept)
@@ -138,29 +141,77 @@ def parsed(kept: Any) -> Any:
         return kept
     text = kept if isinstance(kept, str) else bytes(kept)
     try:
-        return json.loads(text)
-    except ValueError as error:
-        raise ValueError(
-            f"these {len(text)} bytes are not what save() returned: {error}"
-        ) from None
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise _damaged(f"these {len(text)} bytes cannot be read: {error}") from None
+    if not isinstance(found, Mapping) or "millstream" not in found:
+        raise _damaged(f"it is {reprlib.repr(found)}, without 'millstream'")
+    return found
+
+
+def _damaged(why: str) -> ValueError:
+    return ValueError(
+        f"this is not what save() returned, or it was damaged since: {why}; restore an "
+        "earlier save, or begin anew with init_state()"
+    )
+
+
+def _check(name: str, value: Any, fits: Callable[[Any], Any], expected: str) -> None:
+    try:
+        good = fits(value)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        good = False
+    if not good:
+        found = reprlib.repr(value)
+        raise _damaged(f"it has the {name} {found}, expected {expected}")
 
 
 def _checked(kept: Mapping[str, Any]) -> tuple[list[int], Mapping[str, Any]]:
     if kept["millstream"] != VERSION:
         raise ValueError(
-            f"this state is of version {kept['millstream']!r}; version {VERSION} is "
-            "what can be restored"
+            f"this state is of version {reprlib.repr(kept['millstream'])}; version "
+            f"{VERSION} is what can be restored"
         )
-    words, pipeline = kept.get("words"), kept.get("pipeline")
     # Checkpoints may bring lists back as arrays and numbers as arrays of no axis.
-    words = jax.tree.map(int, list(words)) if words is not None else []
-    fits = len(words) == WORDS and all(0 <= word < 1 << 32 for word in words)
-    if not fits or not isinstance(pipeline, Mapping):
-        raise ValueError(
-            f"this is not what save() returned: it has the words {words} and the "
-            f"pipeline {pipeline!r}"
+    words: Any = kept.get("words")
+    _check(
+        "words",
+        words,
+        lambda found: (
+            [0 <= operator.index(word) < 1 << 32 for word in found] == [True] * WORDS
+        ),
+        f"{WORDS} whole numbers below 2^32",
+    )
+    pipeline: Any = kept.get("pipeline")
+    _check("pipeline", pipeline, lambda found: isinstance(found, Mapping), "a dict")
+    for name in ("samples", "epoch_length", "batch_size"):
+        _check(
+            f"{name} of the pipeline",
+            pipeline.get(name),
+            lambda found: operator.index(found) > 0,
+            "a positive whole number",
         )
-    return words, pipeline
+    order, texts = pipeline.get("order"), ("is", "digest")
+    _check(
+        "order of the pipeline",
+        order,
+        lambda found: all(isinstance(found[name], str) for name in texts),
+        f"a dict of the texts {texts}",
+    )
+    _check(
+        "fields of the pipeline",
+        pipeline.get("fields"),
+        lambda found: all(isinstance(field, str) for field in found.values()),
+        "a text for each field",
+    )
+    left = kept.get("left")
+    _check(
+        "left",
+        left,
+        lambda found: found is None or operator.index(found) is not None,
+        "a whole number or None",
+    )
+    return [int(word) for word in words], pipeline
 
 
 def _at_sample(
@@ -186,6 +237,8 @@ def _at_sample(
             UserWarning,
             stacklevel=4,
         )
+    if epoch >= 1 << 32:
+        raise _damaged(f"it names epoch {epoch}, expected one below 2^32")
     after = moved(words, epoch, step)
     after[CHECK] = program.plan.check_word
     return after

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import operator
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, Self
 
 import jax
@@ -78,7 +78,14 @@ class OrderedSource(Description, SampleSource):
 
         if isinstance(index, slice | range) or np.ndim(index) > 0:
             return Subset(self, index)
-        return sample_at(own(self), operator.index(index))
+        position = operator.index(index)
+        part = self._order
+        if not isinstance(part, Part):
+            return sample_at(self, position)
+        if not -part.count <= position < part.count:
+            raise IndexError(f"sample {position} of {part.count}")
+        order = replace(part, inner=Sequential()).native(self.num_samples)
+        return sample_at(self, order.sample_at((0, 0), 0, position % part.count))
 
     def __reduce__(self) -> Any:
         """Pickled is what the source was made of, which is opened anew."""
@@ -96,7 +103,7 @@ class OrderedSource(Description, SampleSource):
         whole = own(self)
         inner = order_of_part("split", whole.order, ordering)
         sizes = split_sizes(whole.num_samples, parts)
-        words = _fixed_words(seed) if shuffle else None
+        words = _fixed_words(seed) if _numbers.flag("split: shuffle", shuffle) else None
         starts = np.cumsum([0, *sizes])
         return [
             whole._with(Part(inner, int(first), size, (0, 0), words))
@@ -118,7 +125,7 @@ class OrderedSource(Description, SampleSource):
         count = _numbers.whole("folds: count", count, 0)
         if not 2 <= count <= n:
             raise ValueError(f"{count} folds cannot be made of {n} samples")
-        words = _fixed_words(seed) if shuffle else None
+        words = _fixed_words(seed) if _numbers.flag("folds: shuffle", shuffle) else None
         edges = [n * i // count for i in range(count + 1)]
         pairs = []
         for first, end in itertools.pairwise(edges):
@@ -172,7 +179,7 @@ def own(source: Any) -> Any:
     from millstream._combine import Subset
 
     native, _, _ = source.native()
-    listed = Part(Sequential(), order.first, order.count, order.gap, order.seed)
+    listed = replace(order, inner=Sequential())
     n = source.num_samples
     plan = _engine.plan(native, listed.native(n), order.count, "drop", [], [])
     words = np.asarray(state_words(plan.check_word, 0))

@@ -13,6 +13,7 @@ import numpy as np
 
 from millstream import _engine
 from millstream._devices import device_named
+from millstream._numbers import check_unmasked
 from millstream._pipeline import Tree
 from millstream._samples import OrderedSource, name_of
 from millstream._state import has_x64
@@ -78,6 +79,7 @@ def _on_cpu(leaf: jax.Array) -> bool:
 
 def _leaf(name: str, value: Any) -> Any:
     """An array that the engine or XLA can read."""
+    check_unmasked(name, value)
     if isinstance(value, jax.Array):
         if jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
             raise TypeError(f"'{name}' holds JAX keys; give their jax.random.key_data")

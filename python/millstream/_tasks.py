@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from millstream import _engine
+from millstream._numbers import check_unmasked
 
 # Samples that are named where it may be any of them.
 _LISTED = 8
@@ -70,6 +71,7 @@ def writer(rows: Rows, columns: tuple[Column, ...], tree: Any) -> _engine.RowWri
 
 
 def _put(rows: np.ndarray, k: int, value: Any, column: Column) -> None:
+    check_unmasked(column.name, value)
     found = np.asarray(value)
     mismatch = f"{column.name}: expected {column}, found {found.dtype}"
     if found.shape != column.shape:

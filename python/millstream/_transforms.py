@@ -14,7 +14,7 @@ from jax.sharding import NamedSharding
 
 from millstream import _engine
 from millstream._devices import device_named
-from millstream._numbers import number, whole
+from millstream._numbers import flag, number, whole
 from millstream._pipeline import Stage, Tree, keyed, with_key
 from millstream._samples import names_of
 from millstream._sharding import constrained, placement_of
@@ -40,7 +40,12 @@ class BatchTransform(Stage):
     remainder: str = field(default="", kw_only=True)
 
     def __post_init__(self) -> None:
-        size = whole("BatchTransform: batch_size", self.batch_size, 1, 1 << 31)
+        given: Any = self.batch_size
+        if isinstance(given, float | np.floating) and given.is_integer():
+            given = int(given)
+        size = whole("BatchTransform: batch_size", given, 1, 1 << 31)
+        flag("BatchTransform: drop_last", self.drop_last)
+        flag("BatchTransform: pad_last_batch", self.pad_last_batch)
         chosen = self.remainder or ("drop" if self.drop_last else "pad")
         if chosen not in _REMAINDERS:
             raise ValueError(

@@ -42,8 +42,11 @@ class LoaderHandler(ocp.CheckpointHandler):  # type: ignore[misc]
 
     def restore(self, directory: Any, args: LoaderRestore) -> LoaderState:
         """The state; ``ValueError`` names what differs where it does not fit."""
-        kept = (directory / _FILE).read_bytes()
-        return args.loader.restore(kept, by=args.by)
+        path = directory / _FILE
+        try:
+            return args.loader.restore(path.read_bytes(), by=args.by)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from error
 
 
 @ocp.args.register_with_handler(LoaderHandler, for_save=True)

@@ -18,6 +18,15 @@ def source(**more: Any) -> ms.ArraySampleSource:
     return ms.ArraySampleSource(rows_of(N), **more)
 
 
+def wide() -> ms.ArraySampleSource:
+    """Samples of a megabyte that take no memory themselves."""
+    return ms.ArraySampleSource(np.broadcast_to(np.zeros(2**20, np.uint8), (10, 2**20)))
+
+
+def masked() -> Any:
+    return np.ma.masked_array(np.arange(6.0), [0, 1, 0, 0, 1, 0])
+
+
 WRONG: dict[str, tuple[Any, type[Exception], str]] = {
     "draws": (
         lambda: ms.WithReplacement(2.5),  # type: ignore[arg-type]
@@ -99,6 +108,48 @@ WRONG: dict[str, tuple[Any, type[Exception], str]] = {
         ValueError,
         "folds: count must be a whole number of at least 0, not 2.5",
     ),
+    "drop_last": (
+        lambda: ms.BatchTransform(4, drop_last="no"),  # type: ignore[arg-type]
+        TypeError,
+        "BatchTransform: drop_last is True or False, not 'no'",
+    ),
+    "a number for pad_last_batch": (
+        lambda: ms.BatchTransform(4, pad_last_batch=0),  # type: ignore[arg-type]
+        TypeError,
+        "BatchTransform: pad_last_batch is True or False, not 0",
+    ),
+    "a shuffled split": (
+        lambda: source().split(0.5, 0.5, shuffle="no"),  # type: ignore[arg-type]
+        TypeError,
+        "split: shuffle is True or False, not 'no'",
+    ),
+    "batches beyond the memory": (
+        lambda: ms.DataLoader([wide(), ms.BatchTransform(2**31)]),
+        ValueError,
+        "batches of 2147483648 samples take .* GB each, and 4 of them .* do not fit "
+        "in the .* of memory of this machine: use smaller batches or a smaller",
+    ),
+    "batches to make ahead beyond the memory": (
+        lambda: ms.DataLoader([wide(), ms.BatchTransform(2**14)], prefetch=2**16),
+        ValueError,
+        "65538 of them",
+    ),
+    "a batch beyond the memory": (
+        lambda: ms.DataLoader([wide(), ms.BatchTransform(2**31)], prefetch=0),
+        ValueError,
+        "2 of them .* use smaller batches$",
+    ),
+    "masked data": (
+        lambda: ms.ArraySampleSource({"x": masked()}),
+        ValueError,
+        r"'x' is a masked array that hides 2 of its 6 elements, .*filled\(0\), and "
+        r"np.ma.getmaskarray\(array\) as another field",
+    ),
+    "a masked sample": (
+        lambda: ms.DatasetSource([{"x": masked()}]),
+        ValueError,
+        "'x' is a masked array that hides 2",
+    ),
 }
 
 
@@ -107,6 +158,25 @@ def test_a_wrong_argument(what: str) -> None:
     make, error, message = WRONG[what]
     with pytest.raises(error, match=message):
         make()
+
+
+def test_a_later_sample_that_is_masked_is_refused() -> None:
+    plain, hides = np.zeros(6), masked()
+    nothing = np.ma.masked_array(np.arange(6.0), False)
+    dataset = ms.DatasetSource([plain, nothing, hides], ordering="sequential")
+    loader = ms.DataLoader([dataset, ms.BatchTransform(1)])
+    iterator = loader.iterate(loader.init_state(0))
+    next(iterator)
+    np.testing.assert_array_equal(next(iterator)[0][0], np.arange(6.0))
+    with pytest.raises(ValueError, match="masked array that hides 2"):
+        next(iterator)
+    with pytest.raises(ValueError, match="masked array that hides 2"):
+        ms.dataset_to_jax([plain, hides])
+
+
+def test_a_mask_that_hides_nothing_is_let_through() -> None:
+    given = np.ma.masked_array(np.arange(6.0), False)
+    np.testing.assert_array_equal(ms.ArraySampleSource(given)[4], 4)
 
 
 def test_drop_last_wins_where_the_remainder_is_not_named() -> None:
@@ -158,6 +228,18 @@ def test_keys_that_are_numbers_can_be_renamed() -> None:
     batch, _, _ = loader.next_batch(loader.init_state(0))
     assert batch["x"].tolist() == [0.0, 1.0, 2.0, 3.0]
     assert batch["y"]["b"].tolist() == [4, 5, 6, 7]
+
+
+@pytest.mark.parametrize("size", [144.0, np.float32(144), np.int16(144), 144])
+def test_a_batch_size_that_is_whole(size: Any) -> None:
+    batch = ms.BatchTransform(size)
+    assert (batch.batch_size, type(batch.batch_size)) == (144, int)
+
+
+@pytest.mark.parametrize("size", [144.5, True, 0.0, np.nan, np.inf, "144", None])
+def test_a_batch_size_that_is_not_whole(size: Any) -> None:
+    with pytest.raises(ValueError, match="batch_size must be a whole number"):
+        ms.BatchTransform(size)
 
 
 def test_whole_numbers_of_numpys() -> None:

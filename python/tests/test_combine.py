@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from conftest import rows_of
+from conftest import Python, rows_of
 from millstream import (
     ArraySampleSource,
     BatchTransform,
@@ -145,6 +145,38 @@ def test_parts_of_splits_are_sources_of_their_own(source: Any) -> None:
     batches = iterated(loader, loader.init_state(0), loader.steps_per_epoch)
     seen = batches[0]["x"][..., 0][batches[1]]
     assert sorted(seen) == sorted(int(s["x"][0]) for s in inner)
+
+
+def test_one_sample_of_a_part_does_not_list_the_part(python: Python) -> None:
+    python.run("""
+        import resource
+        import numpy as np
+        from millstream import ArraySampleSource
+        numbers = np.broadcast_to(np.zeros((), np.uint8), (2 * 10**9,))
+        source = ArraySampleSource(numbers)
+        parts = [source.split(0.5, 0.5, shuffle=x)[0] for x in (True, False)]
+        with open("/proc/self/statm") as file:
+            now = int(file.read().split()[0]) * resource.getpagesize()
+        limit = now + 2**31  # a list would take 8 GB
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+        for part in parts:
+            assert part[7] == part[-1] == 0
+            for outside in (10**9, -(10**9) - 1):
+                try:
+                    part[outside]
+                except IndexError as error:
+                    assert str(error) == f"sample {outside} of 1000000000"
+                else:
+                    raise AssertionError
+    """)
+
+
+def test_single_samples_of_folds_are_those_that_a_list_of_them_has(source: Any) -> None:
+    for parts in source.folds(3, seed=5):
+        for part in parts:
+            listed = [int(s["x"][0]) for s in part[:]]
+            assert [int(part[i]["x"][0]) for i in range(len(part))] == listed
+            assert int(part[-1]["x"][0]) == listed[-1]
 
 
 def test_orders_of_combinations(source: Any) -> None:

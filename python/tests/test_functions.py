@@ -18,6 +18,7 @@ from millstream import (
     DatasetSource,
     DiskSampleSource,
     MapTransform,
+    PythonMapTransform,
     Shuffle,
     Subset,
     concatenate,
@@ -452,3 +453,124 @@ def test_seeds_under_vmap() -> None:
         expected = specified(loader, state, 1)
         found = jax.tree.map(lambda x, k=k: x[k : k + 1], (batch, mask))
         same_bytes(found, expected[:2])
+
+
+# What the first sample tells.
+
+
+class Augmented:
+    """A data set that draws from a generator of its own, as with_transform may."""
+
+    def __init__(self, field: str | None = "x") -> None:
+        self.generator = np.random.default_rng(0)
+        self.field = field
+        self.calls = 0
+
+    def __len__(self) -> int:
+        return N
+
+    def __getitem__(self, index: int) -> Any:
+        self.calls += 1
+        drawn = np.float32(index) + self.generator.random(4, np.float32)
+        return drawn if self.field is None else {"y": np.int32(index), "x": drawn}
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        DatasetSource,
+        lambda dataset: DiskSampleSource(N, dataset.__getitem__),
+        lambda dataset: DataLoader([dataset, BatchTransform(BATCH)]),
+    ],
+)
+def test_a_data_set_that_draws_its_own_numbers_is_told(make: Any) -> None:
+    with pytest.warns(UserWarning, match="two calls for sample 0 .* of 'x'") as told:
+        make(Augmented())
+    (only,) = told
+    assert "PythonMapTransform gives to a function fn(sample, seed)" in str(
+        only.message
+    )
+    with pytest.warns(UserWarning, match=r"gave different values\. A sample"):
+        make(Augmented(None))
+
+
+def test_the_warning_points_at_the_line_that_made_the_source() -> None:
+    with pytest.warns(UserWarning, match="two calls for sample 0") as told:
+        DatasetSource(Augmented())
+    assert told[0].filename == __file__
+    with pytest.warns(UserWarning, match="two calls for sample 0") as told:
+        DataLoader([*plain(), PythonMapTransform(shaken), BatchTransform(BATCH)])
+    assert told[0].filename == __file__
+
+
+def plain() -> list[Any]:
+    return [ArraySampleSource({"x": np.zeros((N, 4), np.float32)})]
+
+
+SHAKEN = np.random.default_rng(0)
+
+
+def shaken(sample: Any) -> Any:
+    sample["x"] += SHAKEN.random(4, np.float32)
+    return sample
+
+
+def test_a_stage_that_draws_its_own_numbers_is_told() -> None:
+    match = "PythonMapTransform: two calls for sample 0 gave different values of 'x'"
+    with pytest.warns(UserWarning, match=match):
+        DataLoader([*plain(), PythonMapTransform(shaken), BatchTransform(BATCH)])
+
+
+def in_place(sample: Any) -> Any:
+    sample["x"] += 1  # the second call must not see what the first one did
+    return {**sample, "nan": np.array([np.nan, -0.0]), "text": "a"}
+
+
+def test_pure_functions_and_known_shapes_are_not_told_of() -> None:
+    stage = PythonMapTransform(lambda sample: {"x": in_place(sample)["x"]})
+    DataLoader([*plain(), stage, BatchTransform(BATCH)])
+    DiskSampleSource(N, lambda index: in_place({"x": np.zeros(3)}))
+    dataset = Augmented()
+    spec = {
+        "y": jax.ShapeDtypeStruct((), "int32"),
+        "x": jax.ShapeDtypeStruct((4,), "f4"),
+    }
+    DatasetSource(dataset, spec)
+    assert dataset.calls == 0
+
+
+@pytest.mark.parametrize(
+    ("sample", "where"),
+    [
+        (list(range(256)), "a sample is a list of 256 numbers"),
+        ({"y": 1, "x": [0.5] * 256}, "'x' of a sample is a list of 256 numbers"),
+        ((np.zeros(2), [1, np.int64(2)]), "'1' of a sample is a list of 2 numbers"),
+    ],
+)
+def test_a_list_of_numbers_is_told(sample: Any, where: str) -> None:
+    message = rf"{where}, which becomes .* fields .* Return np\.asarray\(\.\.\.\)"
+    with pytest.warns(UserWarning, match=f"DatasetSource: {message}"):
+        DatasetSource([sample] * 3)
+    with pytest.warns(UserWarning, match=f"PythonMapTransform: {message}"):
+        DataLoader([*plain(), PythonMapTransform(lambda _: sample), BatchTransform(2)])
+
+
+def test_lists_of_arrays_and_tuples_are_not_told_of() -> None:
+    for sample in ([np.zeros(2)] * 3, (1, 2.0, 3), {"x": [1]}, [np.zeros(2), 1]):
+        DatasetSource([sample] * 3)
+    source = DatasetSource([np.asarray(range(256))] * 3)
+    assert source[0].shape == (256,)
+
+
+def test_loadax_calls_as_often_as_it_needs_and_warns_of_nothing() -> None:
+    from millstream.loadax import Dataloader, InMemoryDataset
+
+    calls = []
+
+    def item(value: Any) -> Any:
+        calls.append(value)
+        return [value] * 256 + [float(np.random.default_rng().random())]
+
+    dataset = InMemoryDataset(list(range(8))).map(item)
+    assert [np.shape(batch) for batch in Dataloader(dataset, 4)] == [(4, 257)] * 2
+    assert sorted(calls) == list(range(8))

@@ -341,3 +341,29 @@ def test_a_loader_that_is_dropped_in_the_middle_of_its_epoch() -> None:
         del loader, iterator
     for pair in kept:
         same_bytes(stacked((b, m, 0) for b, m in pair)[:2], expected[:2])
+
+
+@pytest.mark.parametrize("package", ["millstream", "millstream.hydrax"])
+def test_public_names_are_imported_when_they_are_asked_for(
+    python: Python, package: str
+) -> None:
+    python.run(f"""
+        import sys
+        import {package} as package
+        assert "jax" not in sys.modules
+        names = package.__all__
+        assert names == sorted(set(names)) == dir(package)
+        assert {{"DataLoader", "Dataloader"}} & set(names)
+        assert not any(name.startswith("_") for name in names), names
+        for name in names:
+            assert getattr(package, name).__name__ == name, name
+            assert name in vars(package)
+        from {package} import *
+        assert set(names) <= set(globals())
+        try:
+            package.nothing
+        except AttributeError as error:
+            assert str(error) == "module '{package}' has no attribute 'nothing'"
+        else:
+            raise AssertionError
+    """)

@@ -13,13 +13,16 @@ from conftest import rows_of
 from millstream import (
     ArraySampleSource,
     BatchTransform,
+    CastTransform,
     DataLoader,
     DiskSampleSource,
+    FlattenTransform,
     HostCallbackTransform,
     MapTransform,
     NormalizeImageTransform,
     NpySource,
     PythonMapTransform,
+    RenameTransform,
     fill_source,
 )
 from millstream._tasks import Column, FillTask, Part
@@ -185,6 +188,39 @@ def test_seeds_are_the_same_at_every_door_and_in_every_kind_of_worker() -> None:
         iterated(threads, expected[2][2], 2)[0],
         jax.tree.map(lambda x: x[3:5], expected[0]),
     )
+
+
+def seeds_after(*stages: Any) -> list[int]:
+    """What a function that is the last stage draws for samples 0 to 2."""
+
+    def last(sample: Any, seed: int) -> Any:
+        return {"seed": np.array([seed >> 32, seed & 0xFFFFFFFF], np.uint32)}
+
+    source = ArraySampleSource(rows_of(3), "sequential")
+    pipeline = [source, *stages, PythonMapTransform(last), BatchTransform(3)]
+    loader = DataLoader(pipeline)
+    return [int(x) for x in seeds_of(iterated(loader, loader.init_state(7), 1))]
+
+
+FIRST_FUNCTION = [3547177416978640696, 14448696057363865562, 7847885286670883632]
+SECOND_FUNCTION = [5519968049896979309, 1691813575259134768, 5273650682404230456]
+"""What they draw is promised: see the table of stages in docs/semantics.md."""
+
+
+def test_a_stage_that_draws_nothing_leaves_the_seeds_of_functions_alone() -> None:
+    assert seeds_after() == FIRST_FUNCTION
+    plain = PythonMapTransform(lambda sample: sample)
+    rename = RenameTransform({"y": "z"})
+    cast = CastTransform("x", np.float32)
+    assert seeds_after(rename) == FIRST_FUNCTION
+    assert seeds_after(cast, rename, FlattenTransform("x")) == FIRST_FUNCTION
+    assert seeds_after(plain, rename) == FIRST_FUNCTION
+
+
+def test_functions_that_draw_count_on() -> None:
+    drawing = PythonMapTransform(lambda sample, seed: sample)
+    assert seeds_after(drawing) == SECOND_FUNCTION
+    assert seeds_after(RenameTransform({"y": "z"}), drawing) == SECOND_FUNCTION
 
 
 def test_seeds_differ_between_samples_epochs_seeds_and_stages() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import pickle
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -205,6 +207,51 @@ def test_what_save_did_not_return_is_refused() -> None:
 
 
 @pytest.mark.filterwarnings("ignore")  # of Orbax, about itself
+def damaged_saves() -> Iterator[Any]:
+    """Saves of which something was lost or replaced, as values and as JSON."""
+    loader = loader_of()
+    kept = loader.save(loader.init_state(7))
+    strange: list[Any] = [None, [], {}, "text", -1, 1.5, [[1]] * 8, {"is": 1}, 1 << 70]
+    for changed in (kept, kept["pipeline"], kept["pipeline"]["order"]):
+        for key in list(changed):
+            value = changed.pop(key)
+            for other in (..., *strange):
+                if other is not ...:
+                    changed[key] = other
+                yield json.loads(json.dumps(kept))
+                yield json.dumps(kept).encode()
+            changed[key] = value
+    yield from ("[" * 100_000, "3", "null", "[]", "{}", b"", b"\xff" * 100, {})
+    yield from ({"words": None}, {"words": [1] * 8})
+    whole = json.dumps(kept)
+    yield from (whole[:length] for length in range(0, len(whole), 17))
+
+
+def test_damaged_saves_raise_nothing_but_value_errors() -> None:
+    loader = loader_of()
+    messages = []
+    for kept in damaged_saves():
+        for by in ("step", "sample"):
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    loader.restore(kept, by=by)
+            except ValueError as error:
+                messages.append(str(error))
+        with contextlib.suppress(ValueError):
+            loader.iterate(loader.init_state(0)).set_state(kept)
+    assert max(map(len, messages)) < 1500
+
+
+def test_a_damaged_save_names_what_is_damaged_and_what_to_do() -> None:
+    loader = loader_of()
+    kept = loader.save(loader.init_state(7))
+    del kept["pipeline"]["batch_size"]
+    message = r"batch_size of the pipeline None, expected .* begin anew with init_state"
+    with pytest.raises(ValueError, match=message):
+        loader.restore(kept)
+
+
 def test_orbax_keeps_it_beside_a_model(tmp_path: Path) -> None:
     ocp = pytest.importorskip("orbax.checkpoint")
     from millstream.orbax import LoaderRestore, LoaderSave
@@ -228,6 +275,11 @@ def test_orbax_keeps_it_beside_a_model(tmp_path: Path) -> None:
             kept = manager.restore(step, args=ocp.args.Composite(**asked))
             assert kept.data == after(loader, step)
             same_bytes(kept.model, params)
+        (file,) = (tmp_path / "run" / "7").rglob("millstream.json")
+        file.write_bytes(file.read_bytes()[:50])
+        asked = {"data": LoaderRestore(loader)}
+        with pytest.raises(ValueError, match=r"/millstream.json: this is not what"):
+            manager.restore(7, args=ocp.args.Composite(**asked))
         wider = LoaderRestore(loader_of(10), by="sample")
         kept = manager.restore(2, args=ocp.args.Composite(data=wider))
         assert kept.data == after(loader_of(10), 1)

@@ -1,6 +1,9 @@
 #include "millstream/loader/loader.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <utility>
 
@@ -61,6 +64,28 @@ std::vector<RowRange> checked(std::vector<RowRange> parts, std::int64_t rows) {
   return parts;
 }
 
+/// Throws `ArgumentError` if the batches that are made ahead, the one that is being
+/// made and the one that is in use would not fit in the machine's memory.
+void check_fits(const Layout& layout, int prefetch) {
+  double row_bytes = 1;  // of the mask
+  for (const Field& field : layout.schema()) {
+    row_bytes += static_cast<double>(byte_size(field));
+  }
+  const double batch = row_bytes * static_cast<double>(layout.rows());
+  const double memory = static_cast<double>(::sysconf(_SC_PHYS_PAGES)) *
+                        static_cast<double>(::sysconf(_SC_PAGESIZE));
+  if (batch * (prefetch + 2) <= memory) return;
+  const auto gigabytes = [](double bytes) {
+    return text(std::round(bytes / 1e8) / 10, " GB");
+  };
+  throw ArgumentError(text("batches of ", layout.rows(), " samples take ",
+                           gigabytes(batch), " each, and ", prefetch + 2,
+                           " of them (prefetch=", prefetch,
+                           " and two more) do not fit in the ", gigabytes(memory),
+                           " of memory of this machine: use smaller batches",
+                           prefetch > 0 ? " or a smaller prefetch" : ""));
+}
+
 }  // namespace
 
 Loader::Loader(std::shared_ptr<const Plan> plan, std::span<const DType> dtypes,
@@ -80,6 +105,7 @@ Loader::Loader(std::shared_ptr<const Plan> plan, std::span<const DType> dtypes,
   if (knobs.threads < 0) {
     throw ArgumentError(text("threads must be at least 1, not ", knobs.threads));
   }
+  check_fits(layout(), prefetch_);
   if (prefetch_ > 0) {
     prefetcher_.emplace(plan_, slots_, threads_, prefetch_, &skipped_);
   }

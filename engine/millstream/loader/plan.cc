@@ -53,8 +53,7 @@ Plan::Plan(std::shared_ptr<const Source> source, Schedule schedule, Transforms b
     : source_(std::move(source)),
       schedule_(std::move(schedule)),
       chain_(source_->schema(), joined(before, after)),
-      tail_(Chain(source_->schema(), before).output(), after,
-            static_cast<std::uint32_t>(before.size())),
+      tail_(Chain(source_->schema(), before).output(), after, before),
       skip_(skip),
       maker_(source_->maker()) {
   for (const Transforms* stages : {&before, &after}) {

@@ -1,6 +1,7 @@
 #include "millstream/transform/chain.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "millstream/core/convert.h"
@@ -23,12 +24,18 @@ Flow passing(const Schema& input) {
 }
 
 Chain::Chain(Schema input, std::vector<std::shared_ptr<const Transform>> transforms,
-             std::uint32_t first_stage)
-    : input_(std::move(input)), first_stage_(first_stage) {
+             const std::vector<std::shared_ptr<const Transform>>& preceding)
+    : input_(std::move(input)) {
+  std::map<StageKind, std::uint32_t> drawing;  // stages of each kind so far
+  for (const auto& transform : preceding)
+    drawing[transform->kind()] += transform->draws();
   for (auto& transform : transforms) {
     Flow flow = transform->flow(output());
     const bool makes = std::ranges::count(flow.from, Flow::kMade) > 0;
-    stages_.push_back({std::move(transform), std::move(flow), {}, makes});
+    std::uint32_t& before = drawing[transform->kind()];
+    const std::uint32_t number = static_cast<std::uint32_t>(transform->kind()) + before;
+    before += transform->draws();
+    stages_.push_back({std::move(transform), std::move(flow), {}, makes, number});
   }
   // From the end to the front: where does each field end, if it passes unchanged?
   std::vector<int> ends(output().size());
@@ -58,8 +65,8 @@ const Schema& Chain::output() const noexcept {
 void Chain::run(std::span<const Column> input, std::span<const Column> output,
                 std::int64_t rows, Samples samples, Memory& memory) const {
   std::span<const Column> current = input;
-  samples.stage = first_stage_;
   for (const Stage& stage : stages_) {
+    samples.stage = stage.number;
     const Schema& schema = stage.flow.schema;
     const auto next = memory.array<Column>(static_cast<std::int64_t>(schema.size()));
     for (std::size_t i = 0; i < schema.size(); ++i) {
@@ -82,7 +89,6 @@ void Chain::run(std::span<const Column> input, std::span<const Column> output,
       stage.transform->apply(stage.flow, current, next, rows, samples, memory);
     }
     current = next;
-    ++samples.stage;
   }
   for (std::size_t i = 0; i < output.size(); ++i) {
     if (same_bytes(current[i], output[i])) continue;

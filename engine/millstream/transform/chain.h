@@ -13,9 +13,9 @@ namespace millstream {
 class Chain {
  public:
   /// Throws `ArgumentError` where a stage cannot take what the one before gives.
-  /// `first_stage` is the number under which stages draw their random numbers.
+  /// `preceding` are the stages before the chain, which may draw random numbers too.
   Chain(Schema input, std::vector<std::shared_ptr<const Transform>> transforms,
-        std::uint32_t first_stage = 0);
+        const std::vector<std::shared_ptr<const Transform>>& preceding = {});
 
   const Schema& input() const noexcept { return input_; }
   const Schema& output() const noexcept;
@@ -40,12 +40,12 @@ class Chain {
     Flow flow;
     std::vector<int> target;  // the output field that each made field ends as, or -1
     bool makes = false;
+    std::uint32_t number = 0;  // under which it draws
   };
 
   Schema input_;
   std::vector<Stage> stages_;
   std::vector<int> direct_;
-  std::uint32_t first_stage_;
 };
 
 }  // namespace millstream

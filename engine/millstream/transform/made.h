@@ -9,16 +9,18 @@
 
 namespace millstream {
 
-/// A sample that a function makes of a sample, given a seed of 64 bits that is keyed by
-/// (seed, epoch, sample, stage).
+/// A sample that a function makes of a sample and, where it `draws`, of a seed of 64
+/// bits that is keyed by (seed, epoch, sample, stage).
 class MadeTransform : public Transform {
  public:
   /// `name` is what stands in messages; `input` what the function takes, `output` what
   /// it gives.
   MadeTransform(std::string name, Schema input, Schema output,
-                std::shared_ptr<Maker> maker);
+                std::shared_ptr<Maker> maker, bool draws = true);
 
   std::string str() const override { return name_; }
+  StageKind kind() const noexcept override { return StageKind::kFunction; }
+  bool draws() const noexcept override { return draws_; }
   Flow flow(const Schema& input) const override;
   Maker* maker() const noexcept override { return maker_.get(); }
   void apply(const Flow& flow, std::span<const Column> input,
@@ -30,6 +32,7 @@ class MadeTransform : public Transform {
   Schema input_;
   Schema output_;
   std::shared_ptr<Maker> maker_;
+  bool draws_;
 };
 
 }  // namespace millstream

@@ -15,6 +15,7 @@ class Normalize final : public Transform {
   Normalize(std::string field, DType dtype, double scale = 1, double offset = 0);
 
   std::string str() const override;
+  StageKind kind() const noexcept override { return StageKind::kNormalize; }
   Flow flow(const Schema& input) const override;
   void apply(const Flow& flow, std::span<const Column> input,
              std::span<const Column> output, std::int64_t rows, const Samples& samples,

@@ -13,6 +13,7 @@ class Flatten final : public Transform {
   explicit Flatten(std::string field, int first_axis = 0);
 
   std::string str() const override;
+  StageKind kind() const noexcept override { return StageKind::kFlatten; }
   Flow flow(const Schema& input) const override;
   void apply(const Flow&, std::span<const Column>, std::span<const Column>,
              std::int64_t, const Samples&, Memory&) const override {}
@@ -28,6 +29,7 @@ class Rename final : public Transform {
   explicit Rename(std::map<std::string, std::string> names);
 
   std::string str() const override { return "rename"; }
+  StageKind kind() const noexcept override { return StageKind::kRename; }
   Flow flow(const Schema& input) const override;
   void apply(const Flow&, std::span<const Column>, std::span<const Column>,
              std::int64_t, const Samples&, Memory&) const override {}

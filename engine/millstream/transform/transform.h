@@ -21,12 +21,23 @@ struct Flow {
   std::vector<int> from;
 };
 
+/// What a stage is. The first stage of a kind that draws random numbers draws them
+/// under the number of its kind, the next ones under the numbers that follow. The
+/// numbers are promised: changing one changes what users' pipelines draw. A new kind
+/// takes the next multiple of 2^16.
+enum class StageKind : std::uint32_t {
+  kFunction = 0,  // outside of the engine, such as a Python function
+  kNormalize = 1 << 16,
+  kFlatten = 2 << 16,
+  kRename = 3 << 16,
+};
+
 /// The samples in hand, for stages that draw random numbers.
 struct Samples {
   Seed seed;
   std::span<const std::int64_t> indices;  // -1 in padding
   std::span<const std::uint32_t> epochs;  // one a row
-  std::uint32_t stage = 0;
+  std::uint32_t stage = 0;                // under which the stage draws
   Making making = {};
   std::int64_t first = 0;  // row of the batch that row 0 is
 
@@ -45,6 +56,12 @@ class Transform {
 
   /// What stands in messages and explanations, e.g. "normalize(image)".
   virtual std::string str() const = 0;
+
+  virtual StageKind kind() const noexcept = 0;
+
+  /// Whether it draws random numbers. A stage that does not leaves the numbers of
+  /// others as they are.
+  virtual bool draws() const noexcept { return false; }
 
   /// Called once, when a plan is built; throws `ArgumentError` if the input does not
   /// suit.

@@ -21,6 +21,8 @@ namespace {
 class Noise final : public Transform {
  public:
   std::string str() const override { return "noise(x)"; }
+  StageKind kind() const noexcept override { return StageKind::kFunction; }
+  bool draws() const noexcept override { return true; }
   Flow flow(const Schema& input) const override {
     Flow flow = passing(input);
     flow.from[static_cast<std::size_t>(field_named(input, "x", str()))] = Flow::kMade;

@@ -156,6 +156,8 @@ TEST(Loader, RefusesBadKnobs) {
   const auto plan = sample_plan(std::make_shared<CountingSource>(40), 8);
   EXPECT_THROW(Loader(plan, dtypes_of(*plan), {-1, 0}), ArgumentError);
   EXPECT_THROW(Loader(plan, std::vector{DType::kInt32}, {}), ArgumentError);
+  const auto large = sample_plan(std::make_shared<CountingSource>(10), 1 << 30);
+  EXPECT_THROW(Loader(large, dtypes_of(*large), {1, 1 << 16}), ArgumentError);
 }
 
 }  // namespace

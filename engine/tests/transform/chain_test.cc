@@ -4,7 +4,9 @@
 
 #include <cstring>
 #include <functional>
+#include <map>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "millstream/core/error.h"
@@ -43,7 +45,7 @@ struct Rows {
   Column column;
 };
 
-/// Makes field 0 anew as it is, and notes which columns and which stage it was given.
+/// Makes field 0 anew as it is, and notes which columns and which number it was given.
 class Probe final : public Transform {
  public:
   struct Seen {
@@ -51,9 +53,12 @@ class Probe final : public Transform {
     std::vector<Column> output;
     std::uint32_t stage = 0;
   };
-  explicit Probe(Seen* seen) : seen_(seen) {}
+  explicit Probe(Seen* seen, StageKind kind = StageKind::kFunction, bool draws = true)
+      : seen_(seen), kind_(kind), draws_(draws) {}
 
   std::string str() const override { return "probe"; }
+  StageKind kind() const noexcept override { return kind_; }
+  bool draws() const noexcept override { return draws_; }
   Flow flow(const Schema& input) const override {
     Flow flow = passing(input);
     flow.from[0] = Flow::kMade;
@@ -72,6 +77,8 @@ class Probe final : public Transform {
 
  private:
   Seen* seen_;
+  StageKind kind_;
+  bool draws_;
 };
 
 const Schema kInput = {{"image", DType::kUint8, {2, 3}}, {"label", DType::kInt64, {}}};
@@ -176,21 +183,41 @@ TEST(Chain, AStageSeesTheShapesOfItsOwnFlow) {
   EXPECT_EQ(seen.output[0].data, image.column.data);
 }
 
-TEST(Chain, StagesAreNumberedFromTheFirst) {
+TEST(Chain, StagesAreNumberedByWhatTheyAre) {
   const Sample sample;
+  Probe::Seen earlier;
+  Probe::Seen still;
   Probe::Seen first;
+  Probe::Seen native;
   Probe::Seen second;
   const Chain chain(
       kInput,
-      {std::make_shared<Probe>(&first), std::make_shared<Flatten>("image"),
+      {std::make_shared<Probe>(&still, StageKind::kFunction, false),
+       std::make_shared<Probe>(&first), std::make_shared<Flatten>("image"),
+       std::make_shared<Probe>(&native, StageKind::kNormalize),
        std::make_shared<Probe>(&second)},
-      5);
+      {std::make_shared<Rename>(std::map<std::string, std::string>{}),
+       std::make_shared<Probe>(&earlier)});
   Rows<std::uint8_t> image(DType::kUint8, {6}, 3);
   const Column output[] = {image.column, sample.label.column};
   Memory memory;
   chain.run(sample.columns(), output, 3, {{}, {}, {}, 99}, memory);
-  EXPECT_EQ(first.stage, 5u);
-  EXPECT_EQ(second.stage, 7u);
+  EXPECT_EQ(first.stage, 1u);
+  EXPECT_EQ(second.stage, 2u);
+  EXPECT_EQ(native.stage, 0x10000u);
+}
+
+TEST(StageKind, NumbersAndWhatTheyDrawNeverChange) {
+  const std::tuple<StageKind, std::uint32_t, std::uint32_t> kinds[] = {
+      {StageKind::kFunction, 0, 1507965711u},
+      {StageKind::kNormalize, 0x10000, 1652931548u},
+      {StageKind::kFlatten, 0x20000, 3891051861u},
+      {StageKind::kRename, 0x30000, 2388313474u},
+  };
+  for (const auto& [kind, number, word] : kinds) {
+    EXPECT_EQ(static_cast<std::uint32_t>(kind), number);
+    EXPECT_EQ(Random({7, 11}, 3, 12345, number).bits(), word) << number;
+  }
 }
 
 TEST(Chain, TwoNormalizesGoOneAfterTheOther) {
