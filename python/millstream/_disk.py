@@ -22,11 +22,20 @@ from millstream._state import has_x64
 AnyPath = str | os.PathLike[str]
 
 
-def cache_path(cache_dir: AnyPath | None = None) -> Path:
-    """Where unpacked files are kept: ``cache_dir``, MILLSTREAM_CACHE or ~/.cache."""
+def cache_path(cache_dir: AnyPath | None = None) -> Path | str:
+    """Where unpacked files are kept: ``cache_dir``, MILLSTREAM_CACHE or ~/.cache.
+
+    Where there is no home folder it is "", with which the engine only opens files that
+    need no unpacking.
+    """
     if cache_dir is None:
-        cache_dir = os.environ.get("MILLSTREAM_CACHE") or "~/.cache/millstream"
-    return _path(cache_dir).expanduser()
+        cache_dir = os.environ.get("MILLSTREAM_CACHE") or None
+    if cache_dir is not None:
+        return _path(cache_dir).expanduser()
+    try:
+        return Path.home() / ".cache" / "millstream"
+    except RuntimeError:
+        return ""
 
 
 @dataclass(eq=False, repr=False)

@@ -34,7 +34,8 @@ std::filesystem::path cached_name(const File& file, const std::string& member,
   if (cache.empty()) {
     throw ArgumentError(text(file.path().string(),
                              ": is compressed, and there is no cache folder to "
-                             "unpack it into"));
+                             "unpack it into: set HOME or MILLSTREAM_CACHE, or pass "
+                             "cache_dir="));
   }
   std::error_code code;
   const auto whole = std::filesystem::weakly_canonical(file.path(), code);
