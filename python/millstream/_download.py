@@ -18,7 +18,7 @@ from typing import IO, Any
 
 from millstream._errors import DataError, DownloadError
 from millstream._http import opened
-from millstream._lock import locked
+from millstream._lock import locked, open_regular
 from millstream._progress import ProgressBar
 
 _CHUNK = 1 << 16
@@ -119,14 +119,15 @@ def fetch(
                     return target
                 own = "" if is_held else f".{secrets.token_hex(8)}"
                 part = target.with_name(f"{target.name}{own}.part")
+                os.close(open_regular(part))
                 try:
                     failures = _Download(file, part, timeout, bar).run(urls)
                     if not failures:
                         os.replace(part, target)
                         return target
                 finally:
-                    if not is_held or not (part.exists() and part.stat().st_size):
-                        part.unlink(missing_ok=True)
+                    if part.exists() and not (is_held and part.stat().st_size):
+                        part.unlink()
     except OSError as error:
         raise type(error)(
             error.errno,
@@ -183,13 +184,14 @@ class _Download:
         A mirror that breaks off is asked for the rest as long as it gets further.
         """
         file, part = self.file, self.part
-        was_begun = part.exists() and part.stat().st_size > 0
+        was_begun = part.stat().st_size > 0
         while not (file.has_sum and _is_good(file, part)):
             broken = None
-            with part.open("ab") as output:
-                start = output.tell()
+            with open(open_regular(part), "r+b") as output:
+                start = output.seek(0, os.SEEK_END)
                 if not file.has_sum or (file.size is not None and start >= file.size):
-                    output.truncate(start := 0)
+                    start = output.seek(0)
+                    output.truncate()
                 try:
                     with self._opened(url, start) as response:
                         self._receive(response, output, start)

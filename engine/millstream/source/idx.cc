@@ -18,7 +18,11 @@ MappedColumn idx_column(const FieldFiles& field, const std::filesystem::path& ca
   Field row;
   bool big_endian = false;
   for (const auto& packed : field.paths) {
-    File file(unpacked(packed, cache));
+    File file(unpacked(packed, cache, [&](std::span<const std::byte> head) {
+      ByteReader reader(head, packed.string());
+      const ArrayLayout layout = parse_idx_header(reader);
+      return layout.offset + layout.bytes();
+    }));
     const auto header = file.bytes(0, kIdxHeader);
     ByteReader reader(header, packed.string());
     const ArrayLayout layout = parse_idx(reader, file.size());
