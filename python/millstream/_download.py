@@ -184,7 +184,7 @@ class _Download:
         A mirror that breaks off is asked for the rest as long as it gets further.
         """
         file, part = self.file, self.part
-        was_begun = part.stat().st_size > 0
+        was_begun = file.has_sum and part.stat().st_size > 0
         while not (file.has_sum and _is_good(file, part)):
             broken = None
             with open(open_regular(part), "r+b") as output:
@@ -195,10 +195,10 @@ class _Download:
                 try:
                     with self._opened(url, start) as response:
                         self._receive(response, output, start)
+                    output.flush()
+                    os.fsync(output.fileno())
                 except _MirrorError as error:
                     broken = error
-                output.flush()
-                os.fsync(output.fileno())
             problem = file.problem_with(part)
             if problem is None and (broken is None or file.has_sum):
                 return
@@ -207,8 +207,10 @@ class _Download:
             if broken is None or not may_grow or not file.has_sum:
                 is_wrong = broken is None or (broken.kept and found == file.size)
                 os.truncate(part, 0 if is_wrong else start)
-                # What is wrong may have begun as a part of another file.
-                raise broken or _MirrorError(problem, transient=was_begun)
+                if not is_wrong or not was_begun:
+                    raise broken or _MirrorError(problem)
+                was_begun = False  # it was continued from a part that was wrong
+                continue
             least = _CHUNK if file.size is None else file.size // _MOST_BREAKS + 1
             if found - start < least:
                 raise broken
