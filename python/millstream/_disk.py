@@ -13,11 +13,13 @@ import jax
 import numpy as np
 
 from millstream import _engine
+from millstream._errors import DataError
 from millstream._numbers import whole
 from millstream._pipeline import Tree
 from millstream._samples import OrderedSource, name_of, recast
 from millstream._source import DTYPES
 from millstream._state import has_x64
+from millstream._tables import is_header, start_of
 
 AnyPath = str | os.PathLike[str]
 
@@ -202,13 +204,14 @@ class CsvSource(OrderedSource):
       columns: Names of the columns to take, or the name of one, or None for all; others
         may be anything.
       header: Whether the first line names the columns; else they are "column0" and on.
+        None, the default, takes it for names if none of its cells is a number.
       delimiter: Between cells; None for a tab in ``.tsv`` files and a comma elsewhere.
     """
 
     path: AnyPath
     ordering: Any = "shuffle"
     columns: str | list[str] | None = field(default=None, kw_only=True)
-    header: bool = field(default=True, kw_only=True)
+    header: bool | None = field(default=None, kw_only=True)
     delimiter: str | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
@@ -219,7 +222,19 @@ class CsvSource(OrderedSource):
         narrow = not has_x64()
         named = [self.columns] if isinstance(self.columns, str) else self.columns
         columns = [] if named is None else list(named)
-        native = _engine.csv(path, delimiter, self.header, columns, narrow)
+        header = self.header
+        if header is None:  # wrong arguments are left to the engine to refuse
+            is_usable = len(delimiter) == 1 and path.is_file()
+            header = not is_usable or is_header(start_of(path), delimiter)
+        try:
+            native = _engine.csv(path, delimiter, header, columns, narrow)
+        except (DataError, ValueError) as error:
+            if self.header is None and not header:
+                error.add_note(
+                    f"{path}: the first line was taken for data, because a cell in it "
+                    "is a number. Pass header=True if it names the columns."
+                )
+            raise
         self._open(native, _flat(native))
 
 
