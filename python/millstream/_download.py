@@ -12,7 +12,6 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -44,26 +43,23 @@ class RemoteFile:
     size: int | None = None
     limit: int | None = None
     sha256: str | None = None
-    md5: str | None = None
     check: Callable[[Path], object] | None = None
 
     @property
     def has_sum(self) -> bool:
         """Whether there is a checksum; only then are pieces put together."""
-        return self.sha256 is not None or self.md5 is not None
+        return self.sha256 is not None
 
     def problem_with(self, path: Path) -> str | None:
         """Return what is wrong with the file at ``path``, or ``None``."""
         size = path.stat().st_size
         if self.size is not None and size != self.size:
             return f"expected {self.size} bytes, found {size}"
-        for kind, expected in (("sha256", self.sha256), ("md5", self.md5)):
-            if expected is not None:
-                with path.open("rb") as stream:
-                    make = partial(hashlib.new, kind, usedforsecurity=False)
-                    found = hashlib.file_digest(stream, make).hexdigest()
-                if found != expected.lower():
-                    return f"expected {kind} {expected}, found {found}"
+        if self.sha256 is not None:
+            with path.open("rb") as stream:
+                found = hashlib.file_digest(stream, "sha256").hexdigest()
+            if found != self.sha256.lower():
+                return f"expected sha256 {self.sha256}, found {found}"
         if self.check is not None:
             try:
                 self.check(path)
@@ -279,7 +275,7 @@ def _is_good(file: RemoteFile, path: Path) -> bool:
 def _steps(file: RemoteFile, target: Path, urls: Sequence[str]) -> str:
     listed = dict.fromkeys((*urls, *file.urls))
     lines = ["To do it by hand, fetch one of", *(f"  {url}" for url in listed)]
-    known = {"size": file.size, "sha256": file.sha256, "md5": file.md5}
+    known = {"size": file.size, "sha256": file.sha256}
     checks = [f"{kind} {value}" for kind, value in known.items() if value is not None]
     if checks:
         lines += ["check it", *(f"  {check}" for check in checks)]

@@ -254,13 +254,6 @@ def test_a_wrong_checksum_is_refused_and_the_next_mirror_asked(
     assert not (tmp_path / "b.part").exists()
 
 
-def test_md5_alone_is_a_check(server: FileServer, tmp_path: Path) -> None:
-    url = server.offer("/a", file_server.whole(b"other"))
-    file = RemoteFile("a", (url,), md5=hashlib.md5(CONTENT).hexdigest())
-    with pytest.raises(DownloadError, match="expected md5"):
-        fetch(file, tmp_path / "a")
-
-
 def test_a_file_without_a_sum_is_never_pieced_together(
     server: FileServer, tmp_path: Path
 ) -> None:

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "millstream/codec/inflate.h"
+#include "millstream/core/characters.h"
 #include "millstream/core/digest.h"
 #include "millstream/core/error.h"
 #include "millstream/io/file_writer.h"
@@ -145,8 +146,12 @@ std::filesystem::path unpacked_member(const File& zip, const ZipMember& member,
   const auto stem = std::filesystem::path(member.name).filename();
   auto to = cached_name(zip, member.name, stem, cache);
   if (!is_whole(to)) {
-    const Packed packed = {zip.path().string(), offset,      offset + member.packed,
-                           Deflated::kRaw,      member.size, member.crc};
+    const Packed packed = {text(zip.path().string(), "[", escaped(member.name), "]"),
+                           offset,
+                           offset + member.packed,
+                           Deflated::kRaw,
+                           member.size,
+                           member.crc};
     unpack(zip, packed, to, most);
   }
   return to;

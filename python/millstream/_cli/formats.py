@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+import zipfile
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -119,11 +120,6 @@ def npy_set(path: Path, fields: FieldFiles, title: str) -> DataSet:
     return _arrays_set(path, fields, title, lambda chosen, _: _engine.npy(chosen))
 
 
-def npz_opener(path: Path, names: Sequence[str]) -> Callable[[Path], _engine.Source]:
-    """Opens these arrays of an .npz file, or all."""
-    return lambda cache: _engine.npz(path, list(names), cache)
-
-
 def idx_set(path: Path, fields: FieldFiles, title: str = "") -> DataSet:
     """A data set of IDX files."""
     if not title:
@@ -229,8 +225,22 @@ def _records_set(path: Path, schema: tuple[Field, ...], offset: int) -> DataSet:
 
 
 def _npz_set(path: Path, options: Options) -> DataSet:
-    opener = npz_opener(path, options.fields)
-    return DataSet(path, "NumPy .npz", opener, (path,), zipped=True)
+    def opener(names: Sequence[str]) -> Callable[[Path], _engine.Source]:
+        return lambda cache: _engine.npz(path, list(names), cache)
+
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = [name for name in archive.namelist() if name.endswith(".npy")]
+    except (zipfile.BadZipFile, NotImplementedError, ValueError):
+        members = []  # the engine names the damage
+    return DataSet(
+        path,
+        "NumPy .npz",
+        opener(options.fields),
+        (path,),
+        tuple(opener([name]) for name in members),
+        zipped=True,
+    )
 
 
 def _table_set(path: Path, options: Options) -> DataSet:
