@@ -100,9 +100,10 @@ TEST(NpzSource, RefusesDamage) {
   EXPECT_THROW(NpzSource(folder.write("a.npz", zip)), ArgumentError);  // no cache
   zip[60] ^= 0x55;
   const auto damaged = folder.write("b.npz", zip);
-  EXPECT_NE(
-      error_of<DataError>([&] { NpzSource(damaged, {}, cache); }).find("b.npz: offset"),
-      std::string::npos);
+  EXPECT_NE(error_of<DataError>([&] {
+              NpzSource(damaged, {}, cache);
+            }).find("b.npz[x.npy]: offset"),
+            std::string::npos);
   std::string wrong = make_zip({{"x.npy", npy(kX), true}}, false);
   wrong[wrong.find("PK\x01\x02") + 16] ^= 1;  // the CRC
   const auto sum = folder.write("c.npz", wrong);

@@ -57,15 +57,14 @@ class Options:
 class DataSet:
     """Samples that lie at a path.
 
-    ``open`` gives the engine's source; it is told a folder to unpack into. ``files``
-    are those that it reads, and ``parts`` opens each of several that can be damaged by
-    themselves. A ``zipped`` file has check sums; ``table`` is how one is written.
+    ``open`` gives the engine's source; it is told a folder to unpack into. ``parts``
+    opens each of several that can be damaged by themselves. A ``zipped`` file has check
+    sums; ``table`` is how one is written.
     """
 
     path: Path
     title: str
     open: Callable[[Path], _engine.Source]
-    files: tuple[Path, ...]
     parts: tuple[Callable[[Path], _engine.Source], ...] = ()
     split: str | None = None
     zipped: bool = False
@@ -139,7 +138,6 @@ def _arrays_set(
         path,
         title,
         partial(opener, fields),
-        tuple(file for _, file in files),
         tuple(partial(opener, [(name, [file])]) for name, file in files),
     )
 
@@ -161,7 +159,7 @@ def _in_file(
         return [_npz_set(path, options)]
     if head.startswith(b"MSPACKED"):
         title = "packed records"
-        return [DataSet(path, title, lambda _: _engine.packed(path, None, 0), (path,))]
+        return [DataSet(path, title, lambda _: _engine.packed(path, None, 0))]
     if head.startswith(_GZIP):
         return _in_gzip(path, head, options)
     beside = _schema_file(path)
@@ -180,7 +178,7 @@ def _in_file(
         return [_npz_set(path, options)]
     if name.endswith(".packed"):
         title = "packed records"
-        return [DataSet(path, title, lambda _: _engine.packed(path, None, 0), (path,))]
+        return [DataSet(path, title, lambda _: _engine.packed(path, None, 0))]
     if tables.is_table(name, head, guess_text=guess_text):
         return [_table_set(path, options)]
     return []
@@ -220,7 +218,6 @@ def _records_set(path: Path, schema: tuple[Field, ...], offset: int) -> DataSet:
         path,
         "packed records, without a header",
         lambda _: _engine.packed(path, specs, offset),
-        (path,),
     )
 
 
@@ -237,7 +234,6 @@ def _npz_set(path: Path, options: Options) -> DataSet:
         path,
         "NumPy .npz",
         opener(options.fields),
-        (path,),
         tuple(opener([name]) for name in members),
         zipped=True,
     )
@@ -255,12 +251,12 @@ def _table_set(path: Path, options: Options) -> DataSet:
                 raise DataError(f"{error}{hint}") from error
             raise
 
-    return DataSet(path, form.title, open_table, (path,), table=form)
+    return DataSet(path, form.title, open_table, table=form)
 
 
 def _cifar_batch_set(path: Path, classes: int, title: str) -> DataSet:
     title = f"CIFAR-{classes}, a {title} batch"
-    return DataSet(path, title, _cifar_part(path, classes), (path,))
+    return DataSet(path, title, _cifar_part(path, classes))
 
 
 def _cifar_part(file: Path, classes: int) -> Callable[[Path], _engine.Source]:
@@ -280,7 +276,6 @@ def _cifar_set(
         path,
         f"CIFAR-{classes}, {place}",
         lambda cache: _engine.cifar(path, classes, split, cache),
-        files,
         tuple(_cifar_part(file, classes) for file in files),
         split=split,
     )

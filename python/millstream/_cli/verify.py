@@ -34,15 +34,10 @@ class Findings:
 
     def add(self, defect: str) -> None:
         """Adds a defect, unless it is known or there are many already."""
-        if defect in self.defects or self.are_many:
-            return
-        full = len(self.defects) == _MOST_DEFECTS
-        self.defects.append("and more, which are not listed" if full else defect)
-
-    @property
-    def are_many(self) -> bool:
-        """Whether no more are listed."""
-        return len(self.defects) > _MOST_DEFECTS
+        full = len(self.defects) >= _MOST_DEFECTS
+        defect = "and more, which are not listed" if full else defect
+        if defect not in self.defects:
+            self.defects.append(defect)
 
 
 def examine(data: DataSet, fields: tuple[str, ...] = ()) -> Findings:
