@@ -13,20 +13,31 @@ import jax
 import numpy as np
 
 from millstream import _engine
+from millstream._errors import DataError
 from millstream._numbers import flag, whole
 from millstream._pipeline import Tree
 from millstream._samples import OrderedSource, name_of, recast
 from millstream._source import DTYPES
 from millstream._state import has_x64
+from millstream._tables import is_header, start_of
 
 AnyPath = str | os.PathLike[str]
 
 
-def cache_path(cache_dir: AnyPath | None = None) -> Path:
-    """Where unpacked files are kept: ``cache_dir``, MILLSTREAM_CACHE or ~/.cache."""
+def cache_path(cache_dir: AnyPath | None = None) -> Path | str:
+    """Where unpacked files are kept: ``cache_dir``, MILLSTREAM_CACHE or ~/.cache.
+
+    Where there is no home folder it is "", with which the engine only opens files that
+    need no unpacking.
+    """
     if cache_dir is None:
-        cache_dir = os.environ.get("MILLSTREAM_CACHE") or "~/.cache/millstream"
-    return _path(cache_dir).expanduser()
+        cache_dir = os.environ.get("MILLSTREAM_CACHE") or None
+    if cache_dir is not None:
+        return _path(cache_dir).expanduser()
+    try:
+        return Path.home() / ".cache" / "millstream"
+    except RuntimeError:
+        return ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,13 +199,14 @@ class CsvSource(OrderedSource):
       columns: Names of the columns to take, or the name of one, or None for all; others
         may be anything.
       header: Whether the first line names the columns; else they are "column0" and on.
+        None, the default, takes it for names if none of its cells is a number.
       delimiter: Between cells; None for a tab in ``.tsv`` files and a comma elsewhere.
     """
 
     path: AnyPath
     ordering: Any = "shuffle"
     columns: str | list[str] | None = field(default=None, kw_only=True)
-    header: bool = field(default=True, kw_only=True)
+    header: bool | None = field(default=None, kw_only=True)
     delimiter: str | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
@@ -205,7 +217,20 @@ class CsvSource(OrderedSource):
         narrow = not has_x64()
         named = [self.columns] if isinstance(self.columns, str) else self.columns
         columns = [] if named is None else list(named)
-        self._open(_engine.csv(path, delimiter, self.header, columns, narrow))
+        header = self.header
+        if header is None:  # wrong arguments are left to the engine to refuse
+            is_usable = len(delimiter) == 1 and path.is_file()
+            header = not is_usable or is_header(start_of(path), delimiter)
+        try:
+            native = _engine.csv(path, delimiter, header, columns, narrow)
+        except (DataError, ValueError) as error:
+            if self.header is None and not header:
+                error.add_note(
+                    f"{path}: the first line was taken for data, because a cell in it "
+                    "is a number. Pass header=True if it names the columns."
+                )
+            raise
+        self._open(native)
 
 
 def _path(path: Any) -> Path:

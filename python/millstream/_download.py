@@ -12,13 +12,12 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
 from millstream._errors import DataError, DownloadError
 from millstream._http import opened
-from millstream._lock import locked
+from millstream._lock import locked, open_regular
 from millstream._progress import ProgressBar
 
 _CHUNK = 1 << 16
@@ -44,26 +43,23 @@ class RemoteFile:
     size: int | None = None
     limit: int | None = None
     sha256: str | None = None
-    md5: str | None = None
     check: Callable[[Path], object] | None = None
 
     @property
     def has_sum(self) -> bool:
         """Whether there is a checksum; only then are pieces put together."""
-        return self.sha256 is not None or self.md5 is not None
+        return self.sha256 is not None
 
     def problem_with(self, path: Path) -> str | None:
         """Return what is wrong with the file at ``path``, or ``None``."""
         size = path.stat().st_size
         if self.size is not None and size != self.size:
             return f"expected {self.size} bytes, found {size}"
-        for kind, expected in (("sha256", self.sha256), ("md5", self.md5)):
-            if expected is not None:
-                with path.open("rb") as stream:
-                    make = partial(hashlib.new, kind, usedforsecurity=False)
-                    found = hashlib.file_digest(stream, make).hexdigest()
-                if found != expected.lower():
-                    return f"expected {kind} {expected}, found {found}"
+        if self.sha256 is not None:
+            with path.open("rb") as stream:
+                found = hashlib.file_digest(stream, "sha256").hexdigest()
+            if found != self.sha256.lower():
+                return f"expected sha256 {self.sha256}, found {found}"
         if self.check is not None:
             try:
                 self.check(path)
@@ -119,14 +115,15 @@ def fetch(
                     return target
                 own = "" if is_held else f".{secrets.token_hex(8)}"
                 part = target.with_name(f"{target.name}{own}.part")
+                os.close(open_regular(part))
                 try:
                     failures = _Download(file, part, timeout, bar).run(urls)
                     if not failures:
                         os.replace(part, target)
                         return target
                 finally:
-                    if not is_held or not (part.exists() and part.stat().st_size):
-                        part.unlink(missing_ok=True)
+                    if part.exists() and not (is_held and part.stat().st_size):
+                        part.unlink()
     except OSError as error:
         raise type(error)(
             error.errno,
@@ -183,20 +180,21 @@ class _Download:
         A mirror that breaks off is asked for the rest as long as it gets further.
         """
         file, part = self.file, self.part
-        was_begun = part.exists() and part.stat().st_size > 0
+        was_begun = file.has_sum and part.stat().st_size > 0
         while not (file.has_sum and _is_good(file, part)):
             broken = None
-            with part.open("ab") as output:
-                start = output.tell()
+            with open(open_regular(part), "r+b") as output:
+                start = output.seek(0, os.SEEK_END)
                 if not file.has_sum or (file.size is not None and start >= file.size):
-                    output.truncate(start := 0)
+                    start = output.seek(0)
+                    output.truncate()
                 try:
                     with self._opened(url, start) as response:
                         self._receive(response, output, start)
+                    output.flush()
+                    os.fsync(output.fileno())
                 except _MirrorError as error:
                     broken = error
-                output.flush()
-                os.fsync(output.fileno())
             problem = file.problem_with(part)
             if problem is None and (broken is None or file.has_sum):
                 return
@@ -205,8 +203,10 @@ class _Download:
             if broken is None or not may_grow or not file.has_sum:
                 is_wrong = broken is None or (broken.kept and found == file.size)
                 os.truncate(part, 0 if is_wrong else start)
-                # What is wrong may have begun as a part of another file.
-                raise broken or _MirrorError(problem, transient=was_begun)
+                if not is_wrong or not was_begun:
+                    raise broken or _MirrorError(problem)
+                was_begun = False  # it was continued from a part that was wrong
+                continue
             least = _CHUNK if file.size is None else file.size // _MOST_BREAKS + 1
             if found - start < least:
                 raise broken
@@ -275,7 +275,7 @@ def _is_good(file: RemoteFile, path: Path) -> bool:
 def _steps(file: RemoteFile, target: Path, urls: Sequence[str]) -> str:
     listed = dict.fromkeys((*urls, *file.urls))
     lines = ["To do it by hand, fetch one of", *(f"  {url}" for url in listed)]
-    known = {"size": file.size, "sha256": file.sha256, "md5": file.md5}
+    known = {"size": file.size, "sha256": file.sha256}
     checks = [f"{kind} {value}" for kind, value in known.items() if value is not None]
     if checks:
         lines += ["check it", *(f"  {check}" for check in checks)]

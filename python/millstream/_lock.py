@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
+import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -21,7 +23,8 @@ def locked(
     """
     import fcntl
 
-    with target.with_name(f".{target.name}.lock").open("w") as lock:
+    lock = open_regular(target.with_name(f".{target.name}.lock"))
+    try:
         is_held = True
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -34,3 +37,26 @@ def locked(
                 raise
             is_held = False
         yield is_held
+    finally:
+        os.close(lock)
+
+
+def open_regular(path: Path) -> int:
+    """Open ``path`` to read and write, and make it where it is missing.
+
+    Raises ``OSError`` for a link, a pipe or anything else that is not a regular file:
+    where others can write to the folder, these could lead elsewhere or never answer.
+    """
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        descriptor = os.open(path, flags, 0o666)
+        found = os.fstat(descriptor)
+        if stat.S_ISREG(found.st_mode) and found.st_nlink <= 1:
+            return descriptor
+        os.close(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.ENXIO):
+            raise
+    raise FileExistsError(
+        errno.EEXIST, "expected a regular file, found a link or a device", str(path)
+    )

@@ -19,5 +19,4 @@ def described(*urls: str, content: bytes = CONTENT) -> RemoteFile:
         folder="things",
         size=len(content),
         sha256=hashlib.sha256(content).hexdigest(),
-        md5=hashlib.md5(content).hexdigest(),
     )

@@ -203,3 +203,14 @@ def in_turn(*behaviours: Behaviour) -> Behaviour:
         (left.pop(0) if len(left) > 1 else left[0])(handler)
 
     return answer
+
+
+def dripping(before: bytes, drop: bytes) -> Behaviour:
+    """Send ``before`` as it is, and ``drop`` every now and then until it closes."""
+
+    def answer(handler: _Handler) -> None:
+        handler.wfile.write(before)
+        while not handler.files.closing.wait(0.02):
+            handler.wfile.write(drop)
+
+    return answer

@@ -3,6 +3,8 @@
 import pickle
 import random
 import struct
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -166,3 +168,25 @@ def test_damaged_pickles_give_data_or_a_data_error(tmp_path: Path) -> None:
                 read(tmp_path, damaged[:cut])
             except DataError:
                 continue
+
+
+_DEEP = b"\x80\x02})" + b"\x85" * 1_000_000 + b"K\x01s."
+# Each tuple holds the one before twice, so hashing the last visits 2**40 of them.
+_WIDE = b"\x80\x02})" + b"q\x00h\x00\x86" * 40 + b"K\x01s."
+
+
+@pytest.mark.parametrize("content", [_DEEP, _WIDE], ids=["deep", "wide"])
+def test_nested_tuples_are_refused_quickly(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "test_batch").write_bytes(content)
+    program = f"""
+import millstream
+try:
+    len(millstream.CIFAR10Dataset("test", {str(tmp_path)!r}))
+except millstream.DataError as error:
+    print(error)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr[-500:]
+    assert "expected a dict with 'data', found none" in done.stdout

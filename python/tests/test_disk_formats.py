@@ -31,6 +31,7 @@ from millstream import (
 )
 from millstream import write_idx as save_idx
 from millstream import write_npy as save_npy
+from millstream._cli.formats import Options, find
 from walks import same_bytes
 
 N = 103
@@ -292,6 +293,49 @@ def test_tables_hold_the_numbers_that_numpy_reads(
     found = all_values(CsvSource(path, header=False, delimiter=delimiter))
     numpy = np.loadtxt(path, delimiter=delimiter)
     same_bytes(found, {"column0": numpy[:, 0], "column1": numpy[:, 1].astype("i8")})
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "rows"),
+    [
+        ("1,2.5\n3,4\n", ["column0", "column1"], 2),
+        ("1,2", ["column0", "column1"], 1),
+        ("\n\r\n7,8\n9,10\n", ["column0", "column1"], 2),
+        ("\ufeff7,8\r\n9,10\r\n", ["column0", "column1"], 2),
+        ('"1","2"\n"3","4"\n', ["column0", "column1"], 2),
+        ("nan,inf\n1,2\n", ["column0", "column1"], 2),
+        ("a,b\n1,2\n", ["a", "b"], 1),
+        ('"2019","2020"\n1,2\n', ["2019", "2020"], 1),
+        (",b\n1,2\n", ["", "b"], 1),
+    ],
+)
+def test_a_header_is_guessed_as_on_the_command_line(
+    tmp_path, text: str, names: list[str], rows: int
+) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(text.encode())
+    source = CsvSource(path)
+    assert len(source) == rows
+    assert list(source[0]) == names
+    (data,) = find(path, Options())
+    assert data.title.endswith(
+        "without a header" if names[0] == "column0" else "with a header"
+    )
+
+
+def test_a_header_can_be_said(tmp_path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("1,2\n3,4\n")
+    assert list(CsvSource(path, header=True)[0]) == ["1", "2"]
+    assert len(CsvSource(path, header=False)) == 2
+    path.write_text("id,2020\n1,2\n")
+    with pytest.raises(DataError, match="line 1") as caught:
+        CsvSource(path)
+    assert "header=True" in caught.value.__notes__[0]
+    assert set(CsvSource(path, header=True)[0]) == {"id", "2020"}
+    for delimiter in ("", "ab"):
+        with pytest.raises(ValueError, match="delimiter"):
+            CsvSource(path, delimiter=delimiter)
 
 
 def test_what_is_written_reads_back(tmp_path: Path) -> None:

@@ -49,12 +49,13 @@ class CsvParser {
     CsvDefects found;
     while (found.messages.size() < most && !ended_) {
       const std::string_view before = rest_;
+      const bool is_first = names_.empty();
       try {
-        names_.empty() ? read_names() : read_line();
+        is_first ? read_names() : read_line();
       } catch (const DataError& error) {
         found.messages.emplace_back(error.what());
         const std::string_view line = before.substr(0, before.find('\n'));
-        if (table_.columns.empty() || std::ranges::count(line, '"') % 2 != 0) {
+        if (is_first || std::ranges::count(line, '"') % 2 != 0) {
           found.last_line = line_started_;
           break;
         }

@@ -17,7 +17,7 @@ constexpr std::array<std::pair<std::uint8_t, DType>, 6> kTypes = {
 
 }  // namespace
 
-ArrayLayout parse_idx(ByteReader& reader, std::int64_t size) {
+ArrayLayout parse_idx_header(ByteReader& reader) {
   const std::int64_t start = reader.offset();
   const auto magic = reader.big<std::uint16_t>("the IDX magic");
   if (magic != 0) reader.fail(start, "the IDX magic 0", magic);
@@ -42,6 +42,12 @@ ArrayLayout parse_idx(ByteReader& reader, std::int64_t size) {
   layout.shape = stored_shape(reader, start + 4, std::span(extents).first(rank));
   layout.offset = reader.offset() - start;
   layout.big_endian = byte_size(*dtype) > 1;
+  return layout;
+}
+
+ArrayLayout parse_idx(ByteReader& reader, std::int64_t size) {
+  const std::int64_t start = reader.offset();
+  const ArrayLayout layout = parse_idx_header(reader);
   check_extent(reader, layout, start, size);
   return layout;
 }

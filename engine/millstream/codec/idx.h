@@ -16,6 +16,9 @@ inline constexpr std::int64_t kIdxHeader = 4 + 4 * 255;
 /// header promises.
 ArrayLayout parse_idx(ByteReader& reader, std::int64_t size);
 
+/// The same without a look at the payload.
+ArrayLayout parse_idx_header(ByteReader& reader);
+
 /// The header of such a file. Throws `ArgumentError` for a dtype or an extent that IDX
 /// does not have.
 std::vector<std::byte> idx_header(DType dtype, const Shape& shape);

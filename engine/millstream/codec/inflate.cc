@@ -3,17 +3,12 @@
 #include <zlib.h>
 
 #include <algorithm>
-#include <memory>
 #include <new>
 
 #include "millstream/core/error.h"
 
 namespace millstream {
 namespace {
-
-struct End {
-  void operator()(z_stream* stream) const noexcept { inflateEnd(stream); }
-};
 
 class Inflation {
  public:
@@ -24,12 +19,20 @@ class Inflation {
         sink_(sink),
         piece_(piece),
         at_(packed.begin),
-        out_(static_cast<std::size_t>(piece)) {}
+        out_(static_cast<std::size_t>(piece)) {
+    const int window = packed.format == Deflated::kGzip ? MAX_WBITS + 16 : -MAX_WBITS;
+    if (inflateInit2(&stream_, window) != Z_OK) throw std::bad_alloc();
+  }
+  ~Inflation() { inflateEnd(&stream_); }
+  Inflation(const Inflation&) = delete;
+  Inflation& operator=(const Inflation&) = delete;
 
   Contents run() {
-    do {
+    member();
+    while (packed_.format == Deflated::kGzip && another()) {
+      inflateReset(&stream_);
       member();
-    } while (packed_.format == Deflated::kGzip && another());
+    }
     if (packed_.size && *packed_.size != made_.size) {
       fail(text(*packed_.size, " bytes when inflated"), made_.size);
     }
@@ -41,28 +44,23 @@ class Inflation {
 
  private:
   void member() {
-    z_stream stream = {};
-    const int window = packed_.format == Deflated::kGzip ? MAX_WBITS + 16 : -MAX_WBITS;
-    if (inflateInit2(&stream, window) != Z_OK) throw std::bad_alloc();
-    const std::unique_ptr<z_stream, End> end(&stream);
     for (int code = Z_OK; code != Z_STREAM_END;) {
       if (in_.empty()) fill();
       // zlib's interface is older than const; it does not write its input.
-      stream.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(in_.data()));
-      stream.avail_in = static_cast<uInt>(in_.size());
-      stream.next_out = reinterpret_cast<Bytef*>(out_.data());
-      stream.avail_out = static_cast<uInt>(out_.size());
-      code = ::inflate(&stream, Z_NO_FLUSH);
-      at_ += static_cast<std::int64_t>(in_.size() - stream.avail_in);
-      in_ = in_.last(stream.avail_in);
+      stream_.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(in_.data()));
+      stream_.avail_in = static_cast<uInt>(in_.size());
+      stream_.next_out = reinterpret_cast<Bytef*>(out_.data());
+      stream_.avail_out = static_cast<uInt>(out_.size());
+      code = ::inflate(&stream_, Z_NO_FLUSH);
+      consume(in_.size() - stream_.avail_in);
       if (code == Z_MEM_ERROR) throw std::bad_alloc();
       if (code == Z_BUF_ERROR) fail("more deflated data", "the end");
       if (code != Z_OK && code != Z_STREAM_END) {
         fail("deflated data",
-             stream.msg != nullptr ? stream.msg : "a preset dictionary");
+             stream_.msg != nullptr ? stream_.msg : "a preset dictionary");
       }
       const auto out =
-          std::span<const std::byte>(out_).first(out_.size() - stream.avail_out);
+          std::span<const std::byte>(out_).first(out_.size() - stream_.avail_out);
       made_.size += static_cast<std::int64_t>(out.size());
       made_.crc = crc32_of(out, made_.crc);
       if (packed_.size && made_.size > *packed_.size) {
@@ -76,15 +74,18 @@ class Inflation {
   bool another() {
     if (in_.size() < 2) fill();
     if (is_gzip(in_)) return true;
-    while (!in_.empty()) {
+    for (; !in_.empty(); fill()) {
       const auto other = std::ranges::find_if(
           in_, [](std::byte byte) { return byte != std::byte{0}; });
-      at_ += other - in_.begin();
-      if (other != in_.end()) fail("the end of the file", "other bytes after it");
-      in_ = {};
-      fill();
+      consume(static_cast<std::size_t>(other - in_.begin()));
+      if (!in_.empty()) fail("the end of the file", "other bytes after it");
     }
     return false;
+  }
+
+  void consume(std::size_t count) {
+    in_ = in_.subspan(count);
+    at_ += static_cast<std::int64_t>(count);
   }
 
   void fill() {
@@ -107,6 +108,7 @@ class Inflation {
   std::span<const std::byte> in_;
   std::vector<std::byte> out_;
   Contents made_;
+  z_stream stream_ = {};
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -20,9 +21,37 @@ namespace {
 /// has such, and such pages are cheaper to read at random.
 constexpr std::size_t kBuffer = std::size_t{1} << 21;
 
+/// A descriptor of `path`, empty and locked, or -1. The file is the caller's own and
+/// nobody else's: no link that leads elsewhere, and no pipe.
+int open_alone(const std::string& path) {
+  for (;;) {
+    const int descriptor = ::open(
+        path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+    if (descriptor < 0) return -1;
+    struct stat opened {};
+    struct stat named {};
+    int failed = ::fstat(descriptor, &opened);
+    if (failed == 0 && S_ISREG(opened.st_mode) && opened.st_nlink <= 1 &&
+        opened.st_uid == ::geteuid()) {
+      do {
+        failed = ::flock(descriptor, LOCK_EX);
+      } while (failed != 0 && errno == EINTR);
+    } else {
+      failed = -1;
+    }
+    // Whoever held the lock may have renamed or deleted the file meanwhile.
+    const bool is_named = ::lstat(path.c_str(), &named) == 0 &&
+                          named.st_dev == opened.st_dev &&
+                          named.st_ino == opened.st_ino;
+    if (failed == 0 && is_named && ::ftruncate(descriptor, 0) == 0) return descriptor;
+    ::close(descriptor);
+    if (failed != 0 || is_named) return -1;
+  }
+}
+
 }  // namespace
 
-FileWriter::FileWriter(std::filesystem::path path) : path_(std::move(path)) {
+FileWriter::FileWriter(std::filesystem::path path, Mode mode) : path_(std::move(path)) {
   std::error_code code;
   if (path_.has_parent_path()) {
     std::filesystem::create_directories(path_.parent_path(), code);
@@ -31,18 +60,21 @@ FileWriter::FileWriter(std::filesystem::path path) : path_(std::move(path)) {
   if (std::filesystem::is_directory(path_, code)) {
     throw io_error(EISDIR, path_, "expected a file");
   }
-  std::string name = path_.string() + ".part-XXXXXX";
-  descriptor_ = ::mkostemp(name.data(), O_CLOEXEC);
+  std::string name = path_.string() + ".part";
+  if (mode == Mode::kAlone) descriptor_ = open_alone(name);
+  if (descriptor_ < 0) {
+    name += "-XXXXXX";
+    descriptor_ = ::mkostemp(name.data(), O_CLOEXEC);
+  }
   if (descriptor_ < 0) throw io_error(errno, path_, "cannot be written");
-  ::fchmod(descriptor_, 0644);  // the temporary is private, the file is not
   beside_ = name;
   buffer_.reserve(kBuffer);
 }
 
 FileWriter::~FileWriter() {
   if (descriptor_ < 0) return;
+  ::unlink(beside_.c_str());  // while it is locked
   ::close(descriptor_);
-  ::unlink(beside_.c_str());
 }
 
 void FileWriter::write(std::span<const std::byte> bytes) {
@@ -72,6 +104,7 @@ void FileWriter::flush() {
 
 void FileWriter::commit() {
   flush();
+  ::fchmod(descriptor_, 0644);  // the temporary is private, the file is not
   if (::fdatasync(descriptor_) != 0) throw io_error(errno, path_, "cannot be written");
   if (::rename(beside_.c_str(), path_.c_str()) != 0) {
     throw io_error(errno, path_, "cannot be renamed into place");

@@ -14,8 +14,16 @@ namespace millstream {
 /// reached nothing stays behind. Belongs to one thread.
 class FileWriter {
  public:
-  /// Folders on the way are made. Throws `IoError`, as do all functions here.
-  explicit FileWriter(std::filesystem::path path);
+  enum class Mode : std::uint8_t {
+    kShared,  // others may write the same file at the same time; the last one stays
+    kAlone,   // others wait until this one is gone; see the constructor
+  };
+
+  /// Folders on the way are made. With `kAlone` this waits until no other thread or
+  /// process writes the file, which may exist then, and takes over what a killed one
+  /// left. Where that is not possible, because somebody else owns the name or there are
+  /// no locks, it is as with `kShared`. Throws `IoError`, as do all functions here.
+  explicit FileWriter(std::filesystem::path path, Mode mode = Mode::kShared);
   ~FileWriter();
   FileWriter(const FileWriter&) = delete;
   FileWriter& operator=(const FileWriter&) = delete;

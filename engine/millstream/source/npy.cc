@@ -33,7 +33,12 @@ MappedColumn npz_column(const std::shared_ptr<const MappedFile>& mapped,
   ArrayLayout layout;
   MappedPart part;
   if (member.method == kZipDeflated) {
-    File copy(unpacked_member(file, member, data, cache));
+    const auto checked = [&](std::span<const std::byte> head) {
+      ByteReader inside(head, name);
+      parse_npy(inside, member.size);
+      return member.size;
+    };
+    File copy(unpacked_member(file, member, data, cache, checked));
     layout = npy_layout(copy, 0, copy.size(), name);
     part = mapped_part(std::make_shared<const MappedFile>(std::move(copy)), layout);
   } else {

@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <limits>
 #include <sstream>
 #include <string>
 #include <system_error>
+#include <vector>
 
 #include "millstream/codec/inflate.h"
+#include "millstream/core/characters.h"
 #include "millstream/core/digest.h"
 #include "millstream/core/error.h"
 #include "millstream/io/file_writer.h"
@@ -34,7 +37,8 @@ std::filesystem::path cached_name(const File& file, const std::string& member,
   if (cache.empty()) {
     throw ArgumentError(text(file.path().string(),
                              ": is compressed, and there is no cache folder to "
-                             "unpack it into"));
+                             "unpack it into: set HOME or MILLSTREAM_CACHE, or pass "
+                             "cache_dir="));
   }
   std::error_code code;
   const auto whole = std::filesystem::weakly_canonical(file.path(), code);
@@ -54,7 +58,7 @@ std::filesystem::path sum_of(const std::filesystem::path& path) {
 
 /// Keeps the size and CRC of a copy, and when it was last changed.
 void write_sum(const std::filesystem::path& copy, const Contents& contents) {
-  FileWriter sum(sum_of(copy));
+  FileWriter sum(sum_of(copy), FileWriter::Mode::kAlone);
   sum.write(text(contents.size, " ", contents.crc, " ", File(copy).changed(), "\n"));
   sum.commit();
 }
@@ -87,15 +91,33 @@ bool is_whole(const std::filesystem::path& path) {
   return true;
 }
 
-/// Inflates a stretch of `file` into the cache.
-void unpack(const File& file, const Packed& packed, const std::filesystem::path& to) {
-  FileWriter writer(to);
+/// Inflates a stretch of `file` into the cache, unless another thread or process has
+/// done so meanwhile.
+void unpack(const File& file, const Packed& packed, const std::filesystem::path& to,
+            const MostBytes& most_bytes) {
+  FileWriter writer(to, FileWriter::Mode::kAlone);
+  if (is_whole(to)) return;
+  std::vector<std::byte> head;
+  std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  const auto write = [&](std::span<const std::byte> piece) {
+    const auto missing = static_cast<std::size_t>(kUnpackedHead) - head.size();
+    if (most_bytes && missing > 0) {
+      const auto more = piece.first(std::min(missing, piece.size()));
+      head.insert(head.end(), more.begin(), more.end());
+      if (more.size() == missing) most = most_bytes(head);
+    }
+    writer.write(piece);
+    if (writer.size() > most) {
+      throw DataError(text(packed.name, ": offset ", packed.begin, ": expected ", most,
+                           " bytes when inflated, found more"));
+    }
+  };
   const Contents contents = inflate_all(
       packed,
       [&](std::int64_t offset, std::int64_t count) {
         return file.bytes(offset, count);
       },
-      [&](std::span<const std::byte> piece) { writer.write(piece); });
+      write);
   writer.commit();
   write_sum(to, contents);
 }
@@ -103,28 +125,34 @@ void unpack(const File& file, const Packed& packed, const std::filesystem::path&
 }  // namespace
 
 std::filesystem::path unpacked(const std::filesystem::path& path,
-                               const std::filesystem::path& cache) {
+                               const std::filesystem::path& cache,
+                               const MostBytes& most) {
   const File file(path);
   if (!is_gzip(file.bytes(0, 2))) return path;
   auto stem = path.filename();
   if (stem.extension() == ".gz" || stem.extension() == ".tgz") stem = stem.stem();
   auto to = cached_name(file, {}, stem, cache);
   if (!is_whole(to)) {
-    unpack(file, {.name = path.string(), .end = file.size()}, to);
+    unpack(file, {.name = path.string(), .end = file.size()}, to, most);
   }
   return to;
 }
 
 std::filesystem::path unpacked_member(const File& zip, const ZipMember& member,
                                       std::int64_t offset,
-                                      const std::filesystem::path& cache) {
+                                      const std::filesystem::path& cache,
+                                      const MostBytes& most) {
   // Only the last part of a name from outside, so that it stays in the cache.
   const auto stem = std::filesystem::path(member.name).filename();
   auto to = cached_name(zip, member.name, stem, cache);
   if (!is_whole(to)) {
-    const Packed packed = {zip.path().string(), offset,      offset + member.packed,
-                           Deflated::kRaw,      member.size, member.crc};
-    unpack(zip, packed, to);
+    const Packed packed = {text(zip.path().string(), "[", escaped(member.name), "]"),
+                           offset,
+                           offset + member.packed,
+                           Deflated::kRaw,
+                           member.size,
+                           member.crc};
+    unpack(zip, packed, to, most);
   }
   return to;
 }

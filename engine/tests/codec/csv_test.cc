@@ -54,6 +54,27 @@ TEST(Csv, KeepsTheSignOfZeroInRealNumbers) {
   EXPECT_EQ(table.columns[1].integers, (Integers{0, 1, 2, 0}));
 }
 
+TEST(Csv, NamesAllDamagedLines) {
+  const auto defects = [](std::string_view characters, std::size_t most = 9) {
+    return csv_defects(as_bytes(characters), "x.csv", {}, most);
+  };
+  EXPECT_TRUE(defects("a,b\n1,2\n3,4\n").messages.empty());
+  const CsvDefects found = defects("a,\"b\nc\"\n1,2\nx,2\n\n1\n1,2,3\n1,2\n1,y");
+  ASSERT_EQ(found.messages.size(), 4u);
+  EXPECT_EQ(found.last_line, 0);
+  for (const auto& [i, line] :
+       {std::pair{0u, "line 4,"}, {1u, "line 6,"}, {2u, "line 7,"}, {3u, "line 9,"}}) {
+    EXPECT_NE(found.messages[i].find(line), std::string::npos) << found.messages[i];
+  }
+  EXPECT_EQ(defects("a\nx\nx\nx\n", 2).messages.size(), 2u);
+  const CsvDefects open = defects("a,b\n1,\"2\n1,2\nx,2\n");
+  EXPECT_EQ(open.messages.size(), 1u);
+  EXPECT_EQ(open.last_line, 2);
+  const CsvDefects twice = defects("a,b,a\n1,2\n");
+  EXPECT_EQ(twice.messages.size(), 1u);
+  EXPECT_EQ(twice.last_line, 1);
+}
+
 TEST(Csv, SkipsEmptyLinesAndBlanksAroundNumbers) {
   const CsvTable table = parse("\n\r\na,b\n\n1,\t2 \n\r\n\n\t3,4\n\n");
   EXPECT_EQ(table.columns[0].integers, (Integers{1, 3}));

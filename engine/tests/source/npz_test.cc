@@ -102,7 +102,7 @@ TEST(NpzSource, RefusesDamage) {
   const auto damaged = folder.write("b.npz", zip);
   EXPECT_NE(error_of<DataError>([&] {
               npz_source(damaged, {}, cache);
-            }).find("b.npz: offset"),
+            }).find("b.npz[x.npy]: offset"),
             std::string::npos);
   std::string wrong = make_zip({{"x.npy", npy(kX), true}}, false);
   wrong[wrong.find("PK\x01\x02") + 16] ^= 1;  // the CRC

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+import zipfile
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -56,15 +57,14 @@ class Options:
 class DataSet:
     """Samples that lie at a path.
 
-    ``open`` gives the engine's source; it is told a folder to unpack into. ``files``
-    are those that it reads, and ``parts`` opens each of several that can be damaged by
-    themselves. A ``zipped`` file has check sums; ``table`` is how one is written.
+    ``open`` gives the engine's source; it is told a folder to unpack into. ``parts``
+    opens each of several that can be damaged by themselves. A ``zipped`` file has check
+    sums; ``table`` is how one is written.
     """
 
     path: Path
     title: str
     open: Callable[[Path], _engine.Source]
-    files: tuple[Path, ...]
     parts: tuple[Callable[[Path], _engine.Source], ...] = ()
     split: str | None = None
     zipped: bool = False
@@ -119,11 +119,6 @@ def npy_set(path: Path, fields: FieldFiles, title: str) -> DataSet:
     return _arrays_set(path, fields, title, lambda chosen, _: _engine.npy(chosen))
 
 
-def npz_opener(path: Path, names: Sequence[str]) -> Callable[[Path], _engine.Source]:
-    """Opens these arrays of an .npz file, or all."""
-    return lambda cache: _engine.npz(path, list(names), cache)
-
-
 def idx_set(path: Path, fields: FieldFiles, title: str = "") -> DataSet:
     """A data set of IDX files."""
     if not title:
@@ -143,7 +138,6 @@ def _arrays_set(
         path,
         title,
         partial(opener, fields),
-        tuple(file for _, file in files),
         tuple(partial(opener, [(name, [file])]) for name, file in files),
     )
 
@@ -165,7 +159,7 @@ def _in_file(
         return [_npz_set(path, options)]
     if head.startswith(b"MSPACKED"):
         title = "packed records"
-        return [DataSet(path, title, lambda _: _engine.packed(path, None, 0), (path,))]
+        return [DataSet(path, title, lambda _: _engine.packed(path, None, 0))]
     if head.startswith(_GZIP):
         return _in_gzip(path, head, options)
     beside = _schema_file(path)
@@ -184,7 +178,7 @@ def _in_file(
         return [_npz_set(path, options)]
     if name.endswith(".packed"):
         title = "packed records"
-        return [DataSet(path, title, lambda _: _engine.packed(path, None, 0), (path,))]
+        return [DataSet(path, title, lambda _: _engine.packed(path, None, 0))]
     if tables.is_table(name, head, guess_text=guess_text):
         return [_table_set(path, options)]
     return []
@@ -224,13 +218,25 @@ def _records_set(path: Path, schema: tuple[Field, ...], offset: int) -> DataSet:
         path,
         "packed records, without a header",
         lambda _: _engine.packed(path, specs, offset),
-        (path,),
     )
 
 
 def _npz_set(path: Path, options: Options) -> DataSet:
-    opener = npz_opener(path, options.fields)
-    return DataSet(path, "NumPy .npz", opener, (path,), zipped=True)
+    def opener(names: Sequence[str]) -> Callable[[Path], _engine.Source]:
+        return lambda cache: _engine.npz(path, list(names), cache)
+
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = [name for name in archive.namelist() if name.endswith(".npy")]
+    except (zipfile.BadZipFile, NotImplementedError, ValueError):
+        members = []  # the engine names the damage
+    return DataSet(
+        path,
+        "NumPy .npz",
+        opener(options.fields),
+        tuple(opener([name]) for name in members),
+        zipped=True,
+    )
 
 
 def _table_set(path: Path, options: Options) -> DataSet:
@@ -245,12 +251,12 @@ def _table_set(path: Path, options: Options) -> DataSet:
                 raise DataError(f"{error}{hint}") from error
             raise
 
-    return DataSet(path, form.title, open_table, (path,), table=form)
+    return DataSet(path, form.title, open_table, table=form)
 
 
 def _cifar_batch_set(path: Path, classes: int, title: str) -> DataSet:
     title = f"CIFAR-{classes}, a {title} batch"
-    return DataSet(path, title, _cifar_part(path, classes), (path,))
+    return DataSet(path, title, _cifar_part(path, classes))
 
 
 def _cifar_part(file: Path, classes: int) -> Callable[[Path], _engine.Source]:
@@ -270,7 +276,6 @@ def _cifar_set(
         path,
         f"CIFAR-{classes}, {place}",
         lambda cache: _engine.cifar(path, classes, split, cache),
-        files,
         tuple(_cifar_part(file, classes) for file in files),
         split=split,
     )

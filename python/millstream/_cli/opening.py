@@ -113,10 +113,9 @@ def joined(sources: Sequence[str], options: Options) -> DataSet:
         )
 
     parts = list(named.values())
-    files = tuple(file for data in parts for file in data.files)
     title = " and ".join(dict.fromkeys(data.title for data in parts))
     paths = ", ".join(str(data.path) for data in parts)
-    return DataSet(Path(paths), title, open_all, files)
+    return DataSet(Path(paths), title, open_all)
 
 
 def _only(path: Path, options: Options) -> DataSet:
@@ -144,5 +143,5 @@ def _known_names(text: str, folder: Path, data: DataSet) -> str:
     """The text with the original's name in place of an unpacked file's or of none."""
     inside = re.escape(str(folder)) + r"/[^:\[]+"
     text = re.sub(inside, lambda _: f"{data.path}{UNPACKED}", text)
-    named = any(str(path) in text for path in (data.path, *data.files))
+    named = any(path in text for path in str(data.path).split(", "))
     return text if named else f"{data.path}: {text}"

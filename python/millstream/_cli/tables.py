@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 from pathlib import Path
 
 from millstream import _engine
 from millstream._errors import DataError
+from millstream._tables import is_header, start_of
 
 _NAMES = {"\t": "tabs", ",": "commas", ";": "semicolons", " ": "spaces", "|": "bars"}
-_START = 1 << 20  # bytes that are looked at, and the rest of the line where they end
-_LONGEST = 1 << 26
 
 
 @dataclass(frozen=True)
@@ -44,23 +41,15 @@ def is_table(name: str, head: bytes, *, guess_text: bool) -> bool:
 def form_of(path: Path, delimiter: str | None, header: bool | None) -> Form:
     """How a table is written, told by its first two lines; what is given is kept.
 
-    The first line is a header if none of its cells is a number. A number in quotes is a
-    name, unless the line below has quotes there too. Raises ``DataError`` for cells
-    that stand apart by several blanks.
+    Raises ``DataError`` for cells that stand apart by several blanks.
     """
-    text = _start(path)
+    text = start_of(path)
     if delimiter is None:
         tabs = path.suffix.lower() in (".tsv", ".tab")
         delimiter = "\t" if tabs else _delimiter(path, text)
     if header is None:
-        header = _is_header(text, delimiter)
+        header = is_header(text, delimiter)
     return Form(delimiter, header)
-
-
-def _start(path: Path) -> str:
-    with path.open("rb") as file:
-        start = file.read(_START) + file.readline(_LONGEST)
-    return start.decode("utf-8", "replace").removeprefix("\ufeff")
 
 
 def _delimiter(path: Path, text: str) -> str:
@@ -76,38 +65,6 @@ def _delimiter(path: Path, text: str) -> str:
                 f"them, found several blanks"
             )
     return " "
-
-
-def _is_header(text: str, delimiter: str) -> bool:
-    first, at = _cells(text, 0, delimiter)
-    second, _ = _cells(text, at, delimiter)
-    for cell, below in zip_longest(first, second[: len(first)], fillvalue=""):
-        is_name = cell.startswith('"') and not below.startswith('"')
-        if not is_name and _is_number(cell.strip('"')):
-            return False
-    return True
-
-
-def _cells(text: str, at: int, delimiter: str) -> tuple[list[str], int]:
-    """The cells of the line at ``at``, quotes and all, and where the next begins."""
-    between = re.escape(delimiter)
-    pattern = re.compile(rf'("(?:[^"]|"")*+"|[^{between}\n]*+)({between}|\r?(?:\n|\Z))')
-    cells = []
-    while found := pattern.match(text, at):
-        cells.append(found[1])
-        at = found.end()
-        if found[2] != delimiter:
-            break
-    return cells, at
-
-
-def _is_number(cell: str) -> bool:
-    """Whether the engine takes a cell for a number."""
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return cell.isascii() and "_" not in cell
 
 
 def _is_text(head: bytes) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from millstream import _engine
-from millstream._cli.formats import DataSet, npz_opener
+from millstream._cli.formats import DataSet
 from millstream._cli.histogram import is_whole
 from millstream._cli.opening import TemporaryError, error_text, opened
 from millstream._cli.output import printable
@@ -34,15 +34,10 @@ class Findings:
 
     def add(self, defect: str) -> None:
         """Adds a defect, unless it is known or there are many already."""
-        if defect in self.defects or self.are_many:
-            return
-        full = len(self.defects) == _MOST_DEFECTS
-        self.defects.append("and more, which are not listed" if full else defect)
-
-    @property
-    def are_many(self) -> bool:
-        """Whether no more are listed."""
-        return len(self.defects) > _MOST_DEFECTS
+        full = len(self.defects) >= _MOST_DEFECTS
+        defect = "and more, which are not listed" if full else defect
+        if defect not in self.defects:
+            self.defects.append(defect)
 
 
 def examine(data: DataSet, fields: tuple[str, ...] = ()) -> Findings:
@@ -61,9 +56,7 @@ def examine(data: DataSet, fields: tuple[str, ...] = ()) -> Findings:
         raise
     except (DataError, OSError) as error:
         # The engine stops at the first defect.
-        if data.zipped:
-            _open_members(data, findings)
-        elif data.table:
+        if data.table:
             findings.add(error_text(error))
             _read_lines(data.path, data.table, fields, findings)
         elif len(data.parts) > 1:
@@ -86,22 +79,6 @@ def _read_parts(data: DataSet, findings: Findings) -> None:
             part.add(error_text(error))
         for defect in part.defects:
             findings.add(defect)
-
-
-def _open_members(data: DataSet, findings: Findings) -> None:
-    """Opens each array of an .npz file by itself."""
-    for member in _members(data.path):
-        label = f"{data.path}[{member.filename}]:"
-        if not member.filename.endswith(".npy") or any(
-            defect.startswith(label) for defect in findings.defects
-        ):
-            continue
-        opener = npz_opener(data.path, [member.filename.removesuffix(".npy")])
-        try:
-            with opened(data, opener=opener):
-                pass
-        except (DataError, ValueError) as error:
-            findings.add(error_text(error).replace(f"{data.path}:", label, 1))
 
 
 def _read_lines(

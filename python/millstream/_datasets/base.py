@@ -37,7 +37,7 @@ class ArrayDataset:
     def _read(self) -> Arrays:
         raise NotImplementedError
 
-    def _open(self, cache: Path) -> _engine.Source:
+    def _open(self, cache: Path | str) -> _engine.Source:
         """The same samples in the engine; what is packed is unpacked into ``cache``."""
         del cache
         raise TypeError(f"{type(self).__name__} cannot be read off the disk")
@@ -113,7 +113,13 @@ def cache_folder(cache_dir: str | Path | None, default: str) -> Path:
     """Return ``cache_dir``, or the folder ``default`` in the user's cache."""
     if cache_dir is not None:
         return Path(cache_dir).expanduser()
-    return Path.home() / ".cache" / default
+    try:
+        return Path.home() / ".cache" / default
+    except RuntimeError as error:
+        raise RuntimeError(
+            f"there is no home folder to keep .cache/{default} in: set HOME, or pass "
+            "cache_dir="
+        ) from error
 
 
 def first_existing(folder: Path, names: tuple[str, ...]) -> Path | None:

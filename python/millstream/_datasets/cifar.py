@@ -117,7 +117,7 @@ class _CifarDataset(ArrayDataset):
             for (name, _, _), column in zip(source.schema, columns, strict=True)
         }
 
-    def _open(self, cache: Path) -> _engine.Source:
+    def _open(self, cache: Path | str) -> _engine.Source:
         del cache  # the archive is unpacked where it lies
         files = self.files()
         try:

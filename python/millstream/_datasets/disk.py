@@ -54,7 +54,7 @@ def opened(dataset: ArrayDataset) -> _engine.Source:
     own: str | Path | None = getattr(dataset, "cache_dir", None)
     if own is None:
         return dataset._open(cache_path())
-    cache = cache_path(own) / "unpacked"
+    cache = Path(cache_path(own)) / "unpacked"
     try:
         return dataset._open(cache)
     except OSError as error:

@@ -77,7 +77,7 @@ class IdxDataset(ArrayDataset):
 
     _transposed: ClassVar[bool] = False
 
-    def _open(self, cache: Path) -> _engine.Source:
+    def _open(self, cache: Path | str) -> _engine.Source:
         def usable(content: str, path: Path, rank: int) -> tuple[str, list[Path]]:
             def check(path: Path) -> Path:
                 (spec,) = _engine.idx([(content, [path])], cache).schema
