@@ -8,10 +8,12 @@ import itertools
 import time
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
+from jax import lax
 
 from millstream import _jit
 from millstream._aliasing import Aliasing
@@ -100,7 +102,7 @@ class HostDoor:
         beside: dict[str, list[Any]] = {}
         if program.traced or (program.later and not program.from_slot):
             try:
-                value, mask, after = self._stepped(words)
+                value, mask, after = self._stepped(words, valid)
             except _jit.FAILURES as error:
                 program.raise_original(error)
         elif self._by_call and (self._call is not None or self._compiled()):
@@ -111,16 +113,13 @@ class HostDoor:
                 value, after = self._call(words, self._number)
             except _jit.FAILURES as error:
                 program.raise_original(error)
-            mask = self._mask(valid)
+            value, mask = self._cut(value, self._mask(valid), valid)
         else:
             known = np.asarray(words) if known is None else known
             value, mask, beside = self._from_slot(known, valid)
             after = program.plan.next_state(known)
         if self._device is not None:
             value, mask = jax.device_put((value, mask), self._device)
-        if program.remainder == "partial" and valid < program.batch_size:
-            value, mask = jax.tree.map(lambda x: x[:valid], (value, mask))
-            beside = {key: values[:valid] for key, values in beside.items()}
         if beside and isinstance(value, Mapping):
             value = {**value, **beside}
         return value, mask, after
@@ -187,9 +186,17 @@ class HostDoor:
         value, mask = self._placed(fields), self._mask(valid)
         if program.skip:
             mask = self._own_mask(fields, valid, mask)
+        value, mask = self._cut(value, mask, valid)
+        beside = {key: rows[: len(mask)] for key, rows in beside.items()}
         for run in self._stages:
             value = run(value, mask)
         return value, mask, beside
+
+    def _cut(self, value: Tree, mask: Any, valid: int) -> tuple[Tree, Any]:
+        """The rows that a batch has where its last is shorter."""
+        if self.program.remainder != "partial" or valid == self.program.batch_size:
+            return value, mask
+        return jax.tree.map(lambda x: lax.slice_in_dim(x, 0, valid), (value, mask))
 
     def _own_mask(self, fields: list[Any], valid: int, usual: Any) -> Any:
         """The engine's own mask, where samples were skipped; else ``usual``.
@@ -237,13 +244,14 @@ class HostDoor:
                 stacklevel=4,
             )
 
-    def _stepped(self, words: Any) -> tuple[Tree, Any, Any]:
+    def _stepped(self, words: Any, valid: int) -> tuple[Tree, Any, Any]:
         """A batch of one program with the stages up to the first callback."""
         program = self.program
         first, rest = self._line
         value, mask, after = first(words, program.arrays())
         if not program.resident and not is_traced(after):
             after.block_until_ready()  # what cannot be read is to be raised here
+        value, mask = self._cut(value, mask, valid)
         for run in rest:
             value = run(value, mask)
         return value, mask, after
@@ -252,6 +260,8 @@ class HostDoor:
     def _line(self) -> tuple[Any, list[Run]]:
         program = self.program
         first = list(itertools.takewhile(lambda p: not _calls(p), program.later))
+        if program.remainder == "partial":  # a short batch is cut before any stage
+            first = []
         run = jax.jit(lambda words, arrays: program.step(words, arrays, first))
         return run, _runs(program, program.later[len(first) :])
 
@@ -277,6 +287,12 @@ def _runs(program: Program, later: list[Placed]) -> list[Run]:
     return runs
 
 
+def _shortened(batch_size: int, rows: int, spec: Any) -> jax.ShapeDtypeStruct:
+    """What a leaf of a whole batch looks like in one of so many rows."""
+    lead = (rows,) if spec.shape[:1] == (batch_size,) else spec.shape[:1]
+    return jax.ShapeDtypeStruct((*lead, *spec.shape[1:]), spec.dtype)
+
+
 def _calls(placed: Placed) -> bool:
     return isinstance(placed.stage, HostCallbackTransform)
 
@@ -284,6 +300,10 @@ def _calls(placed: Placed) -> bool:
 def _call(program: Program, stage: Any, value: Tree, mask: Any) -> Tree:
     inside = any(map(is_traced, jax.tree.leaves(value)))  # of another program
     run = program.called if inside else HostCallbackTransform.run
+    spec = stage.element_spec_override
+    if spec is not None and program.batched and len(mask) < program.batch_size:
+        short = functools.partial(_shortened, program.batch_size, len(mask))
+        stage = replace(stage, element_spec_override=jax.tree.map(short, spec))
     layout = None if program.split is None else program.split.rows_sharding
     return jax.device_put(run(stage, value, mask), layout)
 

@@ -178,8 +178,7 @@ class Program:
         if self.split is not None:
             self._check_split(self.split)
         self._check_beside(self.element_spec())
-        if batch is not None and batch.element_spec_override is not None:
-            self._check_batch(batch)
+        self._check_specs()
 
     def _check_beside(self, spec: Tree) -> None:
         """Raises ``ValueError`` where a stage makes an array that lists would hide."""
@@ -193,13 +192,16 @@ class Program:
                 "the array another name"
             )
 
-    def _check_batch(self, batch: BatchTransform) -> None:
-        """Raises ``ValueError`` where batches are not as the stage was told."""
+    def _check_specs(self) -> None:
+        """Raises ``ValueError`` where a stage does not make what it was told to."""
         from millstream._explain import specs_after
 
-        for placed, spec in specs_after(self):
-            if placed.stage is batch:
-                check_spec(spec, batch.element_spec_override, "BatchTransform")
+        wanted = [getattr(p.stage, "element_spec_override", None) for p in self.placed]
+        if all(spec is None for spec in wanted):
+            return
+        for (placed, spec), want in zip(specs_after(self), wanted, strict=True):
+            if want is not None:
+                check_spec(spec, want, type(placed.stage).__name__)
 
     def _check_split(self, split: Split) -> None:
         """Raises ``ValueError`` where batches cannot be split as asked for.
