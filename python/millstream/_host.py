@@ -187,7 +187,8 @@ class HostDoor:
         if program.skip:
             mask = self._own_mask(fields, valid, mask)
         value, mask = self._cut(value, mask, valid)
-        beside = {key: rows[: len(mask)] for key, rows in beside.items()}
+        if program.remainder == "partial":
+            beside = {key: rows[:valid] for key, rows in beside.items()}
         for run in self._stages:
             value = run(value, mask)
         return value, mask, beside
