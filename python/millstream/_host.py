@@ -99,6 +99,7 @@ class HostDoor:
         ``known`` are the words as NumPy, or None where nobody has them yet.
         """
         program = self.program
+        program.check_x64()
         beside: dict[str, list[Any]] = {}
         if program.traced or (program.later and not program.from_slot):
             try:
@@ -129,6 +130,7 @@ class HostDoor:
         while the one before it is used. Else None, and nothing is waited for.
         """
         program = self.program
+        program.check_x64()
         simple = not (program.later or program.traced or program.skip or program.beside)
         if not simple or program.remainder == "partial":
             return None
