@@ -20,7 +20,7 @@ from millstream._aliasing import Aliasing
 from millstream._beside import beside_rows
 from millstream._pipeline import Tree
 from millstream._sharding import Assembly
-from millstream._state import LoaderState, is_traced
+from millstream._state import LoaderState, check_x64, is_traced
 from millstream._transforms import HostCallbackTransform
 
 if TYPE_CHECKING:
@@ -48,7 +48,6 @@ class HostDoor:
     def __init__(self, program: Program) -> None:
         self.program = program
         self._specs = program.leaf_specs()
-        self._masks: dict[int, Any] = {}
         self._delivered = 0
         self._number: Any = None
         self._call: Any = None
@@ -58,6 +57,9 @@ class HostDoor:
         if program.split is not None:
             natively = program.splits_natively
             self._assembly = Assembly(program.split, self._specs, natively)
+        self._partial = program.remainder == "partial"
+        self.tracks = program.waits or self._partial
+        """Whether `fetch` is to be given the words as NumPy each time."""
         device = program.device
         self._device = None if device is None or _is_default(device) else device
         self._alias = Aliasing(self._device)
@@ -88,36 +90,43 @@ class HostDoor:
 
         The words are known and fit the program.
         """
-        known = np.asarray(words)
-        valid = self.program.plan.valid_rows(known)
-        value, mask, after = self.fetch(words, known, valid)
+        return self.fetch(words, np.asarray(words))
+
+    def fetch(self, words: Any, known: Any) -> tuple[Tree, Any, Any]:
+        """The same; ``known`` are the words as NumPy, or None unless `tracks`.
+
+        Programs check x64 when they are traced, which costs a batch nothing.
+        """
+        call = self._call
+        if call is None:
+            return self._made(words, known)
+        try:
+            if self.program.waits:  # here, and not on a thread of XLA's
+                self.program.engine.await_batch(known)
+            value, mask, after = call(words, self._number)
+        except _jit.FAILURES as error:
+            self.program.raise_original(error)
+        if self._device is not None:
+            value, mask = jax.device_put((value, mask), self._device)
+        if self._partial:
+            value, mask = self._cut(value, mask, known)
         return value, mask, after
 
-    def fetch(self, words: Any, known: Any, valid: int) -> tuple[Tree, Any, Any]:
-        """The same where the caller knows how many rows are valid.
-
-        ``known`` are the words as NumPy, or None where nobody has them yet.
-        """
+    def _made(self, words: Any, known: Any) -> tuple[Tree, Any, Any]:
+        """The same without the call for small batches, or the first time with it."""
         program = self.program
-        program.check_x64()
+        check_x64(program.x64)
+        if self._by_call and self._compiled():
+            return self.fetch(words, known)
         beside: dict[str, list[Any]] = {}
         if program.traced or (program.later and not program.from_slot):
             try:
-                value, mask, after = self._stepped(words, valid)
+                value, mask, after = self._stepped(words, known)
             except _jit.FAILURES as error:
                 program.raise_original(error)
-        elif self._by_call and (self._call is not None or self._compiled()):
-            try:
-                if program.waits:  # here, and not on a thread of XLA's
-                    known = np.asarray(words) if known is None else known
-                    program.engine.await_batch(known)
-                value, after = self._call(words, self._number)
-            except _jit.FAILURES as error:
-                program.raise_original(error)
-            value, mask = self._cut(value, self._mask(valid), valid)
         else:
             known = np.asarray(words) if known is None else known
-            value, mask, beside = self._from_slot(known, valid)
+            value, mask, beside = self._from_slot(known)
             after = program.plan.next_state(known)
         if self._device is not None:
             value, mask = jax.device_put((value, mask), self._device)
@@ -125,23 +134,20 @@ class HostDoor:
             value = {**value, **beside}
         return value, mask, after
 
-    def fetch_if_ready(self, words: Any, valid: int) -> tuple[Tree, Any, Any] | None:
+    def fetch_if_ready(self, words: Any) -> tuple[Tree, Any, Any] | None:
         """The same if the batch is made already: its transfer is begun, and goes on
         while the one before it is used. Else None, and nothing is waited for.
         """
         program = self.program
-        program.check_x64()
-        simple = not (program.later or program.traced or program.skip or program.beside)
-        if not simple or program.remainder == "partial":
+        check_x64(program.x64)
+        simple = not (program.later or program.traced or program.beside)
+        if not simple or self._partial:
             return None
         known = np.asarray(words)
         fields: Any = program.engine.take_if_ready(known)
         if fields is None:
             return None
-        value, mask = self._placed(fields), self._mask(valid)
-        if self._device is not None:
-            mask = jax.device_put(mask, self._device)
-        return value, mask, program.plan.next_state(known)
+        return *self._placed(fields), program.plan.next_state(known)
 
     def _compiled(self) -> bool:
         """Whether the jitted call is to be used from now on."""
@@ -149,30 +155,19 @@ class HostDoor:
         if self._delivered <= GLANCE:
             return False
         positions, structure = jax.tree.flatten(self.program.tree)
-        signature = tuple((spec.shape, spec.dtype) for spec in self._specs)
+        specs = [*self._specs, self.program.mask_spec()]
+        signature = tuple((spec.shape, spec.dtype) for spec in specs)
         serial = self.program.engine.serial
         words = np.array([serial & 0xFFFFFFFF, serial >> 32], np.uint32)
         with jax.ensure_compile_time_eval():  # also when a program is being traced
             self._number = jax.device_put(words)
         # Last: another thread takes a call that is there for ready.
-        self._call = _jit.shared_call(signature, structure, tuple(positions))
+        self._call = _jit.shared_call(
+            signature, structure, tuple(positions), self.program.x64
+        )
         return True
 
-    def _mask(self, valid: int) -> Any:
-        mask = self._masks.get(valid)
-        if mask is None:
-            with jax.ensure_compile_time_eval():  # also when a program is being traced
-                if self._assembly is not None:
-                    mask = self._assembly.mask(valid)
-                else:
-                    rows = np.arange(self.program.batch_size) < valid
-                    mask = jax.device_put(rows if self.program.batched else rows[0])
-            self._masks[valid] = mask
-        return mask
-
-    def _from_slot(
-        self, words: np.ndarray, valid: int
-    ) -> tuple[Tree, Any, dict[str, list[Any]]]:
+    def _from_slot(self, words: np.ndarray) -> tuple[Tree, Any, dict[str, list[Any]]]:
         """The value and its mask, and what travels beside them, a list a key."""
         self._make_room()
         program = self.program
@@ -185,45 +180,28 @@ class HostDoor:
                 beside[key] = column if program.batched else column[0]
         else:
             fields = program.engine.take(words)
-        value, mask = self._placed(fields), self._mask(valid)
-        if program.skip:
-            mask = self._own_mask(fields, valid, mask)
-        value, mask = self._cut(value, mask, valid)
-        if program.remainder == "partial":
-            beside = {key: rows[:valid] for key, rows in beside.items()}
+        value, mask = self._placed(fields)
+        value, mask = self._cut(value, mask, words)
+        if self._partial:
+            beside = {key: rows[: len(mask)] for key, rows in beside.items()}
         for run in self._stages:
             value = run(value, mask)
         return value, mask, beside
 
-    def _cut(self, value: Tree, mask: Any, valid: int) -> tuple[Tree, Any]:
-        """The rows that a batch has where its last is shorter."""
-        if self.program.remainder != "partial" or valid == self.program.batch_size:
+    def _cut(self, value: Tree, mask: Any, known: np.ndarray) -> tuple[Tree, Any]:
+        """The rows that a batch has where the last of an epoch may be shorter."""
+        valid = self.program.plan.valid_rows(known) if self._partial else None
+        if valid is None or valid == self.program.batch_size:
             return value, mask
         return jax.tree.map(lambda x: lax.slice_in_dim(x, 0, valid), (value, mask))
 
-    def _own_mask(self, fields: list[Any], valid: int, usual: Any) -> Any:
-        """The engine's own mask, where samples were skipped; else ``usual``.
-
-        The rows of ``usual`` may be elsewhere: counting them would be a collective.
-        """
-        masks = fields[len(self._specs) :: len(self._specs) + 1]
-        split = self.program.split
-        parts = ((0, self.program.batch_size),) if split is None else split.parts
-        here = sum(min(max(valid - first, 0), rows) for first, rows in parts)
-        if sum(int(rows.sum()) for rows in masks) == here:
-            return usual
+    def _placed(self, fields: list[Any]) -> tuple[Tree, Any]:
+        """The engine's rows and mask as JAX's arrays, where batches are to be."""
         if self._assembly is not None:
-            return self._assembly.put(masks)
-        (flags,) = self.program.rows_of(masks)
-        return jax.device_put(flags)
-
-    def _placed(self, fields: list[Any]) -> Tree:
-        """The engine's rows as JAX's arrays, where batches are to be."""
-        if self._assembly is not None:
-            leaves = self._assembly.leaves(fields)
+            *leaves, mask = self._assembly(fields)
         else:
-            leaves = self._alias(self.program.rows_of(fields[:-1]))
-        return self.program.unflatten(leaves)
+            *leaves, mask = self._alias(self.program.rows_of(fields))
+        return self.program.unflatten(leaves), mask
 
     def _make_room(self) -> None:
         """Waits, for a bounded time, until JAX lets go of batches that were used up."""
@@ -247,14 +225,14 @@ class HostDoor:
                 stacklevel=4,
             )
 
-    def _stepped(self, words: Any, valid: int) -> tuple[Tree, Any, Any]:
+    def _stepped(self, words: Any, known: np.ndarray) -> tuple[Tree, Any, Any]:
         """A batch of one program with the stages up to the first callback."""
         program = self.program
         first, rest = self._line
         value, mask, after = first(words, program.arrays())
         if not program.resident and not is_traced(after):
             after.block_until_ready()  # what cannot be read is to be raised here
-        value, mask = self._cut(value, mask, valid)
+        value, mask = self._cut(value, mask, known)
         for run in rest:
             value = run(value, mask)
         return value, mask, after
@@ -263,7 +241,7 @@ class HostDoor:
     def _line(self) -> tuple[Any, list[Run]]:
         program = self.program
         first = list(itertools.takewhile(lambda p: not _calls(p), program.later))
-        if program.remainder == "partial":  # a short batch is cut before any stage
+        if self._partial:  # a short batch is cut before any stage
             first = []
         run = jax.jit(lambda words, arrays: program.step(words, arrays, first))
         return run, _runs(program, program.later[len(first) :])

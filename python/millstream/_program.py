@@ -33,6 +33,7 @@ from millstream._state import (
     STEP_HIGH,
     STEP_LOW,
     LoaderState,
+    check_x64,
     has_x64,
     is_traced,
     state_words,
@@ -80,7 +81,7 @@ class Program:
         error_budget: int | None = None,
     ) -> None:
         self.head = head
-        self._x64 = has_x64()
+        self.x64 = has_x64()
         batch = batch_stage(stages)
         self.batched = batch is not None
         self.batch_size = batch.batch_size if batch else 1
@@ -260,21 +261,11 @@ class Program:
         return structure.unflatten([leaves[position] for position in positions])
 
     def element_spec(self) -> Tree:
-        self.check_x64()
+        check_x64(self.x64)
         value = self.unflatten(self.leaf_specs())
         if not self.later:
             return value
         return jax.eval_shape(self.finish, value, self.mask_spec())
-
-    def check_x64(self) -> None:
-        """Raises ``RuntimeError`` where JAX has other dtypes than at building."""
-        if has_x64() != self._x64:
-            before, now = ("on", "off") if self._x64 else ("off", "on")
-            raise RuntimeError(
-                f"jax_enable_x64 was {before} when this DataLoader was built and is "
-                f"{now}: its batches would have other dtypes. Turn it {before} again, "
-                "or build the DataLoader anew"
-            )
 
     # The line inside of jit.
 
@@ -297,7 +288,7 @@ class Program:
         self, words: Any, arrays: list[Any], later: list[Placed] | None = None
     ) -> tuple[Tree, Any, Any]:
         """``(value, mask, words)``, to be traced; by default through all stages."""
-        self.check_x64()
+        check_x64(self.x64)
         if self.traced:
             value, mask, words = self._gathered(words, arrays)
             if self.split is not None:
@@ -438,7 +429,7 @@ class Program:
         Processes that share a mesh compare, once, the first that is known. One that
         is late has its reasons: nothing is compared then.
         """
-        self.check_x64()
+        check_x64(self.x64)
         words = self.words(state)
         if self._unmet is not None and self.split is not None and not is_traced(words):
             name, self._unmet = f"{self._unmet}/state", None

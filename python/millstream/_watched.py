@@ -14,11 +14,11 @@ class WatchedIterator(BatchIterator):
     """The same batches, with a bar that ends with the loop."""
 
     def __init__(self, door: HostDoor, words: Any, steps: int | None) -> None:
-        super().__init__(door, words, steps)
+        super().__init__(door, words, steps, tracks=True)
         self._progress = StepProgress("train", len(self))
 
     def __next__(self) -> tuple[Tree, Any]:
-        samples = self._valid(self._step + 1 == self.program.steps)
+        samples = self.program.plan.valid_rows(self._at[1])
         self._progress.wait()
         try:
             delivered = super().__next__()

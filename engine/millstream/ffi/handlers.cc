@@ -96,7 +96,7 @@ struct Call {
   bool sharded = false;
   std::vector<std::uint32_t> states;
   std::vector<Column> columns;
-  bool* mask = nullptr;  // null where none is wanted
+  bool* mask = nullptr;
   std::byte* after = nullptr;
 
   std::int64_t count() const {
@@ -121,8 +121,7 @@ struct Call {
 };
 
 Call asked(std::shared_ptr<Loader> loader, const RowRange& range,
-           const ffi::Buffer<ffi::U32>& states, ffi::RemainingRets rets,
-           bool with_mask) {
+           const ffi::Buffer<ffi::U32>& states, ffi::RemainingRets rets) {
   const Schema& schema = loader->plan().schema();
   const std::int64_t rows = range.count;
   const std::size_t fields = schema.size();
@@ -130,7 +129,7 @@ Call asked(std::shared_ptr<Loader> loader, const RowRange& range,
   if (words % kStateWords != 0) {
     throw ArgumentError(text("a state has ", kStateWords, " words, not ", words));
   }
-  const Results results(rets, fields + (with_mask ? 2 : 1));
+  const Results results(rets, fields + 2);
 
   Call call{std::move(loader), range, false, {}, {}, nullptr, nullptr};
   call.states.assign(states.typed_data(), states.typed_data() + words);
@@ -145,19 +144,16 @@ Call asked(std::shared_ptr<Loader> loader, const RowRange& range,
     call.columns[i] = {dtype, schema[i].shape, data, elements * byte_size(dtype),
                        nullptr};
   }
-  if (with_mask) {
-    call.mask =
-        reinterpret_cast<bool*>(results.data(fields, rows * call.count(), &dtype));
-  }
-  call.after = results.data(fields + (with_mask ? 1 : 0),
-                            static_cast<std::int64_t>(words), &dtype);
+  call.mask =
+      reinterpret_cast<bool*>(results.data(fields, rows * call.count(), &dtype));
+  call.after = results.data(fields + 1, static_cast<std::int64_t>(words), &dtype);
   return call;
 }
 
 Call whole(std::shared_ptr<Loader> loader, const ffi::Buffer<ffi::U32>& states,
-           ffi::RemainingRets rets, bool with_mask) {
+           ffi::RemainingRets rets) {
   const RowRange rows{0, loader->plan().batch_size()};
-  return asked(std::move(loader), rows, states, rets, with_mask);
+  return asked(std::move(loader), rows, states, rets);
 }
 
 Call shard(std::shared_ptr<Loader> loader, const ffi::Buffer<ffi::U32>& states,
@@ -167,7 +163,7 @@ Call shard(std::shared_ptr<Loader> loader, const ffi::Buffer<ffi::U32>& states,
     throw ArgumentError("a shard has a number and at least one row");
   }
   const RowRange range{std::int64_t{number.typed_data()[0]} * rows, rows};
-  Call call = asked(std::move(loader), range, states, rets, true);
+  Call call = asked(std::move(loader), range, states, rets);
   call.loader->part_of(range);
   call.sharded = true;
   return call;
@@ -186,7 +182,7 @@ void answer(Call& call) {
     call.fill(call.position(k));
     advance(call, k);
     for (Column& column : call.columns) column.data += call.rows.count * column.stride;
-    if (call.mask != nullptr) call.mask += call.rows.count;
+    call.mask += call.rows.count;
   }
 }
 
@@ -270,14 +266,14 @@ Reply promised(std::int64_t plan, std::int64_t digest, Ask&& ask) {
 ffi::Error in_jit(ffi::Buffer<ffi::U32> states, ffi::RemainingRets results,
                   std::int64_t plan, std::int64_t digest) {
   return answered(plan, digest, [&](const std::shared_ptr<Loader>& loader) {
-    return whole(loader, states, results, true);
+    return whole(loader, states, results);
   });
 }
 
 Reply in_jit_later(ffi::Buffer<ffi::U32> states, ffi::RemainingRets results,
                    std::int64_t plan, std::int64_t digest) {
   return promised(plan, digest, [&](const std::shared_ptr<Loader>& loader) {
-    return whole(loader, states, results, true);
+    return whole(loader, states, results);
   });
 }
 
@@ -304,7 +300,7 @@ ffi::Error on_host(ffi::Buffer<ffi::U32> states, ffi::Buffer<ffi::U32> plan,
   std::shared_ptr<Loader> loader;
   return reported(loader, [&] {
     loader = listed_loader(static_cast<std::int64_t>(serial));
-    Call call = whole(loader, states, results, false);
+    Call call = whole(loader, states, results);
     answer(call);
   });
 }
