@@ -51,23 +51,23 @@ def is_guarded() -> bool:
 class Aliasing:
     """Places arrays that have the same shapes and dtypes each time on one device."""
 
-    def __init__(self, device: jax.Device | None) -> None:
-        self._device = device
-        self._default: Any = None
-        self._likes: list[Like] | None = None
+    def __init__(self) -> None:
+        self._known: tuple[Any, Any, list[Like]] | None = None
 
-    def __call__(self, arrays: list[np.ndarray]) -> list[jax.Array]:
+    def __call__(
+        self, arrays: list[np.ndarray], device: jax.Device | None = None
+    ) -> list[jax.Array]:
         """The arrays as JAX's, where they lie if that is possible."""
-        default = jax.config.jax_default_device  # type: ignore[attr-defined]
-        likes = self._likes
-        if likes is not None and default is self._default and not is_guarded():
+        chosen = jax.config.jax_default_device  # type: ignore[attr-defined]
+        default, given, likes = self._known or (None, None, None)
+        same = chosen is default and device is given
+        if likes is not None and same and not is_guarded():
             pairs = zip(likes, arrays, strict=True)
             return [like.put([array]) for like, array in pairs]
-        placed: list[jax.Array] = jax.device_put(arrays, self._device)
+        placed: list[jax.Array] = jax.device_put(arrays, device)
         found = [like_of(x, [array]) for x, array in zip(placed, arrays, strict=True)]
         known = [like for like in found if like is not None]
-        self._default = default
-        self._likes = known if len(known) == len(found) else None
+        self._known = (chosen, device, known) if len(known) == len(found) else None
         return placed
 
 

@@ -20,7 +20,7 @@ from millstream._aliasing import Aliasing
 from millstream._beside import beside_rows
 from millstream._pipeline import Tree
 from millstream._sharding import Assembly
-from millstream._state import LoaderState, check_x64, is_traced
+from millstream._state import LoaderState, check_x64, is_traced, uncommitted
 from millstream._transforms import HostCallbackTransform
 
 if TYPE_CHECKING:
@@ -60,9 +60,8 @@ class HostDoor:
         self._partial = program.remainder == "partial"
         self.tracks = program.waits or self._partial
         """Whether `fetch` is to be given the words as NumPy each time."""
-        device = program.device
-        self._device = None if device is None or _is_default(device) else device
-        self._alias = Aliasing(self._device)
+        self._first = jax.local_devices()[0]
+        self._alias = Aliasing()
         self._by_call = (
             not program.traced
             and not program.later
@@ -90,7 +89,7 @@ class HostDoor:
 
         The words are known and fit the program.
         """
-        return self.fetch(words, np.asarray(words))
+        return self.fetch(uncommitted(words), np.asarray(words))
 
     def fetch(self, words: Any, known: Any) -> tuple[Tree, Any, Any]:
         """The same; ``known`` are the words as NumPy, or None unless `tracks`.
@@ -106,8 +105,8 @@ class HostDoor:
             value, mask, after = call(words, self._number)
         except _jit.FAILURES as error:
             self.program.raise_original(error)
-        if self._device is not None:
-            value, mask = jax.device_put((value, mask), self._device)
+        if self.program.device is not None:
+            value, mask = self._moved(value, mask)
         if self._partial:
             value, mask = self._cut(value, mask, known)
         return value, mask, after
@@ -128,8 +127,7 @@ class HostDoor:
             known = np.asarray(words) if known is None else known
             value, mask, beside = self._from_slot(known)
             after = program.plan.next_state(known)
-        if self._device is not None:
-            value, mask = jax.device_put((value, mask), self._device)
+        value, mask = self._moved(value, mask)
         if beside and isinstance(value, Mapping):
             value = {**value, **beside}
         return value, mask, after
@@ -200,8 +198,22 @@ class HostDoor:
         if self._assembly is not None:
             *leaves, mask = self._assembly(fields)
         else:
-            *leaves, mask = self._alias(self.program.rows_of(fields))
+            *leaves, mask = self._alias(self.program.rows_of(fields), self._target())
         return self.program.unflatten(leaves), mask
+
+    def _target(self) -> Any:
+        """The device that batches are to be put onto; None for JAX's default."""
+        device = self.program.device
+        default = jax.config.jax_default_device  # type: ignore[attr-defined]
+        return None if device is (default or self._first) else device
+
+    def _moved(self, value: Tree, mask: Any) -> tuple[Tree, Any]:
+        """The same where batches are to be."""
+        device = self._target()
+        if device is None:
+            return value, mask
+        moved: tuple[Tree, Any] = jax.device_put((value, mask), device)
+        return moved
 
     def _make_room(self) -> None:
         """Waits, for a bounded time, until JAX lets go of batches that were used up."""
@@ -249,11 +261,6 @@ class HostDoor:
     @functools.cached_property
     def _stages(self) -> list[Run]:
         return _runs(self.program, self.program.later)
-
-
-def _is_default(device: Any) -> bool:
-    default = jax.config.jax_default_device  # type: ignore[attr-defined]
-    return bool(device == (default if default is not None else jax.local_devices()[0]))
 
 
 def _runs(program: Program, later: list[Placed]) -> list[Run]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from millstream import _resume
 from millstream._pipeline import Tree
-from millstream._state import LoaderState, step_of
+from millstream._state import LoaderState, step_of, uncommitted
 
 if TYPE_CHECKING:
     from millstream._host import HostDoor
@@ -40,7 +40,8 @@ class BatchIterator:
         known = np.asarray(words)
         left = self.program.steps - step_of(known) if steps is None else steps
         # Known without asking XLA, which may still be busy with the batch before.
-        return words, np.array(known) if self._tracks else None, left, None
+        tracked = np.array(known) if self._tracks else None
+        return uncommitted(words), tracked, left, None
 
     def __iter__(self) -> BatchIterator:
         return self
