@@ -20,7 +20,7 @@ from millstream._aliasing import Aliasing
 from millstream._beside import beside_rows
 from millstream._pipeline import Tree
 from millstream._sharding import Assembly
-from millstream._state import LoaderState, check_x64, is_traced, uncommitted
+from millstream._state import LoaderState, check_x64, is_traced
 from millstream._transforms import HostCallbackTransform
 
 if TYPE_CHECKING:
@@ -38,6 +38,8 @@ RUN_AHEAD = 8
 _PATIENCE = 0.02
 _GROWTH_WARNING = 64
 
+_config: Any = jax.config
+
 Run = Callable[[Tree, Any], Tree]
 """Stages of a pipeline: ``(value, mask) -> value``."""
 
@@ -49,8 +51,8 @@ class HostDoor:
         self.program = program
         self._specs = program.leaf_specs()
         self._delivered = 0
-        self._number: Any = None
         self._call: Any = None
+        self._debugged = False  # reading JAX's settings for each batch would cost time
         self._warned = False
         self._most = program.engine.prefetch + RUN_AHEAD
         self._assembly = None
@@ -58,8 +60,6 @@ class HostDoor:
             natively = program.splits_natively
             self._assembly = Assembly(program.split, self._specs, natively)
         self._partial = program.remainder == "partial"
-        self.tracks = program.waits or self._partial
-        """Whether `fetch` is to be given the words as NumPy each time."""
         self._first = jax.local_devices()[0]
         self._alias = Aliasing()
         self._by_call = (
@@ -84,55 +84,59 @@ class HostDoor:
         device = program.device
         return (device.platform if device else jax.default_backend()) != "cpu"
 
-    def deliver(self, words: Any) -> tuple[Tree, Any, Any]:
-        """``(value, mask, words)``: the batch that the words name, and the next words.
+    def fetch(self, words: np.ndarray, cursor: Any = None) -> tuple[Tree, Any, Any]:
+        """``(value, mask, cursor)`` of the batch that the words name.
 
-        The words are known and fit the program.
+        The cursor is for the batch after it, in the same loop. Programs check x64 when
+        they are traced, which costs a batch nothing.
         """
-        return self.fetch(uncommitted(words), np.asarray(words))
-
-    def fetch(self, words: Any, known: Any) -> tuple[Tree, Any, Any]:
-        """The same; ``known`` are the words as NumPy, or None unless `tracks`.
-
-        Programs check x64 when they are traced, which costs a batch nothing.
-        """
+        if self._debugged and _is_debugging():
+            with jax.debug_nans(False), jax.debug_infs(False):
+                return self.fetch(words, cursor)
         call = self._call
         if call is None:
-            return self._made(words, known)
+            return self._made(words, cursor)
+        program = self.program
         try:
-            if self.program.waits:  # here, and not on a thread of XLA's
-                self.program.engine.await_batch(known)
-            value, mask, after = call(words, self._number)
+            if program.waits:  # here, and not on a thread of XLA's
+                program.engine.await_batch(words)
+            if cursor is None:
+                cursor = program.on_device(np.concatenate([words, self._number]))
+            value, mask, cursor = call(cursor)
+        except FloatingPointError:
+            self._debugged = True
+            return self.fetch(words)
         except _jit.FAILURES as error:
-            self.program.raise_original(error)
-        if self.program.device is not None:
+            program.raise_original(error)
+        if program.device is not None:
             value, mask = self._moved(value, mask)
         if self._partial:
-            value, mask = self._cut(value, mask, known)
-        return value, mask, after
+            value, mask = self._cut(value, mask, words)
+        return value, mask, cursor
 
-    def _made(self, words: Any, known: Any) -> tuple[Tree, Any, Any]:
+    def _made(self, words: np.ndarray, cursor: Any) -> tuple[Tree, Any, Any]:
         """The same without the call for small batches, or the first time with it."""
         program = self.program
         check_x64(program.x64)
+        if not self._debugged and _is_debugging():
+            self._debugged = True
+            return self.fetch(words, cursor)
         if self._by_call and self._compiled():
-            return self.fetch(words, known)
+            return self.fetch(words)
         beside: dict[str, list[Any]] = {}
         if program.traced or (program.later and not program.from_slot):
             try:
-                value, mask, after = self._stepped(words, known)
+                value, mask, cursor = self._stepped(words, cursor)
             except _jit.FAILURES as error:
                 program.raise_original(error)
         else:
-            known = np.asarray(words) if known is None else known
-            value, mask, beside = self._from_slot(known)
-            after = program.plan.next_state(known)
+            value, mask, beside = self._from_slot(words)
         value, mask = self._moved(value, mask)
         if beside and isinstance(value, Mapping):
             value = {**value, **beside}
-        return value, mask, after
+        return value, mask, cursor
 
-    def fetch_if_ready(self, words: Any) -> tuple[Tree, Any, Any] | None:
+    def fetch_if_ready(self, words: np.ndarray) -> tuple[Tree, Any, Any] | None:
         """The same if the batch is made already: its transfer is begun, and goes on
         while the one before it is used. Else None, and nothing is waited for.
         """
@@ -141,11 +145,8 @@ class HostDoor:
         simple = not (program.later or program.traced or program.beside)
         if not simple or self._partial:
             return None
-        known = np.asarray(words)
-        fields: Any = program.engine.take_if_ready(known)
-        if fields is None:
-            return None
-        return *self._placed(fields), program.plan.next_state(known)
+        fields: Any = program.engine.take_if_ready(words)
+        return None if fields is None else (*self._placed(fields), None)
 
     def _compiled(self) -> bool:
         """Whether the jitted call is to be used from now on."""
@@ -156,9 +157,7 @@ class HostDoor:
         specs = [*self._specs, self.program.mask_spec()]
         signature = tuple((spec.shape, spec.dtype) for spec in specs)
         serial = self.program.engine.serial
-        words = np.array([serial & 0xFFFFFFFF, serial >> 32], np.uint32)
-        with jax.ensure_compile_time_eval():  # also when a program is being traced
-            self._number = jax.device_put(words)
+        self._number = np.array([serial & 0xFFFFFFFF, serial >> 32], np.uint32)
         # Last: another thread takes a call that is there for ready.
         self._call = _jit.shared_call(
             signature, structure, tuple(positions), self.program.x64
@@ -186,9 +185,9 @@ class HostDoor:
             value = run(value, mask)
         return value, mask, beside
 
-    def _cut(self, value: Tree, mask: Any, known: np.ndarray) -> tuple[Tree, Any]:
+    def _cut(self, value: Tree, mask: Any, words: np.ndarray) -> tuple[Tree, Any]:
         """The rows that a batch has where the last of an epoch may be shorter."""
-        valid = self.program.plan.valid_rows(known) if self._partial else None
+        valid = self.program.plan.valid_rows(words) if self._partial else None
         if valid is None or valid == self.program.batch_size:
             return value, mask
         return jax.tree.map(lambda x: lax.slice_in_dim(x, 0, valid), (value, mask))
@@ -204,7 +203,7 @@ class HostDoor:
     def _target(self) -> Any:
         """The device that batches are to be put onto; None for JAX's default."""
         device = self.program.device
-        default = jax.config.jax_default_device  # type: ignore[attr-defined]
+        default = _config.jax_default_device
         return None if device is (default or self._first) else device
 
     def _moved(self, value: Tree, mask: Any) -> tuple[Tree, Any]:
@@ -237,14 +236,16 @@ class HostDoor:
                 stacklevel=4,
             )
 
-    def _stepped(self, words: Any, known: np.ndarray) -> tuple[Tree, Any, Any]:
+    def _stepped(self, words: np.ndarray, cursor: Any) -> tuple[Tree, Any, Any]:
         """A batch of one program with the stages up to the first callback."""
         program = self.program
         first, rest = self._line
-        value, mask, after = first(words, program.arrays())
+        if cursor is None:
+            cursor = program.on_device(words)
+        value, mask, after = first(cursor, program.arrays())
         if not program.resident and not is_traced(after):
             after.block_until_ready()  # what cannot be read is to be raised here
-        value, mask = self._cut(value, mask, known)
+        value, mask = self._cut(value, mask, words)
         for run in rest:
             value = run(value, mask)
         return value, mask, after
@@ -261,6 +262,11 @@ class HostDoor:
     @functools.cached_property
     def _stages(self) -> list[Run]:
         return _runs(self.program, self.program.later)
+
+
+def _is_debugging() -> bool:
+    """Whether JAX refuses NaN or infinity, which data may well hold."""
+    return bool(_config.jax_debug_nans or _config.jax_debug_infs)
 
 
 def _runs(program: Program, later: list[Placed]) -> list[Run]:
@@ -310,7 +316,9 @@ def stepper(door: HostDoor) -> Callable[[Any], tuple[Tree, LoaderState, Any]]:
             program.check_traceable()
             value, mask, words = program.step(words, program.arrays())
         else:
-            value, mask, words = door.deliver(words)
+            known = np.asarray(words)
+            value, mask, _ = door.fetch(known)
+            words = program.plan.next_state(known)
         return value, LoaderState(words), mask
 
     return next_batch

@@ -9,15 +9,15 @@ import numpy as np
 
 from millstream import _resume
 from millstream._pipeline import Tree
-from millstream._state import LoaderState, step_of, uncommitted
+from millstream._state import LoaderState, step_of
 
 if TYPE_CHECKING:
     from millstream._host import HostDoor
 
 
-# Words, the same as NumPy where they are needed, batches left, and the next batch where
-# its transfer has begun.
-_At = tuple[Any, Any, int, Any]
+# Words, batches left, and either the cursor of the next batch or that batch itself,
+# where its transfer has begun.
+_At = tuple[np.ndarray, int, Any, Any]
 
 
 class BatchIterator:
@@ -27,45 +27,42 @@ class BatchIterator:
     and resumed at any point.
     """
 
-    def __init__(
-        self, door: HostDoor, words: Any, steps: int | None, *, tracks: bool = False
-    ) -> None:
-        self._door = door
+    def __init__(self, door: HostDoor, words: Any, steps: int | None) -> None:
         self.program = door.program
-        self._tracks = tracks or door.tracks
+        self._fetch, self._fetch_if_ready = door.fetch, door.fetch_if_ready
+        self._transfers = door.transfers
+        self._next_state = door.program.plan.next_state
         self._at = self._beginning(words, steps)
         self._closed = False
 
     def _beginning(self, words: Any, steps: int | None) -> _At:
-        known = np.asarray(words)
+        known = np.array(words)
         left = self.program.steps - step_of(known) if steps is None else steps
-        # Known without asking XLA, which may still be busy with the batch before.
-        tracked = np.array(known) if self._tracks else None
-        return uncommitted(words), tracked, left, None
+        return known, left, None, None
 
     def __iter__(self) -> BatchIterator:
         return self
 
     def __next__(self) -> tuple[Tree, Any]:
-        words, known, left, made = self._at
+        words, left, cursor, made = self._at
         if left <= 0:
             raise StopIteration
         if self._closed:
             raise ValueError("this iterator is closed: iterate() again from its state")
-        door = self._door
-        value, mask, words = door.fetch(words, known) if made is None else made
-        if known is not None:
-            natively = isinstance(words, np.ndarray)
-            known = words if natively else self.program.plan.next_state(known)
-        left -= 1
-        made = door.fetch_if_ready(words) if door.transfers and left > 0 else None
+        if made is None:
+            made = self._fetch(words, cursor)
+        value, mask, cursor = made
+        words = self._next_state(words)
+        made = None
+        if self._transfers and left > 1:
+            made = self._fetch_if_ready(words)
         # Only here, and at once: Ctrl-C may come at any line before.
-        self._at = words, known, left, made
+        self._at = words, left - 1, cursor, made
         return value, mask
 
     def __len__(self) -> int:
         """How many batches are left."""
-        return self._at[2]
+        return self._at[1]
 
     @property
     def state(self) -> LoaderState:
@@ -74,7 +71,7 @@ class BatchIterator:
 
     def get_state(self) -> dict[str, Any]:
         """Where the iteration stands, as what JSON can hold; for ``set_state``."""
-        words, _, left, _ = self._at
+        words, left, _, _ = self._at
         return {**_resume.saved(self.program, words), "left": left}
 
     def set_state(self, state: Any) -> None:

@@ -158,17 +158,19 @@ def shared_call(
     positions: tuple[int, ...],
     x64: bool,
 ) -> Any:
-    """A jitted call for a Python loop: ``(words, number) -> (value, mask, words)``.
+    """A jitted call for a Python loop: ``cursor -> (value, mask, cursor)``.
 
-    The loader's number is an argument, so all loaders of one shape share one program.
+    A cursor is the words of a state and the loader's number: all loaders of one shape
+    share one program.
     """
     register()
     results = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in specs]
-    call = jax.ffi.ffi_call("millstream_host_batch", [*results, STATE_SPEC])
+    after = jax.ShapeDtypeStruct((WORDS + 2,), np.uint32)
+    call = jax.ffi.ffi_call("millstream_host_batch", [*results, after])
 
-    def fetch(words: Any, number: Any) -> tuple[Any, Any, Any]:
+    def fetch(cursor: Any) -> tuple[Any, Any, Any]:
         check_x64(x64)
-        *leaves, mask, after = call(words, number)
+        *leaves, mask, after = call(cursor)
         return structure.unflatten([leaves[i] for i in positions]), mask, after
 
     return jax.jit(fetch)

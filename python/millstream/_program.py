@@ -423,6 +423,15 @@ class Program:
         # One that some device holds could not go to all devices of a mesh.
         return known if self.split is not None else words
 
+    def on_device(self, words: Any) -> Any:
+        """The same for a program: NumPy's as JAX's, so that it transfers nothing."""
+        if not isinstance(words, np.ndarray):
+            return words
+        with jax.ensure_compile_time_eval():  # also when a program is being traced
+            if self.split is not None:
+                return replicated(self.split, [words])[0]
+            return jax.device_put(words)
+
     def start(self, state: Any) -> Any:
         """The words of a state to go on from.
 

@@ -97,12 +97,6 @@ def is_traced(value: Any) -> bool:
     return isinstance(value, jax.core.Tracer)
 
 
-def uncommitted(words: Any) -> Any:
-    """The same for a loop, whose batches do not go where a state happens to be."""
-    committed = isinstance(words, jax.Array) and words.committed
-    return np.asarray(words) if committed else words
-
-
 def words_of(state: Any) -> Any:
     """The uint32[8] of a state: a LoaderState, what Orbax makes of one, or the words.
 

@@ -14,11 +14,11 @@ class WatchedIterator(BatchIterator):
     """The same batches, with a bar that ends with the loop."""
 
     def __init__(self, door: HostDoor, words: Any, steps: int | None) -> None:
-        super().__init__(door, words, steps, tracks=True)
+        super().__init__(door, words, steps)
         self._progress = StepProgress("train", len(self))
 
     def __next__(self) -> tuple[Tree, Any]:
-        samples = self.program.plan.valid_rows(self._at[1])
+        samples = self.program.plan.valid_rows(self._at[0])
         self._progress.wait()
         try:
             delivered = super().__next__()
