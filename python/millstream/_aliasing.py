@@ -8,57 +8,66 @@ import jax
 import numpy as np
 
 
-class _Like(NamedTuple):
-    """What JAX calls the arrays of one field."""
+class Like(NamedTuple):
+    """How JAX places arrays of one shape and dtype.
+
+    ``jax.device_put`` is some hundred calls in Python, which take as long as copying a
+    megabyte. What it ends in has no public name; it is asked directly, on the CPU and
+    as JAX did before, wherever nothing bids JAX to do otherwise.
+    """
 
     aval: Any
     sharding: Any
     devices: list[jax.Device]
+    committed: bool
+
+    def put(self, shards: list[np.ndarray]) -> jax.Array:
+        """An array of these, one a device, where they lie if that is possible."""
+        array: jax.Array = _put(
+            self.aval, self.sharding, shards, self.devices, self.committed
+        )
+        return array
+
+
+def like_of(placed: jax.Array, shards: list[np.ndarray]) -> Like | None:
+    """How JAX placed ``shards``; None where it has to be asked each time."""
+    if _put is None or not _is_simple(placed):
+        return None
+    devices = [shard.device for shard in placed.addressable_shards]
+    found = Like(placed.aval, placed.sharding, devices, placed.committed)
+    try:
+        found.put(shards)
+    except Exception:
+        return None  # another JAX, or one that is told not to
+    return found
+
+
+def is_guarded() -> bool:
+    """Whether JAX is told to watch over transfers to devices."""
+    guard = jax.config.jax_transfer_guard_host_to_device  # type: ignore[attr-defined]
+    return guard not in (None, "allow")
 
 
 class Aliasing:
-    """Places arrays that have the same shapes and dtypes each time.
+    """Places arrays that have the same shapes and dtypes each time on one device."""
 
-    ``jax.device_put`` is some hundred calls in Python, which take as long as copying a
-    megabyte. What it ends in has no public name; it is asked directly, on the CPU and
-    as ``device_put`` was before, wherever nothing bids JAX to do otherwise.
-    """
+    def __init__(self) -> None:
+        self._known: tuple[Any, Any, list[Like]] | None = None
 
-    def __init__(self, device: jax.Device | None) -> None:
-        self._device = device
-        self._known: tuple[Any, list[_Like]] | None = None  # the default device first
-
-    def __call__(self, arrays: list[np.ndarray]) -> list[jax.Array]:
-        """The arrays as JAX's, where they lie if that is possible."""
-        config: Any = jax.config
-        known = self._known
-        if (
-            known is None
-            or config.jax_default_device is not known[0]
-            or config.jax_transfer_guard_host_to_device not in (None, "allow")
-        ):
-            return self._slowly(arrays)
-        return self._directly(arrays, known[1])
-
-    def _directly(
-        self, arrays: list[np.ndarray], likes: list[_Like]
+    def __call__(
+        self, arrays: list[np.ndarray], device: jax.Device | None = None
     ) -> list[jax.Array]:
-        committed = self._device is not None
-        return [
-            _put(like.aval, like.sharding, [array], like.devices, committed)
-            for like, array in zip(likes, arrays, strict=True)
-        ]
-
-    def _slowly(self, arrays: list[np.ndarray]) -> list[jax.Array]:
-        placed: list[jax.Array] = jax.device_put(arrays, self._device)
-        if _put is not None and all(map(_is_simple, placed)):
-            likes = [_Like(x.aval, x.sharding, [*x.devices()]) for x in placed]
-            try:
-                self._directly(arrays, likes)
-            except Exception:
-                return placed  # another JAX, or one that is told not to
-            config: Any = jax.config
-            self._known = (config.jax_default_device, likes)
+        """The arrays as JAX's, where they lie if that is possible."""
+        chosen = jax.config.jax_default_device  # type: ignore[attr-defined]
+        default, given, likes = self._known or (None, None, None)
+        same = chosen is default and device is given
+        if likes is not None and same and not is_guarded():
+            pairs = zip(likes, arrays, strict=True)
+            return [like.put([array]) for like, array in pairs]
+        placed: list[jax.Array] = jax.device_put(arrays, device)
+        found = [like_of(x, [array]) for x, array in zip(placed, arrays, strict=True)]
+        known = [like for like in found if like is not None]
+        self._known = (chosen, device, known) if len(known) == len(found) else None
         return placed
 
 
@@ -69,7 +78,12 @@ def _is_simple(placed: jax.Array) -> bool:
     """
     if isinstance(placed, jax.core.Tracer) or placed.dtype.itemsize >= 8:
         return False
-    return all(device.platform == "cpu" for device in placed.devices())
+    devices: Any = placed.sharding.device_set
+    kind = placed.sharding.memory_kind
+    return all(
+        device.platform == "cpu" and kind in (None, device.default_memory().kind)
+        for device in devices
+    )
 
 
 def _batched_device_put() -> Any:

@@ -8,17 +8,19 @@ import itertools
 import time
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
+from jax import lax
 
 from millstream import _jit
 from millstream._aliasing import Aliasing
 from millstream._beside import beside_rows
 from millstream._pipeline import Tree
 from millstream._sharding import Assembly
-from millstream._state import LoaderState, is_traced
+from millstream._state import LoaderState, check_x64, is_traced
 from millstream._transforms import HostCallbackTransform
 
 if TYPE_CHECKING:
@@ -36,6 +38,8 @@ RUN_AHEAD = 8
 _PATIENCE = 0.02
 _GROWTH_WARNING = 64
 
+_config: Any = jax.config
+
 Run = Callable[[Tree, Any], Tree]
 """Stages of a pipeline: ``(value, mask) -> value``."""
 
@@ -46,19 +50,18 @@ class HostDoor:
     def __init__(self, program: Program) -> None:
         self.program = program
         self._specs = program.leaf_specs()
-        self._masks: dict[int, Any] = {}
         self._delivered = 0
-        self._number: Any = None
         self._call: Any = None
+        self._debugged = False  # reading JAX's settings for each batch would cost time
         self._warned = False
         self._most = program.engine.prefetch + RUN_AHEAD
         self._assembly = None
         if program.split is not None:
             natively = program.splits_natively
             self._assembly = Assembly(program.split, self._specs, natively)
-        device = program.device
-        self._device = None if device is None or _is_default(device) else device
-        self._alias = Aliasing(self._device)
+        self._partial = program.remainder == "partial"
+        self._first = jax.local_devices()[0]
+        self._alias = Aliasing()
         self._by_call = (
             not program.traced
             and not program.later
@@ -81,66 +84,69 @@ class HostDoor:
         device = program.device
         return (device.platform if device else jax.default_backend()) != "cpu"
 
-    def deliver(self, words: Any) -> tuple[Tree, Any, Any]:
-        """``(value, mask, words)``: the batch that the words name, and the next words.
+    def fetch(self, words: np.ndarray, cursor: Any = None) -> tuple[Tree, Any, Any]:
+        """``(value, mask, cursor)`` of the batch that the words name.
 
-        The words are known and fit the program.
+        The cursor is for the batch after it, in the same loop. Programs check x64 when
+        they are traced, which costs a batch nothing.
         """
-        known = np.asarray(words)
-        valid = self.program.plan.valid_rows(known)
-        value, mask, after = self.fetch(words, known, valid)
-        return value, mask, after
-
-    def fetch(self, words: Any, known: Any, valid: int) -> tuple[Tree, Any, Any]:
-        """The same where the caller knows how many rows are valid.
-
-        ``known`` are the words as NumPy, or None where nobody has them yet.
-        """
+        if self._debugged and _is_debugging():
+            with jax.debug_nans(False), jax.debug_infs(False):
+                return self.fetch(words, cursor)
+        call = self._call
+        if call is None:
+            return self._made(words, cursor)
         program = self.program
+        try:
+            if program.waits:  # here, and not on a thread of XLA's
+                program.engine.await_batch(words)
+            if cursor is None:
+                cursor = program.on_device(np.concatenate([words, self._number]))
+            value, mask, cursor = call(cursor)
+        except FloatingPointError:
+            self._debugged = True
+            return self.fetch(words)
+        except _jit.FAILURES as error:
+            program.raise_original(error)
+        if program.device is not None:
+            value, mask = self._moved(value, mask)
+        if self._partial:
+            value, mask = self._cut(value, mask, words)
+        return value, mask, cursor
+
+    def _made(self, words: np.ndarray, cursor: Any) -> tuple[Tree, Any, Any]:
+        """The same without the call for small batches, or the first time with it."""
+        program = self.program
+        check_x64(program.x64)
+        if not self._debugged and _is_debugging():
+            self._debugged = True
+            return self.fetch(words, cursor)
+        if self._by_call and self._compiled():
+            return self.fetch(words)
         beside: dict[str, list[Any]] = {}
         if program.traced or (program.later and not program.from_slot):
             try:
-                value, mask, after = self._stepped(words)
+                value, mask, cursor = self._stepped(words, cursor)
             except _jit.FAILURES as error:
                 program.raise_original(error)
-        elif self._by_call and (self._call is not None or self._compiled()):
-            try:
-                if program.waits:  # here, and not on a thread of XLA's
-                    known = np.asarray(words) if known is None else known
-                    program.engine.await_batch(known)
-                value, after = self._call(words, self._number)
-            except _jit.FAILURES as error:
-                program.raise_original(error)
-            mask = self._mask(valid)
         else:
-            known = np.asarray(words) if known is None else known
-            value, mask, beside = self._from_slot(known, valid)
-            after = program.plan.next_state(known)
-        if self._device is not None:
-            value, mask = jax.device_put((value, mask), self._device)
-        if program.remainder == "partial" and valid < program.batch_size:
-            value, mask = jax.tree.map(lambda x: x[:valid], (value, mask))
-            beside = {key: values[:valid] for key, values in beside.items()}
+            value, mask, beside = self._from_slot(words)
+        value, mask = self._moved(value, mask)
         if beside and isinstance(value, Mapping):
             value = {**value, **beside}
-        return value, mask, after
+        return value, mask, cursor
 
-    def fetch_if_ready(self, words: Any, valid: int) -> tuple[Tree, Any, Any] | None:
+    def fetch_if_ready(self, words: np.ndarray) -> tuple[Tree, Any, Any] | None:
         """The same if the batch is made already: its transfer is begun, and goes on
         while the one before it is used. Else None, and nothing is waited for.
         """
         program = self.program
-        simple = not (program.later or program.traced or program.skip or program.beside)
-        if not simple or program.remainder == "partial":
+        check_x64(program.x64)
+        simple = not (program.later or program.traced or program.beside)
+        if not simple or self._partial:
             return None
-        known = np.asarray(words)
-        fields: Any = program.engine.take_if_ready(known)
-        if fields is None:
-            return None
-        value, mask = self._placed(fields), self._mask(valid)
-        if self._device is not None:
-            mask = jax.device_put(mask, self._device)
-        return value, mask, program.plan.next_state(known)
+        fields: Any = program.engine.take_if_ready(words)
+        return None if fields is None else (*self._placed(fields), None)
 
     def _compiled(self) -> bool:
         """Whether the jitted call is to be used from now on."""
@@ -148,30 +154,17 @@ class HostDoor:
         if self._delivered <= GLANCE:
             return False
         positions, structure = jax.tree.flatten(self.program.tree)
-        signature = tuple((spec.shape, spec.dtype) for spec in self._specs)
+        specs = [*self._specs, self.program.mask_spec()]
+        signature = tuple((spec.shape, spec.dtype) for spec in specs)
         serial = self.program.engine.serial
-        words = np.array([serial & 0xFFFFFFFF, serial >> 32], np.uint32)
-        with jax.ensure_compile_time_eval():  # also when a program is being traced
-            self._number = jax.device_put(words)
+        self._number = np.array([serial & 0xFFFFFFFF, serial >> 32], np.uint32)
         # Last: another thread takes a call that is there for ready.
-        self._call = _jit.shared_call(signature, structure, tuple(positions))
+        self._call = _jit.shared_call(
+            signature, structure, tuple(positions), self.program.x64
+        )
         return True
 
-    def _mask(self, valid: int) -> Any:
-        mask = self._masks.get(valid)
-        if mask is None:
-            with jax.ensure_compile_time_eval():  # also when a program is being traced
-                if self._assembly is not None:
-                    mask = self._assembly.mask(valid)
-                else:
-                    rows = np.arange(self.program.batch_size) < valid
-                    mask = jax.device_put(rows if self.program.batched else rows[0])
-            self._masks[valid] = mask
-        return mask
-
-    def _from_slot(
-        self, words: np.ndarray, valid: int
-    ) -> tuple[Tree, Any, dict[str, list[Any]]]:
+    def _from_slot(self, words: np.ndarray) -> tuple[Tree, Any, dict[str, list[Any]]]:
         """The value and its mask, and what travels beside them, a list a key."""
         self._make_room()
         program = self.program
@@ -184,36 +177,42 @@ class HostDoor:
                 beside[key] = column if program.batched else column[0]
         else:
             fields = program.engine.take(words)
-        value, mask = self._placed(fields), self._mask(valid)
-        if program.skip:
-            mask = self._own_mask(fields, valid, mask)
+        value, mask = self._placed(fields)
+        value, mask = self._cut(value, mask, words)
+        if self._partial:
+            beside = {key: rows[: len(mask)] for key, rows in beside.items()}
         for run in self._stages:
             value = run(value, mask)
         return value, mask, beside
 
-    def _own_mask(self, fields: list[Any], valid: int, usual: Any) -> Any:
-        """The engine's own mask, where samples were skipped; else ``usual``.
+    def _cut(self, value: Tree, mask: Any, words: np.ndarray) -> tuple[Tree, Any]:
+        """The rows that a batch has where the last of an epoch may be shorter."""
+        valid = self.program.plan.valid_rows(words) if self._partial else None
+        if valid is None or valid == self.program.batch_size:
+            return value, mask
+        return jax.tree.map(lambda x: lax.slice_in_dim(x, 0, valid), (value, mask))
 
-        The rows of ``usual`` may be elsewhere: counting them would be a collective.
-        """
-        masks = fields[len(self._specs) :: len(self._specs) + 1]
-        split = self.program.split
-        parts = ((0, self.program.batch_size),) if split is None else split.parts
-        here = sum(min(max(valid - first, 0), rows) for first, rows in parts)
-        if sum(int(rows.sum()) for rows in masks) == here:
-            return usual
+    def _placed(self, fields: list[Any]) -> tuple[Tree, Any]:
+        """The engine's rows and mask as JAX's arrays, where batches are to be."""
         if self._assembly is not None:
-            return self._assembly.put(masks)
-        (flags,) = self.program.rows_of(masks)
-        return jax.device_put(flags)
-
-    def _placed(self, fields: list[Any]) -> Tree:
-        """The engine's rows as JAX's arrays, where batches are to be."""
-        if self._assembly is not None:
-            leaves = self._assembly.leaves(fields)
+            *leaves, mask = self._assembly(fields)
         else:
-            leaves = self._alias(self.program.rows_of(fields[:-1]))
-        return self.program.unflatten(leaves)
+            *leaves, mask = self._alias(self.program.rows_of(fields), self._target())
+        return self.program.unflatten(leaves), mask
+
+    def _target(self) -> Any:
+        """The device that batches are to be put onto; None for JAX's default."""
+        device = self.program.device
+        default = _config.jax_default_device
+        return None if device is (default or self._first) else device
+
+    def _moved(self, value: Tree, mask: Any) -> tuple[Tree, Any]:
+        """The same where batches are to be."""
+        device = self._target()
+        if device is None:
+            return value, mask
+        moved: tuple[Tree, Any] = jax.device_put((value, mask), device)
+        return moved
 
     def _make_room(self) -> None:
         """Waits, for a bounded time, until JAX lets go of batches that were used up."""
@@ -237,13 +236,16 @@ class HostDoor:
                 stacklevel=4,
             )
 
-    def _stepped(self, words: Any) -> tuple[Tree, Any, Any]:
+    def _stepped(self, words: np.ndarray, cursor: Any) -> tuple[Tree, Any, Any]:
         """A batch of one program with the stages up to the first callback."""
         program = self.program
         first, rest = self._line
-        value, mask, after = first(words, program.arrays())
+        if cursor is None:
+            cursor = program.on_device(words)
+        value, mask, after = first(cursor, program.arrays())
         if not program.resident and not is_traced(after):
             after.block_until_ready()  # what cannot be read is to be raised here
+        value, mask = self._cut(value, mask, words)
         for run in rest:
             value = run(value, mask)
         return value, mask, after
@@ -252,6 +254,8 @@ class HostDoor:
     def _line(self) -> tuple[Any, list[Run]]:
         program = self.program
         first = list(itertools.takewhile(lambda p: not _calls(p), program.later))
+        if self._partial:  # a short batch is cut before any stage
+            first = []
         run = jax.jit(lambda words, arrays: program.step(words, arrays, first))
         return run, _runs(program, program.later[len(first) :])
 
@@ -260,9 +264,9 @@ class HostDoor:
         return _runs(self.program, self.program.later)
 
 
-def _is_default(device: Any) -> bool:
-    default = jax.config.jax_default_device  # type: ignore[attr-defined]
-    return bool(device == (default if default is not None else jax.local_devices()[0]))
+def _is_debugging() -> bool:
+    """Whether JAX refuses NaN or infinity, which data may well hold."""
+    return bool(_config.jax_debug_nans or _config.jax_debug_infs)
 
 
 def _runs(program: Program, later: list[Placed]) -> list[Run]:
@@ -277,6 +281,12 @@ def _runs(program: Program, later: list[Placed]) -> list[Run]:
     return runs
 
 
+def _shortened(batch_size: int, rows: int, spec: Any) -> jax.ShapeDtypeStruct:
+    """What a leaf of a whole batch looks like in one of so many rows."""
+    lead = (rows,) if spec.shape[:1] == (batch_size,) else spec.shape[:1]
+    return jax.ShapeDtypeStruct((*lead, *spec.shape[1:]), spec.dtype)
+
+
 def _calls(placed: Placed) -> bool:
     return isinstance(placed.stage, HostCallbackTransform)
 
@@ -284,6 +294,10 @@ def _calls(placed: Placed) -> bool:
 def _call(program: Program, stage: Any, value: Tree, mask: Any) -> Tree:
     inside = any(map(is_traced, jax.tree.leaves(value)))  # of another program
     run = program.called if inside else HostCallbackTransform.run
+    spec = stage.element_spec_override
+    if spec is not None and program.batched and len(mask) < program.batch_size:
+        short = functools.partial(_shortened, program.batch_size, len(mask))
+        stage = replace(stage, element_spec_override=jax.tree.map(short, spec))
     layout = None if program.split is None else program.split.rows_sharding
     return jax.device_put(run(stage, value, mask), layout)
 
@@ -302,7 +316,9 @@ def stepper(door: HostDoor) -> Callable[[Any], tuple[Tree, LoaderState, Any]]:
             program.check_traceable()
             value, mask, words = program.step(words, program.arrays())
         else:
-            value, mask, words = door.deliver(words)
+            known = np.asarray(words)
+            value, mask, _ = door.fetch(known)
+            words = program.plan.next_state(known)
         return value, LoaderState(words), mask
 
     return next_batch

@@ -14,7 +14,7 @@ from jax.sharding import PartitionSpec
 
 from millstream import _engine
 from millstream._sharding import Split, on_each_device, over_shards
-from millstream._state import WORDS
+from millstream._state import WORDS, check_x64
 
 if TYPE_CHECKING:
     from millstream._program import Program
@@ -156,17 +156,21 @@ def shared_call(
     specs: tuple[tuple[tuple[int, ...], Any], ...],
     structure: Any,
     positions: tuple[int, ...],
+    x64: bool,
 ) -> Any:
-    """A jitted call for a Python loop: ``(words, number) -> (value, words)``.
+    """A jitted call for a Python loop: ``cursor -> (value, mask, cursor)``.
 
-    The loader's number is an argument, so all loaders of one shape share one program.
+    A cursor is the words of a state and the loader's number: all loaders of one shape
+    share one program.
     """
     register()
     results = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in specs]
-    call = jax.ffi.ffi_call("millstream_host_batch", [*results, STATE_SPEC])
+    after = jax.ShapeDtypeStruct((WORDS + 2,), np.uint32)
+    call = jax.ffi.ffi_call("millstream_host_batch", [*results, after])
 
-    def fetch(words: Any, number: Any) -> tuple[Any, Any]:
-        *leaves, after = call(words, number)
-        return structure.unflatten([leaves[i] for i in positions]), after
+    def fetch(cursor: Any) -> tuple[Any, Any, Any]:
+        check_x64(x64)
+        *leaves, mask, after = call(cursor)
+        return structure.unflatten([leaves[i] for i in positions]), mask, after
 
     return jax.jit(fetch)

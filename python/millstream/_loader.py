@@ -214,7 +214,7 @@ class DataLoader:
             result = _scan(self._program, body_fn, length, unroll, words, carry, arrays)
         else:
             run = self._compiled(body_fn, length, unroll)
-            result = self._run(run, words, carry, arrays)
+            result = self._run(run, self._program.on_device(words), carry, arrays)
         words, carry, outputs = result
         return LoaderState(words), carry, outputs
 

@@ -33,6 +33,8 @@ from millstream._state import (
     STEP_HIGH,
     STEP_LOW,
     LoaderState,
+    check_x64,
+    has_x64,
     is_traced,
     state_words,
     step_of,
@@ -79,6 +81,7 @@ class Program:
         error_budget: int | None = None,
     ) -> None:
         self.head = head
+        self.x64 = has_x64()
         batch = batch_stage(stages)
         self.batched = batch is not None
         self.batch_size = batch.batch_size if batch else 1
@@ -174,8 +177,7 @@ class Program:
         if self.split is not None:
             self._check_split(self.split)
         self._check_beside(self.element_spec())
-        if batch is not None and batch.element_spec_override is not None:
-            self._check_batch(batch)
+        self._check_specs()
 
     def _check_beside(self, spec: Tree) -> None:
         """Raises ``ValueError`` where a stage makes an array that lists would hide."""
@@ -189,13 +191,16 @@ class Program:
                 "the array another name"
             )
 
-    def _check_batch(self, batch: BatchTransform) -> None:
-        """Raises ``ValueError`` where batches are not as the stage was told."""
+    def _check_specs(self) -> None:
+        """Raises ``ValueError`` where a stage does not make what it was told to."""
         from millstream._explain import specs_after
 
-        for placed, spec in specs_after(self):
-            if placed.stage is batch:
-                check_spec(spec, batch.element_spec_override, "BatchTransform")
+        wanted = [getattr(p.stage, "element_spec_override", None) for p in self.placed]
+        if all(spec is None for spec in wanted):
+            return
+        for (placed, spec), want in zip(specs_after(self), wanted, strict=True):
+            if want is not None:
+                check_spec(spec, want, type(placed.stage).__name__)
 
     def _check_split(self, split: Split) -> None:
         """Raises ``ValueError`` where batches cannot be split as asked for.
@@ -252,6 +257,7 @@ class Program:
         return structure.unflatten([leaves[position] for position in positions])
 
     def element_spec(self) -> Tree:
+        check_x64(self.x64)
         value = self.unflatten(self.leaf_specs())
         if not self.later:
             return value
@@ -278,6 +284,7 @@ class Program:
         self, words: Any, arrays: list[Any], later: list[Placed] | None = None
     ) -> tuple[Tree, Any, Any]:
         """``(value, mask, words)``, to be traced; by default through all stages."""
+        check_x64(self.x64)
         if self.traced:
             value, mask, words = self._gathered(words, arrays)
             if self.split is not None:
@@ -412,12 +419,22 @@ class Program:
         # One that some device holds could not go to all devices of a mesh.
         return known if self.split is not None else words
 
+    def on_device(self, words: Any) -> Any:
+        """The same for a program: NumPy's as JAX's, so that it transfers nothing."""
+        if not isinstance(words, np.ndarray):
+            return words
+        with jax.ensure_compile_time_eval():  # also when a program is being traced
+            if self.split is not None:
+                return replicated(self.split, [words])[0]
+            return jax.device_put(words)
+
     def start(self, state: Any) -> Any:
         """The words of a state to go on from.
 
         Processes that share a mesh compare, once, the first that is known. One that
         is late has its reasons: nothing is compared then.
         """
+        check_x64(self.x64)
         words = self.words(state)
         if self._unmet is not None and self.split is not None and not is_traced(words):
             name, self._unmet = f"{self._unmet}/state", None

@@ -19,6 +19,7 @@ from jax.sharding import (
     SingleDeviceSharding,
 )
 
+from millstream._aliasing import Like, is_guarded, like_of
 from millstream._pipeline import Tree
 
 
@@ -204,38 +205,32 @@ class Assembly:
     def __init__(
         self, split: Split, specs: list[jax.ShapeDtypeStruct], natively: bool
     ) -> None:
-        self._split = split
-        self._layout = split.sharding if natively else split.rows_sharding
-        self._specs = specs
+        layout = split.sharding if natively else split.rows_sharding
+        self._kinds = [(spec.shape, layout) for spec in specs]
+        self._kinds.append(((split.batch_size,), split.rows_sharding))
         self._place = {first: i for i, (first, _) in enumerate(split.parts)}
+        self._likes: list[tuple[Like, list[Any]] | None] = [None] * len(self._kinds)
 
-    def leaves(self, fields: list[Any]) -> list[jax.Array]:
-        """One array a field, from each part's fields and mask."""
-        stride = len(self._specs) + 1
-        return [
-            self._array(spec.shape, self._layout, fields[i::stride])
-            for i, spec in enumerate(self._specs)
-        ]
+    def __call__(self, fields: list[Any]) -> list[jax.Array]:
+        """One array a field, and the mask, from those of each part."""
+        stride = len(self._kinds)
+        return [self._array(i, fields[i::stride]) for i in range(stride)]
 
-    def mask(self, valid: int) -> jax.Array:
-        """The mask of a batch of so many samples, the others padding."""
-        rows = np.arange(self._split.batch_size) < valid
-        return self.put([rows[at : at + count] for at, count in self._split.parts])
-
-    def put(self, masks: list[Any]) -> jax.Array:
-        """The mask that the engine gives, a part each."""
-        shape = (self._split.batch_size,)
-        return self._array(shape, self._split.rows_sharding, masks)
-
-    def _array(
-        self, shape: tuple[int, ...], sharding: NamedSharding, views: list[np.ndarray]
-    ) -> jax.Array:
+    def _array(self, field: int, views: list[np.ndarray]) -> jax.Array:
         def shard(index: tuple[slice, ...] | None) -> np.ndarray:
             assert index is not None  # it is of an array that has rows
             part = views[self._place[index[0].start or 0]]
             return part[(slice(None), *index[1:])]
 
-        return jax.make_array_from_callback(shape, sharding, shard)
+        known = self._likes[field]
+        if known is not None and not is_guarded():
+            like, indices = known
+            return like.put([shard(index) for index in indices])
+        array = jax.make_array_from_callback(*self._kinds[field], shard)
+        indices = [each.index for each in array.addressable_shards]
+        found = like_of(array, [shard(index) for index in indices])
+        self._likes[field] = None if found is None else (found, indices)
+        return array
 
 
 def _named(entry: Any) -> tuple[str, ...]:

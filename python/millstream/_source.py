@@ -64,7 +64,7 @@ class ArraySampleSource(OrderedSource):
         self._open(_engine.arrays(specs, narrow), tree)
 
     def arrays(self) -> list[Any]:
-        return [jnp.asarray(leaf) for leaf in self._leaves]
+        return [jax.device_put(leaf) for leaf in self._leaves]
 
     def device(self) -> Any:
         for leaf in self._leaves:

@@ -81,6 +81,17 @@ def has_x64() -> bool:
     return bool(jax.config.jax_enable_x64)  # type: ignore[attr-defined]
 
 
+def check_x64(built: bool) -> None:
+    """Raises ``RuntimeError`` where x64 is not as it was when a loader was built."""
+    if has_x64() != built:
+        before, now = ("on", "off") if built else ("off", "on")
+        raise RuntimeError(
+            f"jax_enable_x64 was {before} when this DataLoader was built and is {now}: "
+            f"its batches would have other dtypes. Turn it {before} again or build the "
+            "DataLoader anew"
+        )
+
+
 def is_traced(value: Any) -> bool:
     """Whether ``value`` stands for one that is known only when a program runs."""
     return isinstance(value, jax.core.Tracer)

@@ -18,7 +18,7 @@ class WatchedIterator(BatchIterator):
         self._progress = StepProgress("train", len(self))
 
     def __next__(self) -> tuple[Tree, Any]:
-        samples = self._valid(self._step + 1 == self.program.steps)
+        samples = self.program.plan.valid_rows(self._at[0])
         self._progress.wait()
         try:
             delivered = super().__next__()

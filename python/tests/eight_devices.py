@@ -250,6 +250,16 @@ def test_a_call_back_to_the_host_gives_the_same_shards(
         assert loader.bytes_read == N * sum(x[0].nbytes for x in data().values())
 
 
+def test_masks_are_arrays_of_their_own(source: Any) -> None:
+    plain, loader = plain_of(source), loader_of(source, sharding_of("three axes"))
+    expected = [np.array(m) for _, m in plain.iterate(plain.init_state(7), steps=STEPS)]
+    found = []
+    for _, mask in loader.iterate(loader.init_state(7), steps=STEPS):
+        found.append(np.array(mask))
+        mask.delete()
+    np.testing.assert_array_equal(found, expected)
+
+
 def test_transfers_ahead_change_nothing(source: Any) -> None:
     plain, loader = plain_of(source), loader_of(source, sharding_of("two axes"))
     loader._door.transfers = True  # as on an accelerator

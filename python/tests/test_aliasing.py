@@ -50,10 +50,10 @@ def test_both_ways_make_the_same_array(
 ) -> None:
     calls = counted(monkeypatch)
     memory = aligned(ROWS[:EACH])
-    place = Aliasing(device)
-    (first,) = place([memory])
+    place = Aliasing()
+    (first,) = place([memory], device)
     before = len(calls)
-    (second,) = place([memory])
+    (second,) = place([memory], device)
     assert len(calls) == before + 1
     assert second.unsafe_buffer_pointer() == memory.ctypes.data
     assert first.unsafe_buffer_pointer() == memory.ctypes.data
@@ -62,7 +62,7 @@ def test_both_ways_make_the_same_array(
 
 
 def test_memory_is_held_as_long_as_an_array_is() -> None:
-    place = Aliasing(None)
+    place = Aliasing()
     place([aligned(ROWS[:EACH])])
     memory = aligned(ROWS[:EACH])
     held = sys.getrefcount(memory)
@@ -122,7 +122,7 @@ def test_what_has_64_bits_comes_as_jax_is_told(dtype: type) -> None:
 @pytest.mark.filterwarnings("ignore:Some donated buffers")
 def test_donated_memory_is_not_written_to() -> None:
     double = jax.jit(lambda x: x * 2, donate_argnums=0)
-    place = Aliasing(None)
+    place = Aliasing()
     memory = aligned(ROWS[:EACH])
     for _ in range(3):
         np.testing.assert_array_equal(double(*place([memory])), 2 * ROWS[:EACH])

@@ -178,6 +178,51 @@ def test_batches_go_to_the_device_that_is_asked_for(python: Python) -> None:
     )
 
 
+def test_batches_stay_where_they_were_put(python: Python) -> None:
+    """Whatever JAX's default device is, and wherever a state happens to be."""
+    on_eight(
+        python,
+        """
+        def places(walk):
+            leaves = [leaf for pair in walk for leaf in jax.tree.leaves(pair)]
+            return {(*leaf.devices(),) for leaf in leaves}
+
+        def eager(loader, state, steps):
+            for _ in range(steps):
+                value, state, mask = loader.next_batch(state)
+                yield value, mask
+
+        import millstream as ms
+        doubled = ms.MapTransform(lambda b, m: {"x": b["x"] * 2})
+        for width in (3, 1 << 17):
+            for traced in (False, True):
+                for stages in ([], [doubled]):
+                    source = ArraySampleSource({"x": np.ones((23, width), np.float32)})
+                    line = [source, BatchTransform(5), *stages]
+                    put = [*line, DevicePutTransform(devices[3])]
+
+                    with jax.default_device(devices[3]):
+                        loader = DataLoader(put, traced=traced)
+                        state = loader.init_state(0)
+                        assert places(loader.iterate(state, steps=6)) == {(devices[3],)}
+                    assert places(loader.iterate(state, steps=6)) == {(devices[3],)}
+                    assert places(eager(loader, state, 6)) == {(devices[3],)}
+                    with jax.default_device(devices[6]):
+                        assert places(loader.iterate(state, steps=6)) == {(devices[3],)}
+
+                    loader = DataLoader(line, traced=traced)
+                    there = jax.device_put(state, devices[5])
+                    for each in (state, there):
+                        assert places(loader.iterate(each, steps=6)) == {(devices[0],)}
+                        assert places(eager(loader, each, 6)) == {(devices[0],)}
+                    with jax.default_device(devices[2]):
+                        for each in (state, there):
+                            found = places(loader.iterate(each, steps=6))
+                            assert found == {(devices[2],)}, found
+        """,
+    )
+
+
 def test_a_jitted_step_runs_where_its_state_is(python: Python) -> None:
     on_eight(
         python,

@@ -96,7 +96,7 @@ struct Call {
   bool sharded = false;
   std::vector<std::uint32_t> states;
   std::vector<Column> columns;
-  bool* mask = nullptr;  // null where none is wanted
+  bool* mask = nullptr;
   std::byte* after = nullptr;
 
   std::int64_t count() const {
@@ -120,20 +120,25 @@ struct Call {
   }
 };
 
+std::span<const std::uint32_t> words_of(const ffi::Buffer<ffi::U32>& buffer) {
+  return {buffer.typed_data(), buffer.element_count()};
+}
+
+/// What a call asks for `states`, whose successors are written with `extra` words more.
 Call asked(std::shared_ptr<Loader> loader, const RowRange& range,
-           const ffi::Buffer<ffi::U32>& states, ffi::RemainingRets rets,
-           bool with_mask) {
+           std::span<const std::uint32_t> states, ffi::RemainingRets rets,
+           std::int64_t extra = 0) {
   const Schema& schema = loader->plan().schema();
   const std::int64_t rows = range.count;
   const std::size_t fields = schema.size();
-  const std::size_t words = states.element_count();
+  const std::size_t words = states.size();
   if (words % kStateWords != 0) {
     throw ArgumentError(text("a state has ", kStateWords, " words, not ", words));
   }
-  const Results results(rets, fields + (with_mask ? 2 : 1));
+  const Results results(rets, fields + 2);
 
   Call call{std::move(loader), range, false, {}, {}, nullptr, nullptr};
-  call.states.assign(states.typed_data(), states.typed_data() + words);
+  call.states.assign(states.begin(), states.end());
   call.columns.resize(fields);
   DType dtype;
   for (std::size_t i = 0; i < fields; ++i) {
@@ -145,19 +150,17 @@ Call asked(std::shared_ptr<Loader> loader, const RowRange& range,
     call.columns[i] = {dtype, schema[i].shape, data, elements * byte_size(dtype),
                        nullptr};
   }
-  if (with_mask) {
-    call.mask =
-        reinterpret_cast<bool*>(results.data(fields, rows * call.count(), &dtype));
-  }
-  call.after = results.data(fields + (with_mask ? 1 : 0),
-                            static_cast<std::int64_t>(words), &dtype);
+  call.mask =
+      reinterpret_cast<bool*>(results.data(fields, rows * call.count(), &dtype));
+  call.after =
+      results.data(fields + 1, static_cast<std::int64_t>(words) + extra, &dtype);
   return call;
 }
 
 Call whole(std::shared_ptr<Loader> loader, const ffi::Buffer<ffi::U32>& states,
-           ffi::RemainingRets rets, bool with_mask) {
+           ffi::RemainingRets rets) {
   const RowRange rows{0, loader->plan().batch_size()};
-  return asked(std::move(loader), rows, states, rets, with_mask);
+  return asked(std::move(loader), rows, words_of(states), rets);
 }
 
 Call shard(std::shared_ptr<Loader> loader, const ffi::Buffer<ffi::U32>& states,
@@ -167,7 +170,7 @@ Call shard(std::shared_ptr<Loader> loader, const ffi::Buffer<ffi::U32>& states,
     throw ArgumentError("a shard has a number and at least one row");
   }
   const RowRange range{std::int64_t{number.typed_data()[0]} * rows, rows};
-  Call call = asked(std::move(loader), range, states, rets, true);
+  Call call = asked(std::move(loader), range, words_of(states), rets);
   call.loader->part_of(range);
   call.sharded = true;
   return call;
@@ -186,7 +189,7 @@ void answer(Call& call) {
     call.fill(call.position(k));
     advance(call, k);
     for (Column& column : call.columns) column.data += call.rows.count * column.stride;
-    if (call.mask != nullptr) call.mask += call.rows.count;
+    call.mask += call.rows.count;
   }
 }
 
@@ -270,14 +273,14 @@ Reply promised(std::int64_t plan, std::int64_t digest, Ask&& ask) {
 ffi::Error in_jit(ffi::Buffer<ffi::U32> states, ffi::RemainingRets results,
                   std::int64_t plan, std::int64_t digest) {
   return answered(plan, digest, [&](const std::shared_ptr<Loader>& loader) {
-    return whole(loader, states, results, true);
+    return whole(loader, states, results);
   });
 }
 
 Reply in_jit_later(ffi::Buffer<ffi::U32> states, ffi::RemainingRets results,
                    std::int64_t plan, std::int64_t digest) {
   return promised(plan, digest, [&](const std::shared_ptr<Loader>& loader) {
-    return whole(loader, states, results, true);
+    return whole(loader, states, results);
   });
 }
 
@@ -297,15 +300,21 @@ Reply shard_later(ffi::Buffer<ffi::U32> states, ffi::Buffer<ffi::U32> number,
   });
 }
 
-ffi::Error on_host(ffi::Buffer<ffi::U32> states, ffi::Buffer<ffi::U32> plan,
-                   ffi::RemainingRets results) {
-  const std::uint32_t* words = plan.typed_data();
-  const std::uint64_t serial = (std::uint64_t{words[1]} << 32) | words[0];
+ffi::Error on_host(ffi::Buffer<ffi::U32> cursor, ffi::RemainingRets results) {
   std::shared_ptr<Loader> loader;
   return reported(loader, [&] {
-    loader = listed_loader(static_cast<std::int64_t>(serial));
-    Call call = whole(loader, states, results, false);
+    const std::span<const std::uint32_t> words = words_of(cursor);
+    if (words.size() != kStateWords + 2) {
+      throw ArgumentError(
+          text("a cursor has ", kStateWords + 2, " words, not ", words.size()));
+    }
+    const auto number = words.last<2>();
+    loader = listed_loader(
+        static_cast<std::int64_t>((std::uint64_t{number[1]} << 32) | number[0]));
+    const RowRange rows{0, loader->plan().batch_size()};
+    Call call = asked(loader, rows, words.first(kStateWords), results, 2);
     answer(call);
+    std::memcpy(call.after + sizeof(State), number.data(), number.size_bytes());
   });
 }
 
@@ -388,11 +397,8 @@ XLA_FFI_Error* shard_in_jit_later(XLA_FFI_CallFrame* frame) {
 }
 
 XLA_FFI_Error* batch_on_host(XLA_FFI_CallFrame* frame) {
-  static const auto handler = ffi::Ffi::Bind()
-                                  .Arg<ffi::Buffer<ffi::U32>>()
-                                  .Arg<ffi::Buffer<ffi::U32>>()
-                                  .RemainingRets()
-                                  .To(on_host);
+  static const auto handler =
+      ffi::Ffi::Bind().Arg<ffi::Buffer<ffi::U32>>().RemainingRets().To(on_host);
   return handler->Call(frame);
 }
 

@@ -29,9 +29,9 @@ XLA_FFI_Error* indices_in_jit(XLA_FFI_CallFrame* frame);
 XLA_FFI_Error* shard_in_jit(XLA_FFI_CallFrame* frame);
 XLA_FFI_Error* shard_in_jit_later(XLA_FFI_CallFrame* frame);
 
-/// The batch that a state names, for a Python loop: the same, but the loader's number
-/// is an operand, uint32[2] (low, high), so that loaders of one shape share a program,
-/// and there is no mask.
+/// The batch that a state names, for a Python loop: as `batch_in_jit`, but the operand
+/// and the last result are uint32[10]. The loader's number (low, high) follows the
+/// state, so that loaders of one shape share a program.
 XLA_FFI_Error* batch_on_host(XLA_FFI_CallFrame* frame);
 
 }  // namespace millstream

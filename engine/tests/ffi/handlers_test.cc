@@ -26,8 +26,7 @@ struct Results {
         mask(XLA_FFI_DataType_PRED, {count, kRows}, 1),
         after(XLA_FFI_DataType_U32, {count, 8}, 4) {}
 
-  std::vector<FakeBuffer*> in_jit() { return {&x, &y, &mask, &after}; }
-  std::vector<FakeBuffer*> on_host() { return {&x, &y, &after}; }
+  std::vector<FakeBuffer*> all() { return {&x, &y, &mask, &after}; }
 
   FakeBuffer x, y, mask, after;
 };
@@ -66,7 +65,7 @@ TEST_P(Handlers, WalkThroughEpochsLikeTheSpecification) {
   set(states, 0, encoded(*plan, position));
   for (int i = 0; i < 15; ++i) {
     Results results(1);
-    ASSERT_EQ(call(handler, {&states}, results.in_jit(), names()), std::nullopt);
+    ASSERT_EQ(call(handler, {&states}, results.all(), names()), std::nullopt);
     const auto expected = specified(*plan, position);
     EXPECT_TRUE(std::ranges::equal(
         results.x.bytes(), std::span(expected).first(results.x.bytes().size())));
@@ -83,12 +82,12 @@ TEST_P(Handlers, AnswerSeveralStatesAtOnce) {
     set(states, k, encoded(*plan, {{k, k}, k, k}));
   }
   Results together(3);
-  ASSERT_EQ(call(handler, {&states}, together.in_jit(), names()), std::nullopt);
+  ASSERT_EQ(call(handler, {&states}, together.all(), names()), std::nullopt);
   for (std::uint32_t k = 0; k < 3; ++k) {
     FakeBuffer state(XLA_FFI_DataType_U32, {8}, 4);
     set(state, 0, encoded(*plan, {{k, k}, k, k}));
     Results alone(1);
-    ASSERT_EQ(call(handler, {&state}, alone.in_jit(), names()), std::nullopt);
+    ASSERT_EQ(call(handler, {&state}, alone.all(), names()), std::nullopt);
     const std::size_t bytes = alone.x.bytes().size();
     EXPECT_TRUE(std::ranges::equal(
         alone.x.bytes(), std::span(together.x.bytes()).subspan(k * bytes, bytes)));
@@ -133,21 +132,27 @@ TEST_P(Handlers, TakeTheDtypeFromTheResult) {
   set(states, 0, encoded(*plan, {}));
   Results wide(1);
   Results narrow(1, XLA_FFI_DataType_S32);
-  ASSERT_EQ(call(handler, {&states}, wide.in_jit(), names()), std::nullopt);
-  ASSERT_EQ(call(handler, {&states}, narrow.in_jit(), names()), std::nullopt);
+  ASSERT_EQ(call(handler, {&states}, wide.all(), names()), std::nullopt);
+  ASSERT_EQ(call(handler, {&states}, narrow.all(), names()), std::nullopt);
   for (std::int64_t k = 0; k < kRows; ++k) {
     EXPECT_EQ(wide.y.as<std::int64_t>()[k], narrow.y.as<std::int32_t>()[k]);
   }
 }
 
 TEST_P(Handlers, ServeALoopWithTheNumberAsAnOperand) {
-  FakeBuffer states(XLA_FFI_DataType_U32, {8}, 4);
-  FakeBuffer number(XLA_FFI_DataType_U32, {2}, 4);
-  set(states, 0, encoded(*plan, {}));
-  number.as<std::uint32_t>()[0] = static_cast<std::uint32_t>(listing->serial());
+  FakeBuffer cursor(XLA_FFI_DataType_U32, {10}, 4);
+  FakeBuffer after(XLA_FFI_DataType_U32, {10}, 4);
+  set(cursor, 0, encoded(*plan, {}));
+  const auto number = static_cast<std::uint32_t>(listing->serial());
+  cursor.as<std::uint32_t>()[8] = number;
   Results results(1);
-  ASSERT_EQ(call(batch_on_host, {&states, &number}, results.on_host(), {}),
+  ASSERT_EQ(call(batch_on_host, {&cursor},
+                 {&results.x, &results.y, &results.mask, &after}, {}),
             std::nullopt);
+  EXPECT_TRUE(std::ranges::equal(std::span(after.as<std::uint32_t>(), 8),
+                                 encoded(*plan, plan->schedule().next({}))));
+  EXPECT_EQ(after.as<std::uint32_t>()[8], number);
+  EXPECT_EQ(after.as<std::uint32_t>()[9], 0u);
   const auto expected = specified(*plan, {});
   EXPECT_TRUE(std::ranges::equal(results.x.bytes(),
                                  std::span(expected).first(results.x.bytes().size())));
@@ -158,23 +163,24 @@ TEST_P(Handlers, RefuseWhatDoesNotFit) {
   set(states, 0, encoded(*plan, {}));
   Results results(1);
 
-  auto error = call(handler, {&states}, results.on_host(), names());
+  auto error =
+      call(handler, {&states}, {&results.x, &results.y, &results.after}, names());
   ASSERT_TRUE(error);
   EXPECT_EQ(error->second, "the call has 3 results, the batch needs 4");
 
   Results two(2);
-  error = call(handler, {&states}, two.in_jit(), names());
+  error = call(handler, {&states}, two.all(), names());
   ASSERT_TRUE(error);
   EXPECT_EQ(error->second, "result 0 has 48 elements, the batch needs 24");
 
   auto other = names();
   ++other[0].second;
-  error = call(handler, {&states}, results.in_jit(), other);
+  error = call(handler, {&states}, results.all(), other);
   ASSERT_TRUE(error);
   EXPECT_EQ(error->second, "this program was compiled for a pipeline of another shape");
 
   states.as<std::uint32_t>()[0] ^= 1;
-  error = call(handler, {&states}, results.in_jit(), names());
+  error = call(handler, {&states}, results.all(), names());
   ASSERT_TRUE(error);
   EXPECT_EQ(error->first, XLA_FFI_Error_Code_INVALID_ARGUMENT);
   EXPECT_NE(error->second.find("another pipeline"), std::string::npos);
@@ -188,7 +194,7 @@ TEST_P(Handlers, SayThatALoaderIsGone) {
   listing.reset();
   loader.reset();
   Results results(1);
-  const auto error = call(handler, {&states}, results.in_jit(), stale);
+  const auto error = call(handler, {&states}, results.all(), stale);
   ASSERT_TRUE(error);
   EXPECT_NE(error->second.find("is gone"), std::string::npos);
 }
@@ -198,7 +204,7 @@ TEST_P(Handlers, AreCancelled) {
   set(states, 0, encoded(*plan, {}));
   loader->cancel();
   Results results(1);
-  const auto error = call(handler, {&states}, results.in_jit(), names());
+  const auto error = call(handler, {&states}, results.all(), names());
   ASSERT_TRUE(error);
   EXPECT_EQ(error->first, XLA_FFI_Error_Code_CANCELLED);
 }
@@ -212,7 +218,7 @@ TEST_P(Handlers, MayBeCalledFromManyThreads) {
       for (int i = 0; i < 30; ++i) {
         set(states, 0, encoded(*plan, position));
         Results results(1);
-        ASSERT_EQ(call(handler, {&states}, results.in_jit(), names()), std::nullopt);
+        ASSERT_EQ(call(handler, {&states}, results.all(), names()), std::nullopt);
         const auto expected = specified(*plan, position);
         EXPECT_TRUE(std::ranges::equal(
             results.x.bytes(), std::span(expected).first(results.x.bytes().size())));
@@ -291,7 +297,7 @@ TEST_P(FailingHandlers, NameTheSampleAndRememberTheError) {
   for (std::int64_t step = 0; step < plan->schedule().steps(); ++step) {
     set(states, 0, encoded(*plan, {{3, 3}, 0, step}));
     Results results(1);
-    const auto error = call(handler, {&states}, results.in_jit(), names());
+    const auto error = call(handler, {&states}, results.all(), names());
     if (!error) continue;
     ++failed;
     EXPECT_EQ(error->first, XLA_FFI_Error_Code_DATA_LOSS);
