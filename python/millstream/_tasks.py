@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -156,6 +156,9 @@ class Task:
     ``inputs`` and ``outputs`` are the columns of the rows that it is given and makes.
     """
 
+    gives_rows: ClassVar[bool] = False
+    """Whether the function is given the very rows that it makes."""
+
     inputs: tuple[Column, ...] = field(default=(), kw_only=True)
     outputs: tuple[Column, ...] = field(default=(), kw_only=True)
 
@@ -270,6 +273,8 @@ class FillTask(Task):
     returns travels beside the batch if it is ``kept``. ``startup()`` runs once in each
     worker.
     """
+
+    gives_rows: ClassVar[bool] = True
 
     fn: Callable[[Any, Mapping[str, np.ndarray], int | None], Any]
     data: Any

@@ -45,21 +45,53 @@ def _set_up(setup: bytes) -> Any:
 
 
 def _serve(worker: Any, task: Any) -> None:
-    from millstream._tasks import packed, run
-
     row = worker.row
     worker.ready([c.spec for c in task.inputs], [c.spec for c in task.outputs])
+    staging = _Staging()
     while (part := worker.next()) is not None:
         try:
-            indices, seeds, given, made = part
-            beside = run(task, indices, seeds, given, made, row)
-            answer = packed(task, indices, beside, row)
+            answer = _answer(task, part, row, staging)
         except BaseException as error:
             # What is to end the program is no fault of the sample.
             at = max(int(row[0]), 0) if isinstance(error, Exception) else -1
             worker.failed(at, _words(error), _packed(error), _is_transient(error))
         else:
             worker.done(answer)
+
+
+def _answer(task: Any, part: Any, row: Any, staging: _Staging) -> bytes:
+    from millstream._tasks import packed, run
+
+    indices, seeds, given, made = part
+    # A function may keep arrays, and other tasks write to the shared memory later.
+    given = [rows.copy() for rows in given]
+    own = staging.like(made) if task.gives_rows else made
+    beside = run(task, indices, seeds, given, own, row)
+    if own is not made:
+        for to, rows in zip(made, own, strict=True):
+            to[...] = rows
+    return packed(task, indices, beside, row)
+
+
+class _Staging:
+    """Arrays for functions to write to, used again unless a function kept one."""
+
+    def __init__(self) -> None:
+        self._arrays: list[Any] = []
+        self._unused: list[int] = []
+
+    def like(self, made: list[Any]) -> list[Any]:
+        import numpy as np
+
+        kept = _counts(self._arrays) != self._unused
+        if kept or not self._arrays or len(self._arrays[0]) < len(made[0]):
+            self._arrays = [np.empty_like(rows) for rows in made]
+            self._unused = _counts(self._arrays)
+        return [rows[: len(made[0])] for rows in self._arrays]
+
+
+def _counts(arrays: list[Any]) -> list[int]:
+    return [sys.getrefcount(rows) for rows in arrays]
 
 
 def _is_transient(error: BaseException) -> bool:

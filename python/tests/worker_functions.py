@@ -439,3 +439,29 @@ def about_the_worker(i: int) -> dict[str, Any]:
 def wide(i: int) -> np.ndarray:
     """A row of 4 kB."""
     return np.full(1024, i, np.int32)
+
+
+class Keeping:
+    """Keeps the arrays that it was given."""
+
+    def __init__(self) -> None:
+        self.kept: list[tuple[float, Any]] = []
+
+    def changed(self) -> bool:
+        return any((array != value).any() for value, array in self.kept)
+
+
+class KeepingMap(Keeping):
+    """Gives -1 where an array that it keeps has changed since."""
+
+    def __call__(self, sample: Any) -> Any:
+        self.kept.append((float(sample["x"][0]), sample["x"]))
+        return {"x": np.full_like(sample["x"], -1 if self.changed() else 1)}
+
+
+class KeepingFill(Keeping):
+    """Writes the same into arrays that it keeps too."""
+
+    def __call__(self, item: int, arrays: Any, seed: Any) -> None:
+        arrays["x"][:] = -1 if self.changed() else item
+        self.kept.append((item, arrays["x"]))
