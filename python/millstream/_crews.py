@@ -16,7 +16,7 @@ from typing import Any
 
 from millstream import _engine
 from millstream._numbers import whole
-from millstream._tasks import Task, run
+from millstream._tasks import Task, run, started
 
 KINDS = ("thread", "process")
 
@@ -88,7 +88,7 @@ def _called(task: Task) -> Callable[..., list[Any] | None]:
     def call(*arguments: Any) -> list[Any] | None:
         thread = threading.get_ident()
         if thread not in begun:
-            task.start()
+            started(task)
             begun.add(thread)
         return run(task, *arguments)
 

@@ -32,6 +32,19 @@ class WorkerTimeout(TimeoutError):
     """
 
 
+def stand_in(error: BaseException, where: str) -> Exception | None:
+    """What to raise from ``error``, which a function raised, or None for itself.
+
+    ``StopIteration`` would silently end the loop over batches.
+    """
+    if not isinstance(error, StopIteration):
+        return None
+    other = RuntimeError(f"a function raised StopIteration {where}")
+    for note in getattr(error, "__notes__", []):
+        other.add_note(note)
+    return other
+
+
 def thrown(packed: bytes, message: str) -> BaseException:
     """The exception that a worker process packed; one with its words if it cannot be.
 
@@ -40,7 +53,7 @@ def thrown(packed: bytes, message: str) -> BaseException:
     import pickle
 
     try:
-        error = pickle.loads(packed)
+        error, error.__cause__ = pickle.loads(packed)
     except Exception:
         return WorkerError(message)
     return error if isinstance(error, BaseException) else WorkerError(message)

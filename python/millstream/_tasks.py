@@ -16,6 +16,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from millstream import _engine
+from millstream._errors import stand_in
 
 # Samples that are named where it may be any of them.
 _LISTED = 8
@@ -350,8 +351,23 @@ def run(
     try:
         return task.make(Part(indices, seeds, given, made, row))
     except BaseException as error:
-        _name(error, indices, row)
-        raise
+        sample = _named(indices, row)
+        error.add_note(f"millstream: this was {sample}")
+        other = stand_in(error, f"for {sample}")
+        if other is None:
+            raise
+        raise other from error
+
+
+def started(task: Task) -> None:
+    """Calls what is to be called once in each worker."""
+    try:
+        task.start()
+    except BaseException as error:
+        other = stand_in(error, "when a worker started")
+        if other is None:
+            raise
+        raise other from error
 
 
 def packed(
@@ -369,19 +385,18 @@ def packed(
                 pickle.dumps(value, protocol=5)
             except Exception as error:
                 task.tell(error, int(indices[k]))
-                _name(error, indices, row)
+                error.add_note(f"millstream: this was {_named(indices, row)}")
                 raise error from None
         raise
 
 
-def _name(error: BaseException, indices: np.ndarray, row: np.ndarray) -> None:
+def _named(indices: np.ndarray, row: np.ndarray) -> str:
     at = int(row[0])
     if at >= 0:
-        error.add_note(f"millstream: this was sample {int(indices[at])}")
-        return
+        return f"sample {int(indices[at])}"
     listed = ", ".join(map(str, indices[:-at][:_LISTED].tolist()))
     more = ", ..." if -at > _LISTED else ""
-    error.add_note(f"millstream: this was one of samples [{listed}{more}]")
+    return f"one of samples [{listed}{more}]"
 
 
 def whereabouts(thread: int) -> str:

@@ -99,7 +99,12 @@ class HostCallbackTransform(Stage):
     def run(self, value: Tree, mask: Any) -> Tree:
         """Calls ``fn`` and returns the batch that goes on, as NumPy arrays."""
         given = jax.tree.map(np.asarray, value)
-        returned = self.fn(given, np.asarray(mask))
+        try:
+            returned = self.fn(given, np.asarray(mask))
+        except StopIteration as error:
+            raise RuntimeError(
+                "HostCallbackTransform: fn raised StopIteration"
+            ) from error
         spec = self.element_spec_override
         if spec is None:
             spec = given

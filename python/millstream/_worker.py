@@ -40,7 +40,9 @@ def _set_up(setup: bytes) -> Any:
     if told["nice"]:
         os.nice(told["nice"])
     task = pickle.loads(told["task"])
-    task.start()
+    from millstream._tasks import started
+
+    started(task)
     return task
 
 
@@ -106,25 +108,29 @@ def _words(error: BaseException) -> str:
 
 
 def _packed(error: BaseException) -> bytes:
-    """The exception with its traceback as a note, to be raised in another process."""
+    """The exception and its cause, to be raised in another process.
+
+    The traceback becomes a note. A cause that cannot be packed is left out.
+    """
     import pickle
     import traceback
 
     trace = "".join(traceback.format_exception(error))
     error.add_note(f"\nin worker process {os.getpid()}:\n{trace}")
-    for dumps in _dumpers():
-        try:
-            packed: bytes = dumps(error)
-            pickle.loads(packed)  # some can be packed and not unpacked
-        except Exception:
-            continue
-        return packed
+    for cause in (error.__cause__, None):
+        for dumps in _dumpers():
+            try:
+                packed: bytes = dumps((error, cause))
+                pickle.loads(packed)  # some can be packed and not unpacked
+            except Exception:
+                continue
+            return packed
     from millstream._errors import WorkerError
 
     stand_in = WorkerError(_words(error))
     for note in error.__notes__:
         stand_in.add_note(note)
-    return pickle.dumps(stand_in)
+    return pickle.dumps((stand_in, None))
 
 
 def _dumpers() -> list[Any]:

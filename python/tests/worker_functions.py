@@ -465,3 +465,46 @@ class KeepingFill(Keeping):
     def __call__(self, item: int, arrays: Any, seed: Any) -> None:
         arrays["x"][:] = -1 if self.changed() else item
         self.kept.append((item, arrays["x"]))
+
+
+def stopping(i: int) -> dict[str, Any]:
+    if i == 10:
+        raise StopIteration("of the function")
+    return {"y": i}
+
+
+class Lots:
+    """A data set that is asked for several samples at once."""
+
+    def __init__(self, length: int, one: Any) -> None:
+        self.length = length
+        self.one = one
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, index: int) -> Any:
+        return self.one(index)
+
+    def __getitems__(self, indices: list[int]) -> list[Any]:
+        return [self.one(index) for index in indices]
+
+
+class OfSample:
+    """A map that gives what a function makes of the field y."""
+
+    def __init__(self, one: Any) -> None:
+        self.one = one
+
+    def __call__(self, sample: Any) -> Any:
+        return self.one(int(sample["y"]))
+
+
+class OfItem:
+    """A fill function that writes the same."""
+
+    def __init__(self, one: Any) -> None:
+        self.one = one
+
+    def __call__(self, item: int, arrays: Any, seed: Any) -> None:
+        arrays["y"][...] = self.one(item)["y"]
