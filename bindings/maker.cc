@@ -71,6 +71,9 @@ std::string as_text(nb::handle object) {
 
 /// Whether another try may succeed.
 bool transient(const nb::python_error& error) {
+  if (error.matches(nb::module_::import_("millstream._errors").attr("WorkerError"))) {
+    return true;
+  }
   int code = 0;
   const bool known =
       error.matches(PyExc_OSError) &&
@@ -89,8 +92,7 @@ FunctionError failure(nb::python_error& error, const Work& part, std::int64_t ro
   const std::string type = nb::cast<std::string>(error.type().attr("__name__"));
   return FunctionError(text(type, ": ", as_text(error.value()), " (",
                             samples_at(row, part.indices), ")"),
-                       error.matches(PyExc_Exception) ? sample : -1, "",
-                       kept(error.value()), transient(error));
+                       sample, "", kept(error.value()), transient(error));
 }
 
 void call(const std::shared_ptr<const void>& function, const Work& part,

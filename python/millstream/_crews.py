@@ -15,8 +15,9 @@ from collections.abc import Callable
 from typing import Any
 
 from millstream import _engine
+from millstream._errors import starting
 from millstream._numbers import whole
-from millstream._tasks import Task, run, started
+from millstream._tasks import Task, run
 
 KINDS = ("thread", "process")
 
@@ -88,7 +89,8 @@ def _called(task: Task) -> Callable[..., list[Any] | None]:
     def call(*arguments: Any) -> list[Any] | None:
         thread = threading.get_ident()
         if thread not in begun:
-            started(task)
+            with starting():
+                task.start()
             begun.add(thread)
         return run(task, *arguments)
 

@@ -359,17 +359,6 @@ def run(
         raise other from error
 
 
-def started(task: Task) -> None:
-    """Calls what is to be called once in each worker."""
-    try:
-        task.start()
-    except BaseException as error:
-        other = stand_in(error, "when a worker started")
-        if other is None:
-            raise
-        raise other from error
-
-
 def packed(
     task: Task, indices: np.ndarray, beside: list[Any] | None, row: np.ndarray
 ) -> bytes:

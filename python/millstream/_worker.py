@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import faulthandler
 import os
+import signal
 import sys
 from typing import Any
 
@@ -16,6 +17,7 @@ from typing import Any
 def main() -> None:
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     from millstream import _engine
+    from millstream._errors import starting
 
     for descriptor in (3, 4, 5):
         os.set_inheritable(descriptor, False)
@@ -24,7 +26,8 @@ def main() -> None:
     )
     worker = _engine.Worker(int(sys.argv[1]))
     try:
-        task = _set_up(worker.setup)
+        with starting():
+            task = _set_up(worker.setup)
     except BaseException as error:
         worker.failed(-1, _words(error), _packed(error), False)
         return
@@ -40,9 +43,7 @@ def _set_up(setup: bytes) -> Any:
     if told["nice"]:
         os.nice(told["nice"])
     task = pickle.loads(told["task"])
-    from millstream._tasks import started
-
-    started(task)
+    task.start()
     return task
 
 
@@ -50,12 +51,22 @@ def _serve(worker: Any, task: Any) -> None:
     row = worker.row
     worker.ready([c.spec for c in task.inputs], [c.spec for c in task.outputs])
     staging = _Staging()
+    busy = False
+
+    def interrupt(number: int, frame: Any) -> None:
+        if busy:  # an idle worker goes on
+            raise KeyboardInterrupt
+
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, interrupt)
     while (part := worker.next()) is not None:
         try:
+            busy = True
             answer = _answer(task, part, row, staging)
+            busy = False
         except BaseException as error:
-            # What is to end the program is no fault of the sample.
-            at = max(int(row[0]), 0) if isinstance(error, Exception) else -1
+            busy = False
+            at = max(int(row[0]), 0)
             worker.failed(at, _words(error), _packed(error), _is_transient(error))
         else:
             worker.done(answer)
@@ -97,7 +108,12 @@ def _counts(arrays: list[Any]) -> list[int]:
 
 
 def _is_transient(error: BaseException) -> bool:
-    return isinstance(error, OSError) and error.errno == errno.EIO
+    """Whether another try may succeed, as after a signal."""
+    from millstream._errors import WorkerError
+
+    if isinstance(error, OSError):
+        return error.errno == errno.EIO
+    return isinstance(error, WorkerError)
 
 
 def _words(error: BaseException) -> str:

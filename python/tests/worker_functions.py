@@ -508,3 +508,44 @@ class OfItem:
 
     def __call__(self, item: int, arrays: Any, seed: Any) -> None:
         arrays["y"][...] = self.one(item)["y"]
+
+
+def leave(*_: Any) -> None:
+    sys.exit(0)
+
+
+def leaving(i: int) -> dict[str, Any]:
+    if i == 10:
+        leave()
+    return {"y": i}
+
+
+def interrupted(i: int) -> dict[str, Any]:
+    if i == 10:
+        raise KeyboardInterrupt
+    return {"y": i}
+
+
+def closing(i: int) -> dict[str, Any]:
+    if i == 10:
+        raise GeneratorExit
+    return {"y": i}
+
+
+def signalled(i: int) -> dict[str, Any]:
+    """Is sent SIGINT by somebody, as it makes sample 10."""
+    if i == 10:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(60)
+    return {"y": i}
+
+
+class SignalledOnce:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __call__(self, i: int) -> dict[str, Any]:
+        if i == 10 and not self.path.exists():
+            self.path.touch()
+            return signalled(i)
+        return {"y": i}
