@@ -62,9 +62,16 @@ nb::capsule capsule_of(const std::shared_ptr<const void>& owner) {
   });
 }
 
+std::string as_string(const nb::bytes& bytes) { return {bytes.c_str(), bytes.size()}; }
+
 std::string as_text(nb::handle object) {
   const nb::object words = nb::steal(PyObject_Str(object.ptr()));
-  if (words.is_valid()) return nb::cast<std::string>(words);
+  // Paths may hold what UTF-8 cannot.
+  const nb::object bytes =
+      nb::steal(words.is_valid() ? PyUnicode_AsEncodedString(words.ptr(), "utf-8",
+                                                             "backslashreplace")
+                                 : nullptr);
+  if (bytes.is_valid()) return as_string(nb::borrow<nb::bytes>(bytes));
   PyErr_Clear();
   return "an error that cannot be put in words";
 }
@@ -140,7 +147,7 @@ std::unique_ptr<MakerHandle> thread_crew(nb::callable function, int workers,
         in_python([] { return std::make_unique<nb::gil_scoped_acquire>(); });
     try {
       const auto tasks = nb::module_::import_("millstream._tasks");
-      return nb::cast<std::string>(tasks.attr("whereabouts")(thread));
+      return as_text(tasks.attr("whereabouts")(thread));
     } catch (const std::exception&) {
       return std::string();
     }
@@ -149,12 +156,15 @@ std::unique_ptr<MakerHandle> thread_crew(nb::callable function, int workers,
       std::move(calls), workers, std::chrono::milliseconds(timeout))});
 }
 
-std::unique_ptr<MakerHandle> process_crew(std::vector<std::string> command,
-                                          std::vector<std::string> environment,
+std::unique_ptr<MakerHandle> process_crew(const std::vector<nb::bytes>& command,
+                                          const std::vector<nb::bytes>& environment,
                                           const nb::bytes& setup, int workers,
                                           std::int64_t timeout, int restarts) {
-  Launch launch{std::move(command), std::move(environment),
-                std::string(setup.c_str(), setup.size())};
+  Launch launch{{}, {}, as_string(setup)};
+  for (const nb::bytes& word : command) launch.command.push_back(as_string(word));
+  for (const nb::bytes& word : environment) {
+    launch.environment.push_back(as_string(word));
+  }
   const ProcessCrew::Options options{workers, std::chrono::milliseconds(timeout),
                                      restarts};
   return std::unique_ptr<MakerHandle>(
@@ -354,10 +364,9 @@ Args:
           "beside"_a)
       .def(
           "failed",
-          [](WorkerHandle& w, std::int64_t row, const std::string& message,
+          [](WorkerHandle& w, std::int64_t row, const nb::bytes& message,
              const nb::bytes& bytes, bool transient) {
-            w.worker.failed(
-                {row, message, std::string(bytes.c_str(), bytes.size()), transient});
+            w.worker.failed({row, as_string(message), as_string(bytes), transient});
           },
           "row"_a, "message"_a, "bytes"_a, "transient"_a);
   module.attr("WORDS_DESCRIPTOR") = kWorkerWords;

@@ -119,18 +119,19 @@ def _close_all() -> None:
         one.close()
 
 
-def command() -> list[str]:
+def command() -> list[bytes]:
     """What runs a worker: this Python, with none of the folder of the program."""
     if not sys.executable:
         raise RuntimeError("worker processes need sys.executable, which is not set")
     program = os.path.join(os.path.dirname(__file__), "_worker.py")
-    return [sys.executable, "-P", program, str(os.getpid())]
+    words = [sys.executable, "-P", program, str(os.getpid())]
+    return [os.fsencode(word) for word in words]
 
 
-def environment() -> list[str]:
+def environment() -> list[bytes]:
     """This process's environment, but no accelerator: one process has it already."""
-    known = {**os.environ, "JAX_PLATFORMS": "cpu", "MILLSTREAM_WORKER": "1"}
-    return [f"{name}={value}" for name, value in known.items()]
+    known = {**os.environb, b"JAX_PLATFORMS": b"cpu", b"MILLSTREAM_WORKER": b"1"}
+    return [name + b"=" + value for name, value in known.items()]
 
 
 def setup(task: Task, nice: int = 0) -> bytes:

@@ -310,7 +310,7 @@ def thread_crew(function: Callable, workers: int, timeout: int) -> Maker:
       timeout: Milliseconds that a row may take; 0 for any time.
     """
 
-def process_crew(command: Sequence[str], environment: Sequence[str], setup: bytes, workers: int, timeout: int, restarts: int) -> Maker:
+def process_crew(command: Sequence[bytes], environment: Sequence[bytes], setup: bytes, workers: int, timeout: int, restarts: int) -> Maker:
     """
     Processes that make rows in memory that is shared with them.
 
@@ -376,7 +376,7 @@ class Worker:
 
     def done(self, beside: bytes) -> None: ...
 
-    def failed(self, row: int, message: str, bytes: bytes, transient: bool) -> None: ...
+    def failed(self, row: int, message: bytes, bytes: bytes, transient: bool) -> None: ...
 
 WORDS_DESCRIPTOR: int = 5
 

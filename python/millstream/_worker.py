@@ -29,7 +29,7 @@ def main() -> None:
         with starting():
             task = _set_up(worker.setup)
     except BaseException as error:
-        worker.failed(-1, _words(error), _packed(error), False)
+        _fail(worker, -1, error)
         return
     _serve(worker, task)
 
@@ -66,8 +66,7 @@ def _serve(worker: Any, task: Any) -> None:
             busy = False
         except BaseException as error:
             busy = False
-            at = max(int(row[0]), 0)
-            worker.failed(at, _words(error), _packed(error), _is_transient(error))
+            _fail(worker, max(int(row[0]), 0), error)
         else:
             worker.done(answer)
 
@@ -105,6 +104,11 @@ class _Staging:
 
 def _counts(arrays: list[Any]) -> list[int]:
     return [sys.getrefcount(rows) for rows in arrays]
+
+
+def _fail(worker: Any, row: int, error: BaseException) -> None:
+    message = _words(error).encode(errors="backslashreplace")  # a path may be any bytes
+    worker.failed(row, message, _packed(error), _is_transient(error))
 
 
 def _is_transient(error: BaseException) -> bool:

@@ -549,3 +549,19 @@ class SignalledOnce:
             self.path.touch()
             return signalled(i)
         return {"y": i}
+
+
+class Surrounded:
+    """Says whether variables of the environment are those of the parent."""
+
+    def __init__(self, known: dict[bytes, bytes | None]) -> None:
+        self.known = known
+
+    def __call__(self, i: int) -> dict[str, Any]:
+        same = all(os.environb.get(name) == known for name, known in self.known.items())
+        return {"same": int(same)}
+
+
+def unreadable(i: int) -> dict[str, Any]:
+    """Fails with the name of a file that is not in UTF-8, as os.listdir gives it."""
+    raise ValueError("cannot read sch\udcf6n, schön")
