@@ -21,6 +21,9 @@ from millstream._tasks import Task, run
 
 KINDS = ("thread", "process")
 
+# What ``__main__`` is called in a process that multiprocessing spawned.
+_MP_MAIN = "__mp_main__"
+
 _FOREVER = 1e8
 _MOST = (1 << 31) - 1
 
@@ -163,7 +166,7 @@ class _ByPath(pickle.Pickler):
     """Refuses what is of ``__main__``: a worker has another."""
 
     def reducer_override(self, value: Any) -> Any:
-        if getattr(value, "__module__", None) == "__main__" and (
+        if getattr(value, "__module__", None) in ("__main__", _MP_MAIN) and (
             isinstance(value, type) or callable(value)
         ):
             raise pickle.PicklingError(f"{value!r} is of __main__")
@@ -178,7 +181,14 @@ def _by_value(task: Task, plain: Exception) -> bytes:
             f"worker processes cannot be sent this: {plain}. Put the function into "
             "a module, or install millstream[workers] (cloudpickle) to send it by value"
         ) from plain
+    main = sys.modules.get(_MP_MAIN)
+    others = _MP_MAIN not in cloudpickle.list_registry_pickle_by_value()
     try:
+        if main is not None:
+            cloudpickle.register_pickle_by_value(main)
         return bytes(cloudpickle.dumps(task, protocol=5))
     except Exception as error:
         raise TypeError(f"worker processes cannot be sent {task!r}: {error}") from error
+    finally:
+        if main is not None and others:
+            cloudpickle.unregister_pickle_by_value(main)
