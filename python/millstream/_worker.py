@@ -50,7 +50,7 @@ def _set_up(setup: bytes) -> Any:
 def _serve(worker: Any, task: Any) -> None:
     row = worker.row
     worker.ready([c.spec for c in task.inputs], [c.spec for c in task.outputs])
-    staging = _Staging()
+    given, made = _Staging(), _Staging()
     busy = False
 
     def interrupt(number: int, frame: Any) -> None:
@@ -62,7 +62,7 @@ def _serve(worker: Any, task: Any) -> None:
     while (part := worker.next()) is not None:
         try:
             busy = True
-            answer = _answer(task, part, row, staging)
+            answer = _answer(task, part, row, given, made)
             busy = False
         except BaseException as error:
             busy = False
@@ -71,35 +71,40 @@ def _serve(worker: Any, task: Any) -> None:
             worker.done(answer)
 
 
-def _answer(task: Any, part: Any, row: Any, staging: _Staging) -> bytes:
+def _answer(task: Any, part: Any, row: Any, given: _Staging, made: _Staging) -> bytes:
+    """A function may keep arrays, and other tasks write to the shared memory later."""
     from millstream._tasks import packed, run
 
-    indices, seeds, given, made = part
-    # A function may keep arrays, and other tasks write to the shared memory later.
-    given = [rows.copy() for rows in given]
-    own = staging.like(made) if task.gives_rows else made
-    beside = run(task, indices, seeds, given, own, row)
-    if own is not made:
-        for to, rows in zip(made, own, strict=True):
-            to[...] = rows
+    indices, seeds, inputs, outputs = part
+    own_inputs = given.like(inputs)
+    _copy(inputs, own_inputs)
+    own_outputs = made.like(outputs) if task.gives_rows else outputs
+    beside = run(task, indices, seeds, own_inputs, own_outputs, row)
+    if task.gives_rows:
+        _copy(own_outputs, outputs)
     return packed(task, indices, beside, row)
 
 
+def _copy(columns: list[Any], to: list[Any]) -> None:
+    for rows, target in zip(columns, to, strict=True):
+        target[...] = rows
+
+
 class _Staging:
-    """Arrays for functions to write to, used again unless a function kept one."""
+    """Arrays of this process's, used again unless a function kept one."""
 
     def __init__(self) -> None:
         self._arrays: list[Any] = []
         self._unused: list[int] = []
 
-    def like(self, made: list[Any]) -> list[Any]:
+    def like(self, columns: list[Any]) -> list[Any]:
         import numpy as np
 
         kept = _counts(self._arrays) != self._unused
-        if kept or not self._arrays or len(self._arrays[0]) < len(made[0]):
-            self._arrays = [np.empty_like(rows) for rows in made]
+        if kept or not self._arrays or len(self._arrays[0]) < len(columns[0]):
+            self._arrays = [np.empty_like(rows) for rows in columns]
             self._unused = _counts(self._arrays)
-        return [rows[: len(made[0])] for rows in self._arrays]
+        return [rows[: len(columns[0])] for rows in self._arrays]
 
 
 def _counts(arrays: list[Any]) -> list[int]:
