@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from millstream import _engine
-from millstream._errors import starting
+from millstream._errors import started
 from millstream._numbers import whole
 from millstream._tasks import Task, run
 
@@ -92,8 +92,7 @@ def _called(task: Task) -> Callable[..., list[Any] | None]:
     def call(*arguments: Any) -> list[Any] | None:
         thread = threading.get_ident()
         if thread not in begun:
-            with starting():
-                task.start()
+            started(task.start)
             begun.add(thread)
         return run(task, *arguments)
 

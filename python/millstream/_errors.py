@@ -1,7 +1,7 @@
 """The exceptions of Millstream's own."""
 
-import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable
+from typing import Any
 
 
 class DataError(Exception):
@@ -58,11 +58,10 @@ def stand_in(error: BaseException, where: str) -> Exception | None:
     return other
 
 
-@contextlib.contextmanager
-def starting() -> Iterator[None]:
-    """For code of the user's that runs when a worker starts."""
+def started(start: Callable[[], Any]) -> Any:
+    """Calls what runs code of the user's when a worker starts."""
     try:
-        yield
+        return start()
     except BaseException as error:
         other = stand_in(error, "when it started")
         if other is None:

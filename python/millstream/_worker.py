@@ -17,7 +17,7 @@ from typing import Any
 def main() -> None:
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     from millstream import _engine
-    from millstream._errors import starting
+    from millstream._errors import started
 
     for descriptor in (3, 4, 5):
         os.set_inheritable(descriptor, False)
@@ -26,8 +26,7 @@ def main() -> None:
     )
     worker = _engine.Worker(int(sys.argv[1]))
     try:
-        with starting():
-            task = _set_up(worker.setup)
+        task = started(lambda: _set_up(worker.setup))
     except BaseException as error:
         _fail(worker, -1, error)
         return

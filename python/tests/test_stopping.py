@@ -134,6 +134,15 @@ def test_a_startup_cannot_end_the_program() -> None:
         shop.close()
 
 
+def test_stop_iteration_of_a_startup_is_an_error() -> None:
+    for kind in KINDS:
+        task = FillTask(fns.fill_item, range(N), fns.stop)
+        shop = Workshop(task, [("y", np.int32, ())], BATCH, workers=1, worker_kind=kind)
+        with pytest.raises(RuntimeError, match="StopIteration when it started"):
+            shop.begin([1]).wait(60)
+        shop.close()
+
+
 def test_a_signal_to_a_worker_does_not_stop_the_parent() -> None:
     source = DiskSampleSource(
         N, fns.signalled, SPEC, "sequential", worker_kind="process"

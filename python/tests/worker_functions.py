@@ -467,9 +467,13 @@ class KeepingFill(Keeping):
         self.kept.append((item, arrays["x"]))
 
 
+def stop() -> None:
+    raise StopIteration("of the function")
+
+
 def stopping(i: int) -> dict[str, Any]:
     if i == 10:
-        raise StopIteration("of the function")
+        stop()
     return {"y": i}
 
 
