@@ -46,10 +46,14 @@ nb::object array(PyArray_Descr* description, const void* data, int dimensions,
   return made;
 }
 
-nb::object vector(DType dtype, const void* data, std::size_t size) {
+template <typename T>
+nb::object copied(DType dtype, const T* data, std::size_t size) {
   need_numpy();
   const auto length = static_cast<npy_intp>(size);
-  return array(description(dtype), data, 1, &length, nullptr);
+  nb::object made = array(description(dtype), nullptr, 1, &length, nullptr);
+  auto* to = PyArray_DATA(reinterpret_cast<PyArrayObject*>(made.ptr()));
+  std::copy_n(data, size, static_cast<T*>(to));
+  return made;
 }
 
 }  // namespace
@@ -70,19 +74,22 @@ nb::object rows_array(DType dtype, const Shape& shape, std::byte* data,
   return array(element, data, rank, extents, strides, owner);
 }
 
+nb::object cell_array(std::int64_t* data, nb::handle owner) {
+  need_numpy();
+  const npy_intp length = 1;
+  return array(description(DType::kInt64), data, 1, &length, nullptr, owner);
+}
+
 nb::object numbers_array(const std::int64_t* data, std::size_t size) {
-  return vector(DType::kInt64, data, size);
+  return copied(DType::kInt64, data, size);
 }
 
 nb::object numbers_array(const std::uint64_t* data, std::size_t size) {
-  return vector(DType::kUint64, data, size);
+  return copied(DType::kUint64, data, size);
 }
 
 nb::object words_array(const std::uint32_t* data, std::size_t size) {
-  nb::object made = vector(DType::kUint32, nullptr, size);
-  auto* to = PyArray_DATA(reinterpret_cast<PyArrayObject*>(made.ptr()));
-  std::copy_n(data, size, static_cast<std::uint32_t*>(to));
-  return made;
+  return copied(DType::kUint32, data, size);
 }
 
 const std::uint32_t* words_of(nb::handle array, std::size_t size) noexcept {

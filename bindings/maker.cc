@@ -46,36 +46,41 @@ Schema schema(const std::vector<FieldSpec>& specs) {
   return fields;
 }
 
-nb::list views(std::span<const Column> columns, std::int64_t rows,
-               std::vector<Block>& gathered) {
+nb::list views(std::span<const Column> columns, std::int64_t rows, nb::handle owner) {
   nb::list result;
   for (const Column& column : columns) {
-    const std::int64_t bytes = column.row_bytes();
-    // Rows that lie on one another are parted: a function may change its own.
-    if (column.rows == nullptr && column.stride >= bytes) {
-      result.append(
-          rows_array(column.dtype, column.shape, column.data, rows, column.stride));
-      continue;
-    }
-    gathered.emplace_back(bytes * rows);
-    std::byte* to = gathered.back().data();
-    for (std::int64_t k = 0; k < rows; ++k) {
-      std::memcpy(to + k * bytes, column.row(k), static_cast<std::size_t>(bytes));
-    }
-    result.append(rows_array(column.dtype, column.shape, to, rows, bytes));
+    result.append(rows_array(column.dtype, column.shape, column.data, rows,
+                             column.stride, owner));
   }
   return result;
 }
 
+nb::capsule capsule_of(const std::shared_ptr<const void>& owner) {
+  using Pointer = std::shared_ptr<const void>;
+  return nb::capsule(new Pointer(owner), [](void* pointer) noexcept {
+    delete static_cast<Pointer*>(pointer);
+  });
+}
+
+std::string as_string(const nb::bytes& bytes) { return {bytes.c_str(), bytes.size()}; }
+
 std::string as_text(nb::handle object) {
   const nb::object words = nb::steal(PyObject_Str(object.ptr()));
-  if (words.is_valid()) return nb::cast<std::string>(words);
+  // Paths may hold what UTF-8 cannot.
+  const nb::object bytes =
+      nb::steal(words.is_valid() ? PyUnicode_AsEncodedString(words.ptr(), "utf-8",
+                                                             "backslashreplace")
+                                 : nullptr);
+  if (bytes.is_valid()) return as_string(nb::borrow<nb::bytes>(bytes));
   PyErr_Clear();
   return "an error that cannot be put in words";
 }
 
 /// Whether another try may succeed.
 bool transient(const nb::python_error& error) {
+  if (error.matches(nb::module_::import_("millstream._errors").attr("WorkerError"))) {
+    return true;
+  }
   int code = 0;
   const bool known =
       error.matches(PyExc_OSError) &&
@@ -94,25 +99,23 @@ FunctionError failure(nb::python_error& error, const Work& part, std::int64_t ro
   const std::string type = nb::cast<std::string>(error.type().attr("__name__"));
   return FunctionError(text(type, ": ", as_text(error.value()), " (",
                             samples_at(row, part.indices), ")"),
-                       error.matches(PyExc_Exception) ? sample : -1, "",
-                       kept(error.value()), transient(error));
+                       sample, "", kept(error.value()), transient(error));
 }
 
 void call(const std::shared_ptr<const void>& function, const Work& part,
-          std::atomic<std::int64_t>& row) {
+          std::atomic<std::int64_t>& row, const std::shared_ptr<const void>& memory) {
   const auto gil = in_python([] { return std::make_unique<nb::gil_scoped_acquire>(); });
   const nb::handle callable(
       const_cast<PyObject*>(static_cast<const PyObject*>(function.get())));
-  std::vector<Block> gathered;
   try {
+    const nb::capsule owner = capsule_of(memory);
     const nb::object seeds = part.seeds.empty()
                                  ? nb::none()
                                  : numbers_array(part.seeds.data(), part.seeds.size());
-    const nb::tuple arguments =
-        nb::make_tuple(numbers_array(part.indices.data(), part.indices.size()), seeds,
-                       views(part.input, part.rows(), gathered),
-                       views(part.output, part.rows(), gathered),
-                       numbers_array(reinterpret_cast<std::int64_t*>(&row), 1));
+    const nb::tuple arguments = nb::make_tuple(
+        numbers_array(part.indices.data(), part.indices.size()), seeds,
+        views(part.input, part.rows(), owner), views(part.output, part.rows(), owner),
+        cell_array(reinterpret_cast<std::int64_t*>(&row), owner));
     const nb::object beside = nb::steal(in_python(
         [&] { return PyObject_Call(callable.ptr(), arguments.ptr(), nullptr); }));
     if (!beside.is_valid()) throw nb::python_error();
@@ -135,16 +138,16 @@ struct MakerHandle {
 std::unique_ptr<MakerHandle> thread_crew(nb::callable function, int workers,
                                          std::int64_t timeout) {
   ThreadCrew::Function calls;
-  calls.make = [held = kept(function)](const Work& part,
-                                       std::atomic<std::int64_t>& row) {
-    call(held, part, row);
+  calls.make = [held = kept(function)](const Work& part, std::atomic<std::int64_t>& row,
+                                       const std::shared_ptr<const void>& owner) {
+    call(held, part, row, owner);
   };
   calls.whereabouts = [](std::uint64_t thread) {
     const auto gil =
         in_python([] { return std::make_unique<nb::gil_scoped_acquire>(); });
     try {
       const auto tasks = nb::module_::import_("millstream._tasks");
-      return nb::cast<std::string>(tasks.attr("whereabouts")(thread));
+      return as_text(tasks.attr("whereabouts")(thread));
     } catch (const std::exception&) {
       return std::string();
     }
@@ -153,12 +156,15 @@ std::unique_ptr<MakerHandle> thread_crew(nb::callable function, int workers,
       std::move(calls), workers, std::chrono::milliseconds(timeout))});
 }
 
-std::unique_ptr<MakerHandle> process_crew(std::vector<std::string> command,
-                                          std::vector<std::string> environment,
+std::unique_ptr<MakerHandle> process_crew(const std::vector<nb::bytes>& command,
+                                          const std::vector<nb::bytes>& environment,
                                           const nb::bytes& setup, int workers,
                                           std::int64_t timeout, int restarts) {
-  Launch launch{std::move(command), std::move(environment),
-                std::string(setup.c_str(), setup.size())};
+  Launch launch{{}, {}, as_string(setup)};
+  for (const nb::bytes& word : command) launch.command.push_back(as_string(word));
+  for (const nb::bytes& word : environment) {
+    launch.environment.push_back(as_string(word));
+  }
   const ProcessCrew::Options options{workers, std::chrono::milliseconds(timeout),
                                      restarts};
   return std::unique_ptr<MakerHandle>(
@@ -239,7 +245,9 @@ void ready(WorkerHandle& handle, const std::vector<FieldSpec>& inputs,
 }
 
 /// The next task's (indices, seeds, input, output), or None when there will be none.
-nb::object next_task(WorkerHandle& handle) {
+/// The last two are in shared memory, which is there for this task only.
+nb::object next_task(nb::handle self) {
+  auto& handle = nb::cast<WorkerHandle&>(self);
   Worker& worker = handle.worker;
   bool more;
   {
@@ -255,7 +263,7 @@ nb::object next_task(WorkerHandle& handle) {
     for (std::size_t i = 0; i < columns.size(); ++i) {
       const Field& field = fields.at(i);
       result.append(rows_array(field.dtype, field.shape, worker.data(columns[i]), rows,
-                               columns[i].stride));
+                               columns[i].stride, self));
     }
     return result;
   };
@@ -339,8 +347,9 @@ Args:
                    })
       .def_prop_ro(
           "row",
-          [](WorkerHandle& w) {
-            return numbers_array(reinterpret_cast<std::int64_t*>(&w.worker.row()), 1);
+          [](nb::handle self) {
+            std::atomic<std::int64_t>& row = nb::cast<WorkerHandle&>(self).worker.row();
+            return cell_array(reinterpret_cast<std::int64_t*>(&row), self);
           },
           "Where it notes the row that it is at.")
       .def("ready", ready, "inputs"_a, "outputs"_a,
@@ -355,10 +364,9 @@ Args:
           "beside"_a)
       .def(
           "failed",
-          [](WorkerHandle& w, std::int64_t row, const std::string& message,
+          [](WorkerHandle& w, std::int64_t row, const nb::bytes& message,
              const nb::bytes& bytes, bool transient) {
-            w.worker.failed(
-                {row, message, std::string(bytes.c_str(), bytes.size()), transient});
+            w.worker.failed({row, as_string(message), as_string(bytes), transient});
           },
           "row"_a, "message"_a, "bytes"_a, "transient"_a);
   module.attr("WORDS_DESCRIPTOR") = kWorkerWords;

@@ -15,10 +15,14 @@ from collections.abc import Callable
 from typing import Any
 
 from millstream import _engine
+from millstream._errors import started
 from millstream._numbers import whole
 from millstream._tasks import Task, run
 
 KINDS = ("thread", "process")
+
+# What ``__main__`` is called in a process that multiprocessing spawned.
+_MP_MAIN = "__mp_main__"
 
 _FOREVER = 1e8
 _MOST = (1 << 31) - 1
@@ -88,7 +92,7 @@ def _called(task: Task) -> Callable[..., list[Any] | None]:
     def call(*arguments: Any) -> list[Any] | None:
         thread = threading.get_ident()
         if thread not in begun:
-            task.start()
+            started(task.start)
             begun.add(thread)
         return run(task, *arguments)
 
@@ -117,18 +121,19 @@ def _close_all() -> None:
         one.close()
 
 
-def command() -> list[str]:
+def command() -> list[bytes]:
     """What runs a worker: this Python, with none of the folder of the program."""
     if not sys.executable:
         raise RuntimeError("worker processes need sys.executable, which is not set")
     program = os.path.join(os.path.dirname(__file__), "_worker.py")
-    return [sys.executable, "-P", program, str(os.getpid())]
+    words = [sys.executable, "-P", program, str(os.getpid())]
+    return [os.fsencode(word) for word in words]
 
 
-def environment() -> list[str]:
+def environment() -> list[bytes]:
     """This process's environment, but no accelerator: one process has it already."""
-    known = {**os.environ, "JAX_PLATFORMS": "cpu", "MILLSTREAM_WORKER": "1"}
-    return [f"{name}={value}" for name, value in known.items()]
+    known = {**os.environb, b"JAX_PLATFORMS": b"cpu", b"MILLSTREAM_WORKER": b"1"}
+    return [name + b"=" + value for name, value in known.items()]
 
 
 def setup(task: Task, nice: int = 0) -> bytes:
@@ -160,7 +165,7 @@ class _ByPath(pickle.Pickler):
     """Refuses what is of ``__main__``: a worker has another."""
 
     def reducer_override(self, value: Any) -> Any:
-        if getattr(value, "__module__", None) == "__main__" and (
+        if getattr(value, "__module__", None) in ("__main__", _MP_MAIN) and (
             isinstance(value, type) or callable(value)
         ):
             raise pickle.PicklingError(f"{value!r} is of __main__")
@@ -175,7 +180,14 @@ def _by_value(task: Task, plain: Exception) -> bytes:
             f"worker processes cannot be sent this: {plain}. Put the function into "
             "a module, or install millstream[workers] (cloudpickle) to send it by value"
         ) from plain
+    main = sys.modules.get(_MP_MAIN)
+    others = _MP_MAIN not in cloudpickle.list_registry_pickle_by_value()
     try:
+        if main is not None:
+            cloudpickle.register_pickle_by_value(main)
         return bytes(cloudpickle.dumps(task, protocol=5))
     except Exception as error:
         raise TypeError(f"worker processes cannot be sent {task!r}: {error}") from error
+    finally:
+        if main is not None and others:
+            cloudpickle.unregister_pickle_by_value(main)

@@ -1,5 +1,8 @@
 """The exceptions of Millstream's own."""
 
+from collections.abc import Callable
+from typing import Any
+
 
 class DataError(Exception):
     """The bytes of a data set are not what their format promises.
@@ -17,9 +20,11 @@ class DownloadError(OSError):
 
 
 class WorkerError(RuntimeError):
-    """A worker process ended before its samples were made.
+    """A worker process ended before its samples were made, or was asked to.
 
-    The message names the process, how it ended and the sample that it was at.
+    The message names the process, how it ended and the sample that it was at. Where a
+    function raised ``SystemExit``, ``KeyboardInterrupt`` or ``GeneratorExit``, that is
+    the cause, and the worker goes on.
     """
 
 
@@ -32,6 +37,38 @@ class WorkerTimeout(TimeoutError):
     """
 
 
+def stand_in(error: BaseException, where: str) -> Exception | None:
+    """What to raise from ``error``, which a function raised, or None for itself.
+
+    ``StopIteration`` would silently end the loop over batches, and what is no
+    ``Exception``, such as ``SystemExit``, the program.
+    """
+    other: Exception
+    if isinstance(error, StopIteration):
+        other = RuntimeError(f"a function raised StopIteration {where}")
+    elif isinstance(error, Exception):
+        return None
+    else:
+        words = f": {error}" if str(error) else ""
+        other = WorkerError(
+            f"a function raised {type(error).__name__} in a worker, {where}{words}"
+        )
+    for note in getattr(error, "__notes__", []):
+        other.add_note(note)
+    return other
+
+
+def started(start: Callable[[], Any]) -> Any:
+    """Calls what runs code of the user's when a worker starts."""
+    try:
+        return start()
+    except BaseException as error:
+        other = stand_in(error, "when it started")
+        if other is None:
+            raise
+        raise other from error
+
+
 def thrown(packed: bytes, message: str) -> BaseException:
     """The exception that a worker process packed; one with its words if it cannot be.
 
@@ -40,7 +77,7 @@ def thrown(packed: bytes, message: str) -> BaseException:
     import pickle
 
     try:
-        error = pickle.loads(packed)
+        error, error.__cause__ = pickle.loads(packed)
     except Exception:
         return WorkerError(message)
     return error if isinstance(error, BaseException) else WorkerError(message)

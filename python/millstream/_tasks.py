@@ -11,11 +11,12 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from millstream import _engine
+from millstream._errors import stand_in
 from millstream._numbers import check_unmasked
 
 # Samples that are named where it may be any of them.
@@ -158,6 +159,9 @@ class Task:
     ``inputs`` and ``outputs`` are the columns of the rows that it is given and makes.
     """
 
+    gives_rows: ClassVar[bool] = False
+    """Whether the function is given the very rows that it makes."""
+
     inputs: tuple[Column, ...] = field(default=(), kw_only=True)
     outputs: tuple[Column, ...] = field(default=(), kw_only=True)
 
@@ -273,6 +277,8 @@ class FillTask(Task):
     worker.
     """
 
+    gives_rows: ClassVar[bool] = True
+
     fn: Callable[[Any, Mapping[str, np.ndarray], int | None], Any]
     data: Any
     startup: Callable[[], None] | None = None
@@ -347,8 +353,12 @@ def run(
     try:
         return task.make(Part(indices, seeds, given, made, row))
     except BaseException as error:
-        _name(error, indices, row)
-        raise
+        sample = _named(indices, row)
+        error.add_note(f"millstream: this was {sample}")
+        other = stand_in(error, f"for {sample}")
+        if other is None:
+            raise
+        raise other from error
 
 
 def packed(
@@ -366,19 +376,18 @@ def packed(
                 pickle.dumps(value, protocol=5)
             except Exception as error:
                 task.tell(error, int(indices[k]))
-                _name(error, indices, row)
+                error.add_note(f"millstream: this was {_named(indices, row)}")
                 raise error from None
         raise
 
 
-def _name(error: BaseException, indices: np.ndarray, row: np.ndarray) -> None:
+def _named(indices: np.ndarray, row: np.ndarray) -> str:
     at = int(row[0])
     if at >= 0:
-        error.add_note(f"millstream: this was sample {int(indices[at])}")
-        return
+        return f"sample {int(indices[at])}"
     listed = ", ".join(map(str, indices[:-at][:_LISTED].tolist()))
     more = ", ..." if -at > _LISTED else ""
-    error.add_note(f"millstream: this was one of samples [{listed}{more}]")
+    return f"one of samples [{listed}{more}]"
 
 
 def whereabouts(thread: int) -> str:

@@ -102,7 +102,12 @@ class HostCallbackTransform(Stage):
     def run(self, value: Tree, mask: Any) -> Tree:
         """Calls ``fn`` and returns the batch that goes on, as NumPy arrays."""
         given, flags = jax.device_get((value, mask))
-        returned = self.fn(given, flags)
+        try:
+            returned = self.fn(given, flags)
+        except StopIteration as error:
+            raise RuntimeError(
+                "HostCallbackTransform: fn raised StopIteration"
+            ) from error
         spec = self.element_spec_override
         if spec is None:
             spec = given

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import faulthandler
 import os
+import signal
 import sys
 from typing import Any
 
@@ -16,6 +17,7 @@ from typing import Any
 def main() -> None:
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     from millstream import _engine
+    from millstream._errors import started
 
     for descriptor in (3, 4, 5):
         os.set_inheritable(descriptor, False)
@@ -24,9 +26,9 @@ def main() -> None:
     )
     worker = _engine.Worker(int(sys.argv[1]))
     try:
-        task = _set_up(worker.setup)
+        task = started(lambda: _set_up(worker.setup))
     except BaseException as error:
-        worker.failed(-1, _words(error), _packed(error), False)
+        _fail(worker, -1, error)
         return
     _serve(worker, task)
 
@@ -45,25 +47,81 @@ def _set_up(setup: bytes) -> Any:
 
 
 def _serve(worker: Any, task: Any) -> None:
-    from millstream._tasks import packed, run
-
     row = worker.row
     worker.ready([c.spec for c in task.inputs], [c.spec for c in task.outputs])
+    given, made = _Staging(), _Staging()
+    busy = False
+
+    def interrupt(number: int, frame: Any) -> None:
+        if busy:  # an idle worker goes on
+            raise KeyboardInterrupt
+
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, interrupt)
     while (part := worker.next()) is not None:
         try:
-            indices, seeds, given, made = part
-            beside = run(task, indices, seeds, given, made, row)
-            answer = packed(task, indices, beside, row)
+            busy = True
+            answer = _answer(task, part, row, given, made)
+            busy = False
         except BaseException as error:
-            # What is to end the program is no fault of the sample.
-            at = max(int(row[0]), 0) if isinstance(error, Exception) else -1
-            worker.failed(at, _words(error), _packed(error), _is_transient(error))
+            busy = False
+            _fail(worker, max(int(row[0]), 0), error)
         else:
             worker.done(answer)
 
 
+def _answer(task: Any, part: Any, row: Any, given: _Staging, made: _Staging) -> bytes:
+    """A function may keep arrays, and other tasks write to the shared memory later."""
+    from millstream._tasks import packed, run
+
+    indices, seeds, inputs, outputs = part
+    own_inputs = given.like(inputs)
+    _copy(inputs, own_inputs)
+    own_outputs = made.like(outputs) if task.gives_rows else outputs
+    beside = run(task, indices, seeds, own_inputs, own_outputs, row)
+    if task.gives_rows:
+        _copy(own_outputs, outputs)
+    return packed(task, indices, beside, row)
+
+
+def _copy(columns: list[Any], to: list[Any]) -> None:
+    for rows, target in zip(columns, to, strict=True):
+        target[...] = rows
+
+
+class _Staging:
+    """Arrays of this process's, used again unless a function kept one."""
+
+    def __init__(self) -> None:
+        self._arrays: list[Any] = []
+        self._unused: list[int] = []
+
+    def like(self, columns: list[Any]) -> list[Any]:
+        import numpy as np
+
+        kept = _counts(self._arrays) != self._unused
+        if kept or not self._arrays or len(self._arrays[0]) < len(columns[0]):
+            self._arrays = [np.empty_like(rows) for rows in columns]
+            self._unused = _counts(self._arrays)
+        return [rows[: len(columns[0])] for rows in self._arrays]
+
+
+def _counts(arrays: list[Any]) -> list[int]:
+    return [sys.getrefcount(rows) for rows in arrays]
+
+
+def _fail(worker: Any, row: int, error: BaseException) -> None:
+    message = _words(error).encode(errors="backslashreplace")  # a path may be any bytes
+    worker.failed(row, message, _packed(error), _is_transient(error))
+
+
 def _is_transient(error: BaseException) -> bool:
-    return isinstance(error, OSError) and error.errno == errno.EIO
+    """Whether another try may succeed, as after a signal."""
+    from millstream._errors import WorkerError
+
+    if isinstance(error, OSError):
+        return error.errno == errno.EIO
+    return isinstance(error, WorkerError)
 
 
 def _words(error: BaseException) -> str:
@@ -74,25 +132,29 @@ def _words(error: BaseException) -> str:
 
 
 def _packed(error: BaseException) -> bytes:
-    """The exception with its traceback as a note, to be raised in another process."""
+    """The exception and its cause, to be raised in another process.
+
+    The traceback becomes a note. A cause that cannot be packed is left out.
+    """
     import pickle
     import traceback
 
     trace = "".join(traceback.format_exception(error))
     error.add_note(f"\nin worker process {os.getpid()}:\n{trace}")
-    for dumps in _dumpers():
-        try:
-            packed: bytes = dumps(error)
-            pickle.loads(packed)  # some can be packed and not unpacked
-        except Exception:
-            continue
-        return packed
+    for cause in (error.__cause__, None):
+        for dumps in _dumpers():
+            try:
+                packed: bytes = dumps((error, cause))
+                pickle.loads(packed)  # some can be packed and not unpacked
+            except Exception:
+                continue
+            return packed
     from millstream._errors import WorkerError
 
     stand_in = WorkerError(_words(error))
     for note in error.__notes__:
         stand_in.add_note(note)
-    return pickle.dumps(stand_in)
+    return pickle.dumps((stand_in, None))
 
 
 def _dumpers() -> list[Any]:

@@ -185,3 +185,13 @@ def fail_to_start():
 def fill_label(row, arrays, seed):
     arrays["x"][...] = row.label
     return {"path": row["path"]}
+
+
+def stop(*_):
+    raise StopIteration("of the function")
+
+
+def stop_at_five(data, arrays, seed):
+    fill(data, arrays, seed)
+    if data == 5:
+        stop()

@@ -39,6 +39,19 @@ def test_an_item_that_fails_can_be_raised():
     assert "batch 1 (epoch 0, number 1)" in notes
 
 
+@pytest.mark.parametrize(
+    "more", [{}, {"placement_func": loaders.stop}, {"startup_func": loaders.stop}]
+)
+def test_stop_iteration_of_a_function_is_an_error(more):
+    function = fill if more else loaders.stop_at_five
+    loader = Dataloader(function, group(), on_error="raise", **more)
+    with pytest.raises(RuntimeError, match="raised StopIteration") as caught, loader:
+        for _ in loader:
+            pass
+    assert isinstance(caught.value.__cause__, StopIteration)
+    assert caught.value.__cause__.value == "of the function"
+
+
 def test_a_loader_that_always_fails_does_not_run_for_ever():
     loader = Dataloader(loaders.fail_always, group())
     raised = pytest.raises(RuntimeError, match="4 batches one after the other")

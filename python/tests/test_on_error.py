@@ -64,8 +64,9 @@ def test_what_is_to_end_the_program_is_not_skipped(kind: str) -> None:
     for fn, left in ((fns.exiting, SystemExit), (fns.interrupting, KeyboardInterrupt)):
         source = source_of(fn, worker_kind=kind)
         loader = DataLoader([source, BatchTransform(N)], on_error="skip")
-        with pytest.raises(left) as caught:
+        with pytest.raises(WorkerError) as caught:
             loader.next_batch(loader.init_state(0))
+        assert isinstance(caught.value.__cause__, left)
         assert any("this was sample 6" in note for note in caught.value.__notes__)
         assert loader.skipped == {}
 
@@ -305,7 +306,7 @@ def test_stalls_are_tried_again_and_then_raised(kind: str, tmp_path: Path) -> No
         )
         return DataLoader([source, BatchTransform(BATCH)], on_error="skip", prefetch=0)
 
-    if kind == "process":  # a thread cannot be stopped, and is not replaced
+    if kind == "process":  # a thread cannot be stopped, so there is no second try
         loader = loader_with(fns.Stalling(6, 5, tmp_path / "stalled"), 0.5)
         batch, mask = next(loader.iterate(loader.init_state(0)))
         assert bool(mask.all())

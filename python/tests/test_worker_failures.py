@@ -147,14 +147,16 @@ def test_exceptions_that_cannot_travel(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_exits_and_interrupts_of_a_function(kind: str) -> None:
     loader = loader_of(fns.exiting, kind)
-    with pytest.raises(SystemExit, match="the function left") as left:
+    message = "SystemExit in a worker, for sample 6: the function left"
+    with pytest.raises(WorkerError, match=message) as left:
         loader.next_batch(at_step(loader, 1))
-    assert "this was sample 6" in told(left.value)
+    assert isinstance(left.value.__cause__, SystemExit)
     still_usable(loader)
     loader = loader_of(fns.interrupting, kind)
-    with pytest.raises(KeyboardInterrupt, match="of the function's own") as stopped:
+    message = "KeyboardInterrupt in a worker, for sample 6: of the function's own"
+    with pytest.raises(WorkerError, match=message) as stopped:
         loader.next_batch(at_step(loader, 1))
-    assert "this was sample 6" in told(stopped.value)
+    assert isinstance(stopped.value.__cause__, KeyboardInterrupt)
     still_usable(loader)
 
 

@@ -391,3 +391,65 @@ def test_idle_workers_use_no_processor() -> None:
         return all(b - a <= 1 for a, b in zip(before, used(), strict=True))
 
     until(idle, "the workers are busy with nothing")
+
+
+SPAWNED = """
+    import multiprocessing
+
+    import numpy as np
+
+
+    class Bad(Exception):
+        pass
+
+
+    class Number:
+        def __init__(self, value):
+            self.value = value
+
+
+    def sample(index):
+        if index == 9:
+            raise Bad("sample nine")
+        return {"y": Number(index * 10).value}
+
+
+    def main():
+        from millstream import BatchTransform, DataLoader, DiskSampleSource
+
+        source = DiskSampleSource(
+            12, sample, None, "sequential", workers=2, worker_kind="process"
+        )
+        loader = DataLoader([source, BatchTransform(4)])
+        found = []
+        try:
+            for batch, _ in loader.iterate(loader.init_state(0)):
+                found += np.asarray(batch["y"]).tolist()
+        except Bad as error:
+            print(found, error.args)
+
+
+    if __name__ == "__main__":
+        context = multiprocessing.get_context(METHOD)
+        process = context.Process(target=main)
+        process.start()
+        process.join(100)
+        print(process.exitcode)
+"""
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_workers_of_a_program_that_multiprocessing_started(
+    method: str, python: Python
+) -> None:
+    program = python.folder / "program.py"
+    program.write_text(textwrap.dedent(SPAWNED).replace("METHOD", repr(method)))
+    done = subprocess.run(
+        [sys.executable, str(program)],
+        env=python.environment(),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.stdout.startswith("[0, 10, 20, 30, 40, 50, 60, 70] ('sample nine',)")
+    assert done.stdout.endswith("\n0\n"), done.stderr

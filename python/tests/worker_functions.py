@@ -439,3 +439,133 @@ def about_the_worker(i: int) -> dict[str, Any]:
 def wide(i: int) -> np.ndarray:
     """A row of 4 kB."""
     return np.full(1024, i, np.int32)
+
+
+class Keeping:
+    """Keeps the arrays that it was given."""
+
+    def __init__(self) -> None:
+        self.kept: list[tuple[float, Any]] = []
+
+    def changed(self) -> bool:
+        return any((array != value).any() for value, array in self.kept)
+
+
+class KeepingMap(Keeping):
+    """Gives -1 where an array that it keeps has changed since."""
+
+    def __call__(self, sample: Any) -> Any:
+        self.kept.append((float(sample["x"][0]), sample["x"]))
+        return {"x": np.full_like(sample["x"], -1 if self.changed() else 1)}
+
+
+class KeepingFill(Keeping):
+    """Writes the same into arrays that it keeps too."""
+
+    def __call__(self, item: int, arrays: Any, seed: Any) -> None:
+        arrays["x"][:] = -1 if self.changed() else item
+        self.kept.append((item, arrays["x"]))
+
+
+def stop() -> None:
+    raise StopIteration("of the function")
+
+
+def stopping(i: int) -> dict[str, Any]:
+    if i == 10:
+        stop()
+    return {"y": i}
+
+
+class Lots:
+    """A data set that is asked for several samples at once."""
+
+    def __init__(self, length: int, one: Any) -> None:
+        self.length = length
+        self.one = one
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, index: int) -> Any:
+        return self.one(index)
+
+    def __getitems__(self, indices: list[int]) -> list[Any]:
+        return [self.one(index) for index in indices]
+
+
+class OfSample:
+    """A map that gives what a function makes of the field y."""
+
+    def __init__(self, one: Any) -> None:
+        self.one = one
+
+    def __call__(self, sample: Any) -> Any:
+        return self.one(int(sample["y"]))
+
+
+class OfItem:
+    """A fill function that writes the same."""
+
+    def __init__(self, one: Any) -> None:
+        self.one = one
+
+    def __call__(self, item: int, arrays: Any, seed: Any) -> None:
+        arrays["y"][...] = self.one(item)["y"]
+
+
+def leave(*_: Any) -> None:
+    sys.exit(0)
+
+
+def leaving(i: int) -> dict[str, Any]:
+    if i == 10:
+        leave()
+    return {"y": i}
+
+
+def interrupted(i: int) -> dict[str, Any]:
+    if i == 10:
+        raise KeyboardInterrupt
+    return {"y": i}
+
+
+def closing(i: int) -> dict[str, Any]:
+    if i == 10:
+        raise GeneratorExit
+    return {"y": i}
+
+
+def signalled(i: int) -> dict[str, Any]:
+    """Is sent SIGINT by somebody, as it makes sample 10."""
+    if i == 10:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(60)
+    return {"y": i}
+
+
+class SignalledOnce:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __call__(self, i: int) -> dict[str, Any]:
+        if i == 10 and not self.path.exists():
+            self.path.touch()
+            return signalled(i)
+        return {"y": i}
+
+
+class Surrounded:
+    """Says whether variables of the environment are those of the parent."""
+
+    def __init__(self, known: dict[bytes, bytes | None]) -> None:
+        self.known = known
+
+    def __call__(self, i: int) -> dict[str, Any]:
+        same = all(os.environb.get(name) == known for name, known in self.known.items())
+        return {"same": int(same)}
+
+
+def unreadable(i: int) -> dict[str, Any]:
+    """Fails with the name of a file that is not in UTF-8, as os.listdir gives it."""
+    raise ValueError("cannot read sch\udcf6n, schön")

@@ -75,11 +75,11 @@ class FunctionError : public Error {
         object_(std::move(object)),
         transient_(transient) {}
 
-  /// -1 where it is no sample's: it came before the first, or is to end the program.
+  /// -1 where it is no sample's: it came before the first.
   std::int64_t sample() const noexcept { return sample_; }
   const std::string& bytes() const noexcept { return bytes_; }
   const std::shared_ptr<const void>& object() const noexcept { return object_; }
-  /// Whether another try may succeed, as after EIO.
+  /// Whether another try may succeed, as after EIO or an interrupt.
   bool transient() const noexcept { return transient_; }
 
  private:

@@ -56,9 +56,12 @@ Plan::Plan(std::shared_ptr<const Source> source, Schedule schedule, Transforms b
       tail_(Chain(source_->schema(), before).output(), after, before),
       skip_(skip),
       maker_(source_->maker()) {
+  if (maker_ != nullptr) workers_ = maker_->workers();
   for (const Transforms* stages : {&before, &after}) {
     for (const auto& stage : *stages) {
-      if (stage->maker() != nullptr) maker_ = stage->maker();
+      if (stage->maker() == nullptr) continue;
+      maker_ = stage->maker();
+      workers_ += maker_->workers();
     }
   }
   if (schedule_.order().samples() != source_->size()) {

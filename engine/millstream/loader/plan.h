@@ -37,6 +37,8 @@ class Plan {
 
   /// Who makes the samples, so that making a batch is waiting; null for the plan.
   Maker* maker() const noexcept { return maker_; }
+  /// How many workers make samples, for the source and all stages.
+  int workers() const noexcept { return workers_; }
   /// Whether the rows of a batch are given to a maker as they come.
   bool queues() const noexcept { return source_->queues(); }
 
@@ -85,6 +87,7 @@ class Plan {
   std::uint64_t digest_;
   bool skip_;
   Maker* maker_ = nullptr;  // of the last stage that has one, or of the source
+  int workers_ = 0;
   std::int64_t sample_bytes_ = 0;
   mutable std::atomic<std::int64_t> samples_read_{0};
 };

@@ -30,6 +30,11 @@ constexpr int kHinted = 8;
 /// Batches that are waited for at once.
 constexpr int kWaiting = 32;
 
+/// A thread for each batch that the workers have: one each, and one each to go on with.
+int waiting_threads(const Plan& plan, int ahead) {
+  return std::min({ahead + 1, 2 * plan.workers() + 1, kWaiting});
+}
+
 /// Whether trying again may help: what failed ahead of time need not fail now.
 bool is_passing(const std::exception_ptr& error) {
   if (!error) return false;
@@ -56,7 +61,7 @@ Prefetcher::Prefetcher(std::shared_ptr<const Plan> plan, std::shared_ptr<Slots> 
                        int threads, int ahead, Failures* failures)
     : plan_(std::move(plan)),
       slots_(std::move(slots)),
-      threads_(plan_->maker() != nullptr ? std::min(ahead + 1, kWaiting) : threads),
+      threads_(plan_->maker() != nullptr ? waiting_threads(*plan_, ahead) : threads),
       ahead_(ahead),
       failures_(failures),
       generation_(fork_generation()),

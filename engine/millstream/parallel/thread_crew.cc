@@ -252,7 +252,7 @@ void ThreadCrew::work(const std::shared_ptr<Shared>& shared) {
       const Making making{&part->beside, nullptr, nullptr};
       shared->function.make(
           {rows.indices, rows.seeds, rows.input, rows.output, making, part->first},
-          rows.row);
+          rows.row, part->rows);
       shared->pace.note(rows.count(), Clock::now() - start);
     } catch (...) {
       error = std::current_exception();

@@ -17,8 +17,11 @@ class ThreadCrew final : public Maker {
  public:
   struct Function {
     /// Makes the rows of a part, noting in `row` which one it is at, or -n while it
-    /// makes the first n at once.
-    std::function<void(const Work& part, std::atomic<std::int64_t>& row)> make;
+    /// makes the first n at once. All that `part` points to, and `row`, are there as
+    /// long as `owner` is.
+    std::function<void(const Work& part, std::atomic<std::int64_t>& row,
+                       const std::shared_ptr<const void>& owner)>
+        make;
     /// Where the thread of that id is in the function, for people to read.
     std::function<std::string(std::uint64_t thread)> whereabouts;
   };

@@ -103,7 +103,8 @@ std::vector<TransformCase> others() {
 std::shared_ptr<const Transform> summing(const Schema& input, int workers, bool seeded,
                                          int timeout = 0) {
   ThreadCrew::Function function;
-  function.make = [seeded](const Work& part, std::atomic<std::int64_t>& row) {
+  function.make = [seeded](const Work& part, std::atomic<std::int64_t>& row,
+                           const std::shared_ptr<const void>&) {
     for (std::int64_t k = 0; k < part.rows(); ++k) {
       row.store(k);
       std::uint64_t sum = 0;

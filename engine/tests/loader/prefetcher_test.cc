@@ -332,8 +332,8 @@ TEST(Prefetcher, WithoutItTheSourceIsToldOfABatchAsItIsMade) {
 
 std::shared_ptr<Maker> calling(std::function<void(std::int64_t)> each, int workers) {
   ThreadCrew::Function function;
-  function.make = [each = std::move(each)](const Work& part,
-                                           std::atomic<std::int64_t>&) {
+  function.make = [each = std::move(each)](const Work& part, std::atomic<std::int64_t>&,
+                                           const std::shared_ptr<const void>&) {
     for (std::int64_t k = 0; k < part.rows(); ++k) {
       const std::int64_t index = part.indices[static_cast<std::size_t>(k)];
       each(index);

@@ -28,8 +28,10 @@ using Part = std::function<void(const Work& part)>;
 
 std::shared_ptr<Maker> crew_of(Part each, int workers = 2) {
   ThreadCrew::Function function;
-  function.make = [each = std::move(each)](const Work& part,
-                                           std::atomic<std::int64_t>&) { each(part); };
+  function.make = [each = std::move(each)](const Work& part, std::atomic<std::int64_t>&,
+                                           const std::shared_ptr<const void>&) {
+    each(part);
+  };
   function.whereabouts = [](std::uint64_t) { return std::string(); };
   return std::make_shared<ThreadCrew>(std::move(function), workers,
                                       std::chrono::milliseconds(0));

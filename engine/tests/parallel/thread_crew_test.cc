@@ -11,6 +11,7 @@
 #include <future>
 #include <latch>
 #include <memory>
+#include <mutex>
 #include <numeric>
 #include <string>
 #include <thread>
@@ -37,7 +38,8 @@ std::unique_ptr<ThreadCrew> crew_of(Row each, int workers,
                                     milliseconds timeout = milliseconds(0)) {
   ThreadCrew::Function function;
   function.make = [each = std::move(each)](const Work& part,
-                                           std::atomic<std::int64_t>& row) {
+                                           std::atomic<std::int64_t>& row,
+                                           const std::shared_ptr<const void>&) {
     for (std::int64_t k = 0; k < part.rows(); ++k) {
       row.store(k);
       each(part, k);
@@ -158,7 +160,8 @@ TEST(ThreadCrew, TheFirstRowThatFailedCounts) {
 TEST(ThreadCrew, BringsWhatTravelsBesideByItsRow) {
   for (const milliseconds timeout : {milliseconds(0), milliseconds(60'000)}) {
     ThreadCrew::Function function;
-    function.make = [](const Work& part, std::atomic<std::int64_t>&) {
+    function.make = [](const Work& part, std::atomic<std::int64_t>&,
+                       const std::shared_ptr<const void>&) {
       part.making.beside->add(
           {part.first, part.rows(), std::to_string(part.indices[0]), nullptr});
     };
@@ -249,9 +252,41 @@ TEST(ThreadCrew, WritesIntoTheBatchAndKeepsIt) {
   EXPECT_TRUE(watched.expired());
 }
 
+TEST(ThreadCrew, WhatAFunctionKeepsStaysAsItWas) {
+  std::mutex mutex;
+  std::vector<Work> kept;
+  std::vector<std::shared_ptr<const void>> owners;
+  ThreadCrew::Function function;
+  function.make = [&](const Work& part, std::atomic<std::int64_t>&,
+                      const std::shared_ptr<const void>& owner) {
+    for (std::int64_t k = 0; k < part.rows(); ++k) make_row(part, k);
+    const std::lock_guard lock(mutex);
+    kept.push_back(part);
+    owners.push_back(owner);
+  };
+  {
+    ThreadCrew crew(function, 2, milliseconds(0));
+    for (std::int64_t batch = 0; batch < 20; ++batch) {
+      std::byte value{7};
+      Rows rows(10, 10 * batch);
+      rows.input = {{DType::kUint8, Shape(), &value, 0, nullptr}};
+      crew.make(rows.work());
+    }
+  }
+  for (const Work& part : kept) {
+    for (std::int64_t k = 0; k < part.rows(); ++k) {
+      std::int64_t value;
+      std::memcpy(&value, part.output[0].row(k), sizeof(value));
+      EXPECT_EQ(value, part.indices[static_cast<std::size_t>(k)] * 10 + 7);
+      EXPECT_EQ(*part.input[0].row(k), std::byte{7});
+    }
+  }
+}
+
 TEST(ThreadCrew, RowsMadeAtOnceHaveTheTimeOfAllOfThem) {
   ThreadCrew::Function function;
-  function.make = [](const Work& part, std::atomic<std::int64_t>& row) {
+  function.make = [](const Work& part, std::atomic<std::int64_t>& row,
+                     const std::shared_ptr<const void>&) {
     row = -part.rows();
     std::this_thread::sleep_for(milliseconds(1000));
     for (std::int64_t k = 0; k < part.rows(); ++k) make_row(part, k);

@@ -19,7 +19,8 @@ namespace {
 std::shared_ptr<Maker> copying(std::vector<TrueField> truth, int workers, int timeout) {
   ThreadCrew::Function function;
   function.make = [truth = std::move(truth)](const Work& part,
-                                             std::atomic<std::int64_t>& row) {
+                                             std::atomic<std::int64_t>& row,
+                                             const std::shared_ptr<const void>&) {
     for (std::int64_t k = 0; k < part.rows(); ++k) {
       row.store(k);
       const std::int64_t index = part.indices[static_cast<std::size_t>(k)];

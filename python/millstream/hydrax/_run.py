@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from millstream._errors import WorkerTimeout
+from millstream._errors import WorkerTimeout, stand_in
 from millstream.hydrax import _cache
 from millstream.hydrax._batch import Batch, TrainingBatch, ValidationBatch
 from millstream.hydrax._cacher import Cacher
@@ -271,7 +271,10 @@ def _epoch(step: Step) -> int:
 
 def _raise(error: Exception, step: Step) -> NoReturn:
     error.add_note(f"It was raised for {_named(step)}.")
-    raise error
+    other = stand_in(error, f"for {_named(step)}")
+    if other is None:
+        raise error
+    raise other from error
 
 
 def _named(step: Step) -> str:

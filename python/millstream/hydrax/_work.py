@@ -25,7 +25,7 @@ LoaderFunc: TypeAlias = Callable[
 
 _DANGLING = (
     "loader memory has a dangling reference: loader_func kept a view of the array "
-    "{name!r} after it returned, and its values will change"
+    "{name!r} after it returned, and what it writes there is in no batch"
 )
 
 
