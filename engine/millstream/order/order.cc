@@ -148,7 +148,7 @@ void Listed::add_to(Digest& digest) const {
   inner_->add_to(digest);
 }
 
-Parted::Parted(std::shared_ptr<const Order> inner, const Part& part)
+Parted::Parted(std::shared_ptr<const Order> inner, const SplitPart& part)
     : inner_(std::move(inner)),
       part_(part),
       places_(Grid(part.n), part.seed, 0, Purpose::kSplit) {
