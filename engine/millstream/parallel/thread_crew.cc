@@ -174,9 +174,12 @@ void ThreadCrew::hire() {
     shared.seats.push_back(seat);
     try {
       std::thread([crew = shared_, seat] { ThreadCrew::work(crew, seat); }).detach();
-    } catch (const std::system_error&) {
+    } catch (const std::system_error& error) {
       shared.seats.pop_back();
-      if (shared.running == 0) throw;
+      if (shared.running == 0) {
+        throw ThreadError(text("the first of ", workers_, " worker threads"),
+                          error.code().message());
+      }
       return;  // those that there are will do
     }
     ++shared.running;
@@ -186,10 +189,9 @@ void ThreadCrew::hire() {
 void ThreadCrew::replace_lost() {
   try {
     hire();
-  } catch (const std::system_error& error) {  // nobody is left to make what is queued
+  } catch (const ThreadError& error) {  // nobody is left to make what is queued
     for (const auto& part : std::exchange(shared_->queue, {})) {
-      part->job->fail_with(part->work.rows(), part->begin,
-                           std::system_error(error.code(), "no thread can be had"));
+      part->job->fail_with(part->work.rows(), part->begin, error);
     }
   }
 }
