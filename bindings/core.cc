@@ -129,6 +129,10 @@ void bind_core(nb::module_&) {
       raise_own("WorkerError", error.what());
     } catch (const Cancelled& error) {
       raise(PyExc_KeyboardInterrupt, error.what());
+    } catch (const OutOfMemory& error) {
+      raise(PyExc_MemoryError, error.what());
+    } catch (const std::bad_alloc&) {
+      raise(PyExc_MemoryError, OutOfMemory::kUnnamed);
     }
   });
 }

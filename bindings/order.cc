@@ -47,7 +47,8 @@ OrderHandle parted(const OrderHandle& inner, std::int64_t n, std::int64_t first,
                    std::int64_t length, std::pair<std::int64_t, std::int64_t> gap,
                    std::optional<Words> seed) {
   const Seed words = seed ? Seed{seed->second, seed->first} : Seed{};
-  const Part part{n, first, length, gap.first, gap.second, seed.has_value(), words};
+  const SplitPart part{n,    first, length, gap.first, gap.second, seed.has_value(),
+                       words};
   return {std::make_shared<Parted>(inner.shared, part)};
 }
 

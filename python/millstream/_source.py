@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,9 +29,10 @@ class ArraySampleSource(OrderedSource):
     """A pytree of arrays whose rows are samples.
 
     NumPy arrays and JAX arrays on the CPU are read where they are, at any row stride;
-    other things that NumPy understands are made into arrays once. A file that shrinks
-    under a view of an ``np.memmap`` is an ``OSError`` that names it. Arrays on an
-    accelerator, or put there by ``storage_device``, stay there and are gathered by XLA.
+    other things that NumPy understands are made into arrays once. If an array lies in a
+    memory map, of ``np.memmap``, ``mmap.mmap`` or another library, and its file
+    shrinks, reading it is an ``OSError`` that names the file. Arrays on an accelerator,
+    or put there by ``storage_device``, stay there and are gathered by XLA.
 
     Args:
       data: Leaves that share their leading dimension.
@@ -127,16 +127,24 @@ def _spec(name: str, leaf: Any) -> _Spec:
 
 
 def _map_of(leaf: np.ndarray) -> _Map | None:
-    """Path, address, bytes and offset of the map that an array is a view of, if any."""
-    base: Any = leaf
-    array = None
-    while base is not None and not isinstance(base, mmap.mmap):
-        array = base if isinstance(base, np.memmap) else array
-        base = getattr(base, "base", None)
-    if base is None or array is None:
+    """Path, address, bytes and offset of the file that an array is mapped from, if any.
+
+    The system is asked, because not every owner of a map knows its file: mmap.mmap,
+    shared memory and the buffers of other libraries do not.
+    """
+    root: Any = leaf
+    while isinstance(root.base, np.ndarray):
+        root = root.base
+    if root.flags.owndata or leaf.nbytes == 0:
         return None
-    whole = np.frombuffer(base, np.uint8)
-    address = whole.__array_interface__["data"][0]
-    offset = array.offset - array.offset % mmap.ALLOCATIONGRANULARITY
-    path = Path(array.filename or "a file without a name")
-    return path, address, whole.nbytes, offset
+    begin, end = np.lib.array_utils.byte_bounds(leaf)
+    with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
+        for line in maps:
+            addresses, _, offset, _, inode, *path = line.rstrip("\n").split(maxsplit=5)
+            first, last = (int(address, 16) for address in addresses.split("-"))
+            if not first <= begin < last:
+                continue
+            if inode == "0" or path[0].startswith("/dev/zero"):  # anonymous memory
+                return None
+            return Path(path[0]), begin, end - begin, int(offset, 16) + begin - first
+    return None

@@ -423,6 +423,50 @@ def test_a_file_that_numpy_mapped_shrinks(
     assert "alive" in python.run(code)
 
 
+@pytest.mark.parametrize(
+    "view",
+    [
+        "np.frombuffer(mapped, np.uint8, offset=128)",
+        "np.ndarray((50_000,), np.uint8, mapped, offset=128)",
+        "np.asarray(memoryview(mapped)[128:])",
+        "np.frombuffer(memoryview(mapped)[128:].cast('i'), np.int32).view(np.uint8)",
+        "np.frombuffer(mapped, np.uint8)[128:].reshape(50_000, 1)[::-1]",
+    ],
+)
+def test_a_file_under_a_plain_map_shrinks(
+    tmp_path: Path, python: Any, view: str
+) -> None:
+    np.save(tmp_path / "x.npy", np.ones(50_000, np.uint8))
+    code = f"""
+        import mmap, os
+        import numpy as np
+        from millstream import ArraySampleSource, BatchTransform, DataLoader
+        with open("x.npy", "rb") as file:
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        data = {view}
+        source = ArraySampleSource({{"x": data, "y": data[100:200].repeat(500)}})
+        loader = DataLoader([source, BatchTransform(32)])
+        state = loader.init_state(0)
+        assert loader.next_batch(state)[0]["x"].sum() == 32
+        for cut in (5000, 50_000):
+            os.truncate("x.npy", cut)
+            for read in (
+                lambda: source[49_999],
+                lambda: loader.next_batch(state),
+                lambda: list(loader.iterate(state)),
+            ):
+                try:
+                    read()
+                except OSError as error:
+                    assert error.filename == os.path.abspath("x.npy"), error
+                    assert f"has {{cut}} now" in str(error), error
+                else:
+                    raise AssertionError("nothing was raised")
+        print("alive")
+    """
+    assert python.run(code) == "alive\n"
+
+
 def test_a_file_that_numpy_mapped_is_replaced(tmp_path: Path) -> None:
     path = tmp_path / "x.npy"
     np.save(path, np.arange(1000))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import os
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +17,10 @@ from millstream import (
     CsvSource,
     DataError,
     DataLoader,
+    IdxSource,
     NormalizeImageTransform,
     NpySource,
+    NpzSource,
     Shuffle,
     Weighted,
 )
@@ -259,3 +263,23 @@ def test_neighbours_of_large_rows_are_not_read(tmp_path: Path) -> None:
         seen[row] = "rr" in advice(path)
         del loader
     assert seen == {784: False, 16384: True}
+
+
+@pytest.mark.parametrize("kind", ["npz", "gz"])
+def test_another_file_of_the_same_size_and_time(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / f"x.{kind}"
+    open_ = NpzSource if kind == "npz" else IdxSource
+    found = []
+    for value in (1, 2):
+        rows = np.full((4, 3), value, np.uint8)
+        if kind == "npz":
+            np.savez_compressed(path, x=rows)
+        else:
+            header = bytes([0, 0, 8, 2, 0, 0, 0, 4, 0, 0, 0, 3])
+            path.write_bytes(gzip.compress(header + rows.tobytes(), mtime=0))
+        os.utime(path, ns=(10**18, 10**18))
+        found.append(path.stat().st_size)
+        source = open_(path, cache_dir=tmp_path / "cache")
+        batch = source[0]["x"] if kind == "npz" else source[0]
+        assert (np.asarray(batch) == value).all()
+    assert found[0] == found[1]

@@ -52,6 +52,28 @@ class IoError : public Error {
   std::filesystem::path path_;
 };
 
+/// The system refused memory. Becomes `MemoryError`.
+class OutOfMemory : public Error {
+ public:
+  using Error::Error;
+  /// Where nobody knows what it was for.
+  static constexpr const char* kUnnamed =
+      "the engine could not allocate memory: free some, raise the limit (ulimit -v, or "
+      "that of the container), or use a smaller batch_size= and prefetch=";
+};
+
+/// The system refused to start a thread. Becomes `RuntimeError`.
+class ThreadError : public Error {
+ public:
+  /// `what` is the thread, `reason` what the system says.
+  ThreadError(const std::string& what, const std::string& reason)
+      : Error("cannot start " + what + ": " + reason + ". " + kRemedy) {}
+
+  static constexpr const char* kRemedy =
+      "The limit of processes and threads (ulimit -u, or that of the container) or the "
+      "memory is used up: raise it, or use fewer workers= and threads=";
+};
+
 /// The caller asked to stop. Becomes `KeyboardInterrupt` where a signal did so.
 struct Cancelled : Error {
   using Error::Error;

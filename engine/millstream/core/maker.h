@@ -92,7 +92,7 @@ class Maker {
   virtual void close() noexcept = 0;
 
   /// Memory that rows are best written to.
-  virtual Block block(std::int64_t bytes) { return Block(bytes); }
+  virtual Block block(std::int64_t bytes) { return Block(bytes, "a batch"); }
 
   /// How many rows are made at once.
   virtual int workers() const noexcept = 0;

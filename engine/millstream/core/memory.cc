@@ -16,13 +16,18 @@ std::int64_t rounded_up(std::int64_t bytes) {
 
 }  // namespace
 
-Block::Block(std::int64_t bytes) : size_(bytes) {
+Block::Block(std::int64_t bytes, const std::string& what) : size_(bytes) {
   if (bytes < 0 || bytes > (std::int64_t{1} << 56)) {
     throw ArgumentError(text("a block of ", bytes, " bytes cannot be had"));
   }
   const auto size = static_cast<std::size_t>(std::max<std::int64_t>(bytes, 1));
-  data_.reset(
-      static_cast<std::byte*>(::operator new (size, std::align_val_t{kAlignment})));
+  data_.reset(static_cast<std::byte*>(
+      ::operator new (size, std::align_val_t{kAlignment}, std::nothrow)));
+  if (data_ == nullptr) {
+    throw OutOfMemory(text("cannot allocate ", bytes, " bytes for ", what,
+                           ": free memory, raise its limit (ulimit -v, or that of the "
+                           "container), or use a smaller batch_size= and prefetch="));
+  }
 }
 
 std::byte* Memory::allocate(std::int64_t bytes) {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <new>
 #include <span>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -18,7 +19,8 @@ inline constexpr std::size_t kAlignment = 64;
 class Block {
  public:
   Block() = default;
-  explicit Block(std::int64_t bytes);
+  /// Throws `OutOfMemory`, which says that they were for `what`.
+  explicit Block(std::int64_t bytes, const std::string& what = "working memory");
 
   /// Bytes of somebody else's, there as long as `owner` is.
   Block(std::byte* data, std::int64_t bytes, std::shared_ptr<const void> owner)

@@ -219,6 +219,12 @@ ffi::Error reported(const std::shared_ptr<Loader>& loader, Body&& body) {
   } catch (const DataError& error) {
     remember();
     return {ffi::ErrorCode::kDataLoss, error.what()};
+  } catch (const OutOfMemory& error) {
+    remember();
+    return {ffi::ErrorCode::kResourceExhausted, error.what()};
+  } catch (const std::bad_alloc&) {
+    remember();
+    return {ffi::ErrorCode::kResourceExhausted, OutOfMemory::kUnnamed};
   } catch (const std::exception& error) {
     remember();
     return ffi::Error::Internal(error.what());

@@ -10,6 +10,20 @@
 #include <utility>
 
 namespace millstream {
+namespace {
+
+FileStamp stamp_of(const struct stat& status) {
+  return {status.st_dev, status.st_ino, status.st_size,
+          std::int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec};
+}
+
+std::filesystem::path from_root(const std::filesystem::path& path) {
+  std::error_code code;
+  auto whole = std::filesystem::absolute(path, code);
+  return code ? path : whole;
+}
+
+}  // namespace
 
 IoError io_error(int code, const std::filesystem::path& path, std::string_view what) {
   return {code, path,
@@ -32,9 +46,7 @@ File::File(std::filesystem::path path) : path_(std::move(path)) {
         text(path_.string(), ": offset 0: expected a file, found a directory"));
   }
   if (code != 0) throw io_error(code, path_, "expected a file");
-  size_ = status.st_size;
-  changed_ =
-      std::int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec;
+  stamp_ = stamp_of(status);
 }
 
 File::~File() {
@@ -44,14 +56,12 @@ File::~File() {
 File::File(File&& other) noexcept
     : path_(std::move(other.path_)),
       descriptor_(std::exchange(other.descriptor_, -1)),
-      size_(other.size_),
-      changed_(other.changed_) {}
+      stamp_(other.stamp_) {}
 
 File& File::operator=(File&& other) noexcept {
   std::swap(path_, other.path_);
   std::swap(descriptor_, other.descriptor_);
-  std::swap(size_, other.size_);
-  std::swap(changed_, other.changed_);
+  std::swap(stamp_, other.stamp_);
   return *this;
 }
 
@@ -63,7 +73,7 @@ void File::read(std::int64_t offset, std::span<std::byte> to) const {
     if (got == 0) {
       throw IoError(EIO, path_,
                     text(path_.string(), ": offset ", offset, ": expected ", to.size(),
-                         " more bytes, found the end: the file had ", size_,
+                         " more bytes, found the end: the file had ", size(),
                          " bytes when it was opened"));
     }
     to = to.subspan(static_cast<std::size_t>(got));
@@ -76,25 +86,36 @@ std::int64_t File::size_now() const noexcept {
   return ::fstat(descriptor_, &status) == 0 ? status.st_size : -1;
 }
 
-FileIdentity::FileIdentity(const std::filesystem::path& path) {
-  std::error_code code;
-  path_ = std::filesystem::absolute(path, code);
+FileIdentity::FileIdentity(const std::filesystem::path& path) : path_(from_root(path)) {
   struct stat status {};
-  if (code || ::stat(path_.c_str(), &status) != 0) return;
-  device_ = status.st_dev;
-  inode_ = status.st_ino;
+  if (::stat(path_.c_str(), &status) == 0) stamp_ = stamp_of(status);
 }
+
+FileIdentity::FileIdentity(const File& file)
+    : path_(from_root(file.path())), stamp_(file.stamp()) {}
 
 std::int64_t FileIdentity::size_now() const noexcept {
   struct stat status {};
-  const bool same = ::stat(path_.c_str(), &status) == 0 && status.st_dev == device_ &&
-                    status.st_ino == inode_;
+  const bool same = ::stat(path_.c_str(), &status) == 0 &&
+                    status.st_dev == stamp_.device && status.st_ino == stamp_.inode;
   return same ? status.st_size : -1;
+}
+
+File FileIdentity::open() const {
+  File file(path_);
+  if (file.stamp() == stamp_) return file;
+  const bool same =
+      file.stamp().device == stamp_.device && file.stamp().inode == stamp_.inode;
+  throw IoError(ESTALE, path_,
+                text(path_.string(), ": expected the file of ", stamp_.size,
+                     " bytes that the source opened, found ",
+                     same ? "that it was changed since" : "another file", ", of ",
+                     file.size(), " bytes; open the source again to read it"));
 }
 
 std::vector<std::byte> File::bytes(std::int64_t offset, std::int64_t count) const {
   const std::int64_t there =
-      std::clamp<std::int64_t>(size_ - offset, 0, std::max<std::int64_t>(count, 0));
+      std::clamp<std::int64_t>(size() - offset, 0, std::max<std::int64_t>(count, 0));
   std::vector<std::byte> bytes(static_cast<std::size_t>(there));
   read(offset, bytes);
   return bytes;

@@ -15,6 +15,16 @@ namespace millstream {
 /// An `IoError` of errno `code`: "path: what: No such file or directory".
 IoError io_error(int code, const std::filesystem::path& path, std::string_view what);
 
+/// What tells whether a name still stands for the same file with the same contents.
+struct FileStamp {
+  dev_t device = 0;
+  ino_t inode = 0;
+  std::int64_t size = 0;
+  std::int64_t changed = 0;  // nanoseconds
+
+  bool operator==(const FileStamp&) const = default;
+};
+
 /// A file open for reading. Any number of threads may read at once.
 class File {
  public:
@@ -27,10 +37,10 @@ class File {
 
   const std::filesystem::path& path() const noexcept { return path_; }
   int descriptor() const noexcept { return descriptor_; }
-  /// Bytes, as they were when it was opened.
-  std::int64_t size() const noexcept { return size_; }
-  /// Nanoseconds of the last change, as it was when it was opened.
-  std::int64_t changed() const noexcept { return changed_; }
+  /// As it was when it was opened.
+  const FileStamp& stamp() const noexcept { return stamp_; }
+  std::int64_t size() const noexcept { return stamp_.size; }
+  std::int64_t changed() const noexcept { return stamp_.changed; }
   /// Bytes now, or -1 where the system does not say.
   std::int64_t size_now() const noexcept;
 
@@ -43,23 +53,24 @@ class File {
  private:
   std::filesystem::path path_;
   int descriptor_ = -1;
-  std::int64_t size_ = 0;
-  std::int64_t changed_ = 0;
+  FileStamp stamp_;
 };
 
-/// Which file bears a name, to see later how long it is without holding it open.
+/// Which file a name stands for, to find it again without keeping it open.
 class FileIdentity {
  public:
-  FileIdentity() = default;
   explicit FileIdentity(const std::filesystem::path& path);
+  explicit FileIdentity(const File& file);
 
   /// Its size now, or -1 where the name is that of another file, or of none.
   std::int64_t size_now() const noexcept;
 
+  /// Opens it again. Throws `IoError` unless it is the same file, unchanged.
+  File open() const;
+
  private:
   std::filesystem::path path_;  // from the root: the process may change its folder
-  dev_t device_ = 0;
-  ino_t inode_ = 0;
+  FileStamp stamp_;
 };
 
 }  // namespace millstream

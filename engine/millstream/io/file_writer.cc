@@ -49,6 +49,17 @@ int open_alone(const std::string& path) {
   }
 }
 
+/// Puts the names in the folder of `path` on the disk. Some file systems cannot do so,
+/// and some folders can be written but not opened; neither is an error.
+void sync_folder_of(const std::filesystem::path& path) {
+  const auto folder = path.has_parent_path() ? path.parent_path() : ".";
+  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) return;
+  const int code = ::fsync(descriptor) == 0 ? 0 : errno;
+  ::close(descriptor);
+  if (code != 0 && code != EINVAL) throw io_error(code, folder, "cannot be synced");
+}
+
 }  // namespace
 
 FileWriter::FileWriter(std::filesystem::path path, Mode mode) : path_(std::move(path)) {
@@ -110,6 +121,7 @@ void FileWriter::commit() {
     throw io_error(errno, path_, "cannot be renamed into place");
   }
   ::close(std::exchange(descriptor_, -1));
+  sync_folder_of(path_);
 }
 
 }  // namespace millstream

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -19,6 +20,11 @@ const std::int64_t kPage = ::sysconf(_SC_PAGESIZE);
 /// up those of the process. The system always gives out the lowest free number.
 constexpr int kDescriptors = 48;
 
+/// Maps at a time. Linux allows a process 65,530 unless told otherwise, and others need
+/// some too.
+constexpr int kMaps = 16'384;
+std::atomic<int> maps = 0;
+
 /// Whether `mincore` answers for a file; for others' files it says that all is there.
 bool is_told_of(const File& file) noexcept {
   struct stat status {};
@@ -29,49 +35,60 @@ bool is_told_of(const File& file) noexcept {
 }  // namespace
 
 MappedFile::MappedFile(File file)
-    : path_(file.path()), owned_(file.size() > 0), is_told_(is_told_of(file)) {
+    : path_(file.path()), size_(file.size()), identity_(file) {
   install_guard();
-  if (owned_) {
-    const auto size = static_cast<std::size_t>(file.size());
-    void* data = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.descriptor(), 0);
-    if (data == MAP_FAILED) throw io_error(errno, path_, "cannot be mapped");
-    range_.begin = static_cast<const std::byte*>(data);
-    range_.end = range_.begin + size;
+  if (size_ == 0) return;
+  if (maps.fetch_add(1) >= kMaps) {
+    maps.fetch_sub(1);
+    return;
   }
-  if (file.descriptor() < kDescriptors) {
-    file_ = std::move(file);
-  } else {
-    identity_ = FileIdentity(path_);
+  void* data = ::mmap(nullptr, static_cast<std::size_t>(size_), PROT_READ, MAP_SHARED,
+                      file.descriptor(), 0);
+  if (data == MAP_FAILED) {
+    maps.fetch_sub(1);
+    throw io_error(errno, path_, "cannot be mapped");
   }
+  owned_ = true;
+  range_.begin = static_cast<const std::byte*>(data);
+  range_.end = range_.begin + size_;
+  is_told_ = is_told_of(file);
+  if (file.descriptor() < kDescriptors) file_ = std::move(file);
 }
 
 MappedFile::MappedFile(std::filesystem::path path, MappedRange range,
                        std::int64_t offset)
-    : path_(std::move(path)), range_(range), offset_(offset), identity_(path_) {
+    : path_(std::move(path)),
+      size_(range.end - range.begin),
+      range_(range),
+      offset_(offset),
+      identity_(path_) {
   install_guard();
 }
 
 MappedFile::~MappedFile() {
   if (!owned_) return;
-  ::munmap(const_cast<std::byte*>(range_.begin), static_cast<std::size_t>(size()));
+  ::munmap(const_cast<std::byte*>(range_.begin), static_cast<std::size_t>(size_));
+  maps.fetch_sub(1);
 }
 
 void MappedFile::read(std::int64_t offset, std::span<std::byte> to) const {
   if (file_) return file_->read(offset, to);
+  if (!is_mapped()) return open().read(offset, to);
   if (to.empty()) return;
-  if (static_cast<std::int64_t>(to.size()) > size() - offset) check(range_.end);
+  if (static_cast<std::int64_t>(to.size()) > size_ - offset) check(range_.end);
   read([&] { std::memcpy(to.data(), range_.begin + offset, to.size()); });
 }
 
 void MappedFile::will_need(std::int64_t offset, std::int64_t bytes) const noexcept {
   const std::int64_t begin = offset / kPage * kPage;
   const std::int64_t end = std::min(offset + bytes, size());
-  if (begin >= end) return;
+  if (!is_mapped() || begin >= end) return;
   ::madvise(const_cast<std::byte*>(range_.begin) + begin,
             static_cast<std::size_t>(end - begin), MADV_WILLNEED);
 }
 
 void MappedFile::in_any_order() const noexcept {
+  if (!is_mapped()) return;
   ::madvise(const_cast<std::byte*>(range_.begin), static_cast<std::size_t>(size()),
             MADV_RANDOM);
 }

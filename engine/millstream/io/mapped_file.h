@@ -11,11 +11,13 @@
 
 namespace millstream {
 
-/// A file mapped for reading. Its bytes may be touched only by `read`, because the file
-/// may shrink. Any number of threads may read at once.
+/// A file to be read at random, mapped unless the process has too many maps. The bytes
+/// of a map may be touched only by `read`, because the file may shrink. Any number of
+/// threads may read at once.
 class MappedFile {
  public:
-  /// Maps the whole file. Throws `IoError`.
+  /// Maps the whole file, unless 16,384 others are mapped or it is empty. Throws
+  /// `IoError`.
   explicit MappedFile(File file);
   /// A map that somebody else made and keeps: `range` begins at `offset` of the file.
   MappedFile(std::filesystem::path path, MappedRange range, std::int64_t offset);
@@ -24,7 +26,9 @@ class MappedFile {
   MappedFile& operator=(const MappedFile&) = delete;
 
   const std::filesystem::path& path() const noexcept { return path_; }
-  std::int64_t size() const noexcept { return range_.end - range_.begin; }
+  /// Of the file, or of what somebody else mapped of it.
+  std::int64_t size() const noexcept { return size_; }
+  bool is_mapped() const noexcept { return range_.begin != nullptr; }
   const MappedRange& range() const noexcept { return range_; }
   const std::byte* data() const noexcept { return range_.begin; }
   bool has_descriptor() const noexcept { return file_.has_value(); }
@@ -41,6 +45,10 @@ class MappedFile {
   /// `IoError`.
   void read(std::int64_t offset, std::span<std::byte> to) const;
 
+  /// Opens the file again, for several reads of one that is not mapped. Throws
+  /// `IoError` unless it is the same file, unchanged.
+  File open() const { return identity_.open(); }
+
   /// Asks the system to read these bytes ahead.
   void will_need(std::int64_t offset, std::int64_t bytes) const noexcept;
 
@@ -55,10 +63,11 @@ class MappedFile {
   void check(const std::byte* fault) const;
 
   std::filesystem::path path_;
+  std::int64_t size_;
   MappedRange range_;
   std::int64_t offset_ = 0;   // of the range in the file
   std::optional<File> file_;  // of the first files only
-  FileIdentity identity_;     // to find the size where there is no descriptor
+  FileIdentity identity_;     // to find it where there is no descriptor
   bool owned_ = false;        // the map
   bool is_told_ = false;      // which pages are in memory
 };

@@ -85,6 +85,11 @@ Child::Child(const Launch& launch, int memory) {
   const auto environment = pointers(launch.environment);
   const int code = posix_spawn(&pid_, program.c_str(), &spawn.actions,
                                &spawn.attributes, arguments.data(), environment.data());
+  if (code == EAGAIN || code == ENOMEM) {
+    throw IoError(code, program,
+                  text("cannot start a worker process (", program,
+                       "): ", strerror(code), ". ", ThreadError::kRemedy));
+  }
   if (code != 0) fail(code, "cannot be started", program);
   ended_ = Descriptor(static_cast<int>(syscall(SYS_pidfd_open, pid_, 0)));
   if (!ended_) {

@@ -63,7 +63,12 @@ Desk::Desk(const Launch& launch, ProcessCrew::Options options,
         errno, launch_.command[0],
         text("worker processes: cannot have a descriptor: ", strerror(errno)));
   }
-  thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
+  try {
+    thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
+  } catch (const std::system_error& error) {
+    throw ThreadError(text("the thread for ", options_.workers, " worker processes"),
+                      error.code().message());
+  }
 }
 
 Desk::~Desk() { end(); }

@@ -62,7 +62,10 @@ std::shared_ptr<Batch> Slots::take() {
     }
   }
   if (block.data() == nullptr) {
-    block = maker_ != nullptr ? maker_->block(layout_.bytes()) : Block(layout_.bytes());
+    const std::int64_t bytes = layout_.bytes();
+    block = maker_ != nullptr
+                ? maker_->block(bytes)
+                : Block(bytes, text("a batch of ", layout_.rows(), " rows"));
   }
   auto taken = std::make_unique<Block>(std::move(block));
   if (generation_ == fork_generation()) {

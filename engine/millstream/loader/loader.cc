@@ -239,15 +239,16 @@ void Loader::fill_from(const std::shared_ptr<const Batch>& batch,
 }
 
 std::shared_ptr<const Batch> Loader::take_for_shards(const Position& position) {
-  const auto found = answers_.get(position, true, [&]() -> Answers::Found {
+  const auto wait = [&]() -> Answers::Found {
     while (true) {
       if (cancelled()) throw Cancelled("interrupted");
       auto batch = take(position, std::chrono::milliseconds(50));
       if (batch != nullptr) return batch;
     }
-  });
+  };
+  const auto found = answers_.get(position, true, wait);
   // Null where a program on the CPU was the first to ask.
-  return *found != nullptr ? *found : take(position, std::chrono::minutes(1));
+  return *found != nullptr ? *found : *wait();
 }
 
 std::shared_ptr<const Batch> Loader::take_if_ready(const Position& position) {

@@ -90,7 +90,8 @@ class Loader {
   /// The same if it is made already, else null; never waits for it.
   std::shared_ptr<const Batch> take_if_ready(const Position& position);
 
-  /// The batch at `position`, one for all shards that ask for it.
+  /// The batch at `position`, one for all shards that ask for it. Never null; throws
+  /// `Cancelled` when the loader is interrupted.
   std::shared_ptr<const Batch> take_for_shards(const Position& position);
 
   /// Which of the layout's parts these rows are; throws `ArgumentError` if none.

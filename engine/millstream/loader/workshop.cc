@@ -59,8 +59,8 @@ std::shared_ptr<const Ticket> Workshop::begin(std::vector<std::int64_t> indices,
   }
   auto ticket = std::make_shared<Ticket>(slots_);
   if (waiting_.threads() < at_once_ && waiting_.grow(waiting_.threads() + 1) == 0) {
-    throw std::system_error(EAGAIN, std::generic_category(),
-                            "no thread can be started");
+    throw ThreadError(text("the first of ", at_once_, " threads that wait for workers"),
+                      std::generic_category().message(EAGAIN));
   }
   {
     const std::lock_guard lock(mutex_);

@@ -140,7 +140,7 @@ void Listed::add_to(Digest& digest) const {
   inner_->add_to(digest);
 }
 
-Parted::Parted(std::shared_ptr<const Order> inner, const Part& part)
+Parted::Parted(std::shared_ptr<const Order> inner, const SplitPart& part)
     : Order(inner->length(), part.n, "a part"),
       inner_(std::move(inner)),
       part_(part),

@@ -119,7 +119,7 @@ class Listed final : public Order {
 /// Which of n samples belong to one part of a split: places [first, first + length)
 /// with `gap` places left out from `gap_at` on. With `shuffled`, places are taken in an
 /// order fixed by `seed`, the same in every epoch; without, in the source's own.
-struct Part {
+struct SplitPart {
   std::int64_t n = 0;
   std::int64_t first = 0;
   std::int64_t length = 0;
@@ -132,7 +132,7 @@ struct Part {
 /// One part of a split or of a fold, in the order in which `inner` visits it.
 class Parted final : public Order {
  public:
-  Parted(std::shared_ptr<const Order> inner, const Part& part);
+  Parted(std::shared_ptr<const Order> inner, const SplitPart& part);
 
   void run(Seed seed, std::uint32_t epoch, std::int64_t first,
            std::span<std::int64_t> out) const override;
@@ -140,7 +140,7 @@ class Parted final : public Order {
 
  private:
   std::shared_ptr<const Order> inner_;
-  Part part_;
+  SplitPart part_;
   Permutation places_;
 };
 

@@ -8,7 +8,6 @@
 #include <atomic>
 #include <cmath>
 #include <fstream>
-#include <string>
 #include <utility>
 
 namespace millstream {
@@ -16,36 +15,18 @@ namespace {
 
 std::atomic<std::uint64_t> forks{0};
 
-/// CPUs that the quota in a control group amounts to, or 0 where there is none.
-double quota(const std::string& quota_file, const std::string& period_file) {
-  std::ifstream in(quota_file);
-  std::string allowed;
-  double period = 100000;
-  if (!(in >> allowed) || allowed == "max" || allowed == "-1") return 0;
-  if (period_file.empty()) {
-    in >> period;
-  } else {
-    std::ifstream(period_file) >> period;
-  }
-  try {
-    return period > 0 ? std::stod(allowed) / period : 0;
-  } catch (const std::exception&) {
-    return 0;
-  }
-}
-
 }  // namespace
 
 int cpu_budget() {
   cpu_set_t set;
   CPU_ZERO(&set);
   int cpus = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
-  double limit = quota("/sys/fs/cgroup/cpu.max", "");
-  if (limit <= 0) {
-    limit = quota("/sys/fs/cgroup/cpu/cpu.cfs_quota_us",
-                  "/sys/fs/cgroup/cpu/cpu.cfs_period_us");
+  double quota = 0;
+  double period = 0;
+  // "max 100000", where there is no quota, is not read as numbers.
+  if (std::ifstream("/sys/fs/cgroup/cpu.max") >> quota >> period && period > 0) {
+    cpus = std::min(cpus, static_cast<int>(std::ceil(quota / period)));
   }
-  if (limit > 0) cpus = std::min(cpus, static_cast<int>(std::ceil(limit)));
   return std::max(cpus, 1);
 }
 

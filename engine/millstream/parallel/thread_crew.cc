@@ -196,8 +196,11 @@ void ThreadCrew::hire() {
   while (shared.running < workers_) {
     try {
       std::thread([crew = shared_] { ThreadCrew::work(crew); }).detach();
-    } catch (const std::system_error&) {
-      if (shared.running == 0) throw;
+    } catch (const std::system_error& error) {
+      if (shared.running == 0) {
+        throw ThreadError(text("the first of ", workers_, " worker threads"),
+                          error.code().message());
+      }
       return;  // those that there are will do
     }
     ++shared.running;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -131,8 +132,8 @@ void MappedColumn::fetch(std::span<const std::int64_t> indices, std::byte* to,
                          std::int64_t stride, Memory& memory,
                          const Making& making) const {
   if (row_bytes_ == 0 || indices.empty()) return;
-  if (parts_.size() == 1 && !positioned_) {
-    const MappedPart& part = parts_.front();
+  const MappedPart& part = parts_.front();
+  if (parts_.size() == 1 && part.file->is_mapped() && !positioned_) {
     const Column from = {field_.dtype, field_.shape,
                          const_cast<std::byte*>(part.file->data()) + part.offset,
                          part.stride, nullptr};
@@ -161,10 +162,15 @@ void MappedColumn::fetch_part(std::size_t i, std::span<const std::int64_t> indic
   const auto row_to = [&](std::size_t k) {
     return to + static_cast<std::int64_t>(k) * stride;
   };
-  if (positioned_) {
+  if (!file.is_mapped() || positioned_) {
+    std::optional<File> again;
+    if (!file.is_mapped()) again = file.open();
     for (const std::size_t k : rows) {
       if (!making.wanted()) throw Cancelled("interrupted");
-      file.read(offset_of(i, indices[k]), {row_to(k), bytes});
+      const std::int64_t offset = offset_of(i, indices[k]);
+      const std::span<std::byte> row(row_to(k), bytes);
+      if (again) again->read(offset, row);
+      if (!again) file.read(offset, row);
     }
     return;
   }
@@ -182,7 +188,8 @@ void MappedColumn::hint(std::span<const std::int64_t> indices) const noexcept {
   const std::size_t step = (indices.size() + kProbes - 1) / kProbes;
   for (std::size_t k = 0; k < indices.size() && cached; k += step) {
     const std::size_t i = part_of(indices[k]);
-    cached = parts_[i].file->cached(offset_of(i, indices[k]));
+    const MappedFile& file = *parts_[i].file;
+    cached = !file.is_mapped() || file.cached(offset_of(i, indices[k]));
   }
   if (cached) return skipped_->store(kSkipped);
   try {

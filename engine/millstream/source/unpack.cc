@@ -21,6 +21,9 @@ constexpr std::int64_t kPiece = std::int64_t{1} << 18;
 
 constexpr std::size_t kStem = 64;  // bytes of it that are kept
 
+/// CRC and length of what was packed, at the end of a gzip file.
+constexpr std::int64_t kGzipTrailer = 8;
+
 /// What a name from outside can be in the name of a file.
 std::string cleaned(std::string name) {
   name.resize(std::min(name.size(), kStem));
@@ -30,8 +33,9 @@ std::string cleaned(std::string name) {
   return name;
 }
 
-/// A name in the cache that changes with the file that it was made from.
-std::filesystem::path cached_name(const File& file, const std::string& member,
+/// A name in the cache that changes with the file that it was made from. `what` names
+/// the packed bytes in it and their CRC: size and time may be those of another file.
+std::filesystem::path cached_name(const File& file, const std::string& what,
                                   const std::filesystem::path& stem,
                                   const std::filesystem::path& cache) {
   if (cache.empty()) {
@@ -44,7 +48,7 @@ std::filesystem::path cached_name(const File& file, const std::string& member,
   const auto whole = std::filesystem::weakly_canonical(file.path(), code);
   Digest digest;
   digest.add(code ? file.path().string() : whole.string());
-  digest.add(member).add(file.size()).add(file.changed());
+  digest.add(what).add(file.size()).add(file.changed());
   char key[17];
   std::snprintf(key, sizeof key, "%016llx",
                 static_cast<unsigned long long>(digest.value()));
@@ -131,7 +135,10 @@ std::filesystem::path unpacked(const std::filesystem::path& path,
   if (!is_gzip(file.bytes(0, 2))) return path;
   auto stem = path.filename();
   if (stem.extension() == ".gz" || stem.extension() == ".tgz") stem = stem.stem();
-  auto to = cached_name(file, {}, stem, cache);
+  const auto trailer =
+      file.bytes(std::max(file.size() - kGzipTrailer, std::int64_t{0}), kGzipTrailer);
+  const std::string sums(reinterpret_cast<const char*>(trailer.data()), trailer.size());
+  auto to = cached_name(file, sums, stem, cache);
   if (!is_whole(to)) {
     unpack(file, {.name = path.string(), .end = file.size()}, to, most);
   }
@@ -144,7 +151,7 @@ std::filesystem::path unpacked_member(const File& zip, const ZipMember& member,
                                       const MostBytes& most) {
   // Only the last part of a name from outside, so that it stays in the cache.
   const auto stem = std::filesystem::path(member.name).filename();
-  auto to = cached_name(zip, member.name, stem, cache);
+  auto to = cached_name(zip, text(member.name, " ", member.crc), stem, cache);
   if (!is_whole(to)) {
     const Packed packed = {text(zip.path().string(), "[", escaped(member.name), "]"),
                            offset,

@@ -1,12 +1,36 @@
 #include "millstream/io/file.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <numeric>
+#include <vector>
 
 #include "millstream/io/file_writer.h"
 #include "temporary_folder.h"
+
+namespace {
+
+/// What was synced, by inode, and whether `watched` was there by then.
+struct Synced {
+  ino_t inode;
+  bool there;
+};
+std::vector<Synced> synced;
+std::filesystem::path watched;
+
+}  // namespace
+
+/// In place of the C library's: the engine's calls are noted and done.
+extern "C" int fsync(int descriptor) {
+  struct stat status {};
+  ::fstat(descriptor, &status);
+  synced.push_back({status.st_ino, std::filesystem::exists(watched)});
+  return static_cast<int>(::syscall(SYS_fsync, descriptor));
+}
 
 namespace millstream {
 namespace {
@@ -65,6 +89,20 @@ TEST(FileWriter, RenamesWhenWhole) {
   EXPECT_EQ(contents(path), "head" + large);
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(path.parent_path()), {}),
             1);
+}
+
+TEST(FileWriter, SyncsTheFolderAfterTheRename) {
+  const TemporaryFolder folder;
+  watched = folder.path() / "a.bin";
+  FileWriter writer(watched);
+  writer.write("new");
+  synced.clear();
+  writer.commit();
+  struct stat status {};
+  ASSERT_EQ(::stat(folder.path().c_str(), &status), 0);
+  ASSERT_EQ(synced.size(), 1u);
+  EXPECT_EQ(synced[0].inode, status.st_ino);
+  EXPECT_TRUE(synced[0].there);
 }
 
 TEST(FileWriter, LeavesNothingBehind) {

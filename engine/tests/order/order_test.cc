@@ -174,7 +174,7 @@ TEST(Listed, RefusesEntriesByPlaceAndValue) {
   EXPECT_NE(build({}), "");
 }
 
-std::vector<std::int64_t> part_of(const Part& part) {
+std::vector<std::int64_t> part_of(const SplitPart& part) {
   const Parted order(std::make_unique<Shuffle>(part.length), part);
   EXPECT_EQ(order.length(), part.length);
   EXPECT_EQ(order.samples(), part.n);
@@ -198,8 +198,8 @@ TEST(Parted, PartsOfASplitAreDisjointAndCover) {
   for (const bool shuffled : {false, true}) {
     for (const std::int64_t n : {2, 10, 129, 1000}) {
       for (const std::int64_t cut : {std::int64_t{1}, n / 3 + 1, n - 1}) {
-        const Part train = {n, 0, cut, 0, 0, shuffled, {7, 8}};
-        const Part test = {n, cut, n - cut, 0, 0, shuffled, {7, 8}};
+        const SplitPart train = {n, 0, cut, 0, 0, shuffled, {7, 8}};
+        const SplitPart test = {n, cut, n - cut, 0, 0, shuffled, {7, 8}};
         expect_cover(part_of(train), part_of(test), n);
       }
     }
@@ -213,8 +213,9 @@ TEST(Parted, FoldsLeaveTheirValidationOut) {
     for (std::int64_t fold = 0; fold < 5; ++fold) {
       const std::int64_t from = kSamples * fold / 5;
       const std::int64_t count = kSamples * (fold + 1) / 5 - from;
-      const Part validation = {kSamples, from, count, 0, 0, shuffled, {9, 0}};
-      const Part train = {kSamples, 0, kSamples - count, from, count, shuffled, {9, 0}};
+      const SplitPart validation = {kSamples, from, count, 0, 0, shuffled, {9, 0}};
+      const SplitPart train = {kSamples, 0,     kSamples - count, from, count,
+                               shuffled, {9, 0}};
       const auto out = part_of(validation);
       expect_cover(part_of(train), out, kSamples);
       held.insert(held.end(), out.begin(), out.end());
@@ -229,14 +230,14 @@ TEST(Parted, WithoutShuffleTakesNeighbours) {
 }
 
 TEST(Parted, SplitsOfOtherSeedsDiffer) {
-  const Part part = {1000, 0, 500, 0, 0, true, {1, 0}};
-  Part other = part;
+  const SplitPart part = {1000, 0, 500, 0, 0, true, {1, 0}};
+  SplitPart other = part;
   other.seed = {0, 1};
   EXPECT_NE(part_of(part), part_of(other));
 }
 
 TEST(Parted, RefusesWhatDoesNotFit) {
-  const auto build = [](const Part& part, std::int64_t inner) {
+  const auto build = [](const SplitPart& part, std::int64_t inner) {
     return refusal([&] { Parted(std::make_unique<Sequential>(inner), part); });
   };
   EXPECT_EQ(build({10, 8, 3, 0, 0, false, {}}, 3),
@@ -254,8 +255,8 @@ TEST(Order, DigestsTellOrdersApart) {
   const std::vector<double> weights = {1, 2};
   const std::vector<double> others = {1, 3};
   const auto part = [](Seed seed, bool shuffled) {
-    return digest(
-        Parted(std::make_unique<Sequential>(2), Part{4, 0, 2, 0, 0, shuffled, seed}));
+    return digest(Parted(std::make_unique<Sequential>(2),
+                         SplitPart{4, 0, 2, 0, 0, shuffled, seed}));
   };
   const std::vector<std::uint64_t> all = {
       digest(Sequential(2)),
