@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from millstream._host import HostDoor
     from millstream._program import Program
 
+# Words, the same as NumPy where they are needed, step of the epoch, batches left, and
+# the next batch where its transfer has begun.
+_At = tuple[Any, Any, int, int, Any]
+
 
 class BatchIterator:
     """Batches one after the other: ``(batch, mask)``.
@@ -28,41 +32,41 @@ class BatchIterator:
         program = door.program
         self.program = program
         self._last_valid = _valid_rows_of_last(program)
-        self._start(words, steps)
+        self._at = self._beginning(words, steps)
         self._closed = False
 
-    def _start(self, words: Any, steps: int | None) -> None:
-        self._words = words
+    def _beginning(self, words: Any, steps: int | None) -> _At:
         known = np.asarray(words)
-        self._step = int(known[4]) | int(known[5]) << 32
-        self._left = self.program.steps - self._step if steps is None else steps
-        self._ahead: Any = None
+        step = int(known[4]) | int(known[5]) << 32
+        left = self.program.steps - step if steps is None else steps
         # Known without asking XLA, which may still be busy with the batch before.
-        self._known = np.array(known) if self.program.waits else None
+        kept = np.array(known) if self.program.waits else None
+        return words, kept, step, left, None
 
     def __iter__(self) -> BatchIterator:
         return self
 
     def __next__(self) -> tuple[Tree, Any]:
-        if self._left <= 0:
+        words, known, step, left, made = self._at
+        if left <= 0:
             raise StopIteration
         if self._closed:
             raise ValueError("this iterator is closed: iterate() again from its state")
-        last = self._step + 1 == self.program.steps
-        made, self._ahead = self._ahead, None
-        known = self._known
+        last = step + 1 == self.program.steps
         if made is None:
-            made = self._door.fetch(self._words, known, self._valid(last))
-        value, mask, self._words = made
+            made = self._door.fetch(words, known, self._valid(last))
+        value, mask, words = made
         if known is not None:
-            after = self._words
-            natively = isinstance(after, np.ndarray)
-            self._known = after if natively else self.program.plan.next_state(known)
-        self._step = 0 if last else self._step + 1
-        self._left -= 1
-        if self._door.transfers and self._left > 0:
-            last = self._step + 1 == self.program.steps
-            self._ahead = self._door.fetch_if_ready(self._words, self._valid(last))
+            natively = isinstance(words, np.ndarray)
+            known = words if natively else self.program.plan.next_state(known)
+        step = 0 if last else step + 1
+        left -= 1
+        ahead = None
+        if self._door.transfers and left > 0:
+            last = step + 1 == self.program.steps
+            ahead = self._door.fetch_if_ready(words, self._valid(last))
+        # Only here, and at once: Ctrl-C may come at any line before.
+        self._at = words, known, step, left, ahead
         return value, mask
 
     def _valid(self, last: bool) -> int:
@@ -70,16 +74,17 @@ class BatchIterator:
 
     def __len__(self) -> int:
         """How many batches are left."""
-        return self._left
+        return self._at[3]
 
     @property
     def state(self) -> LoaderState:
         """The state after the last batch delivered."""
-        return LoaderState(self._words)
+        return LoaderState(self._at[0])
 
     def get_state(self) -> dict[str, Any]:
         """Where the iteration stands, as what JSON can hold; for ``set_state``."""
-        return {**_resume.saved(self.program, self._words), "left": self._left}
+        words, _, _, left, _ = self._at
+        return {**_resume.saved(self.program, words), "left": left}
 
     def set_state(self, state: Any) -> None:
         """Goes on from what ``get_state`` returned, here or in another process.
@@ -88,7 +93,7 @@ class BatchIterator:
         """
         kept = _resume.parsed(state)
         words = _resume.restored(self.program, kept, "step").words
-        self._start(words, _left_of(kept))
+        self._at = self._beginning(words, _left_of(kept))
         self._closed = False
 
     def close(self) -> None:

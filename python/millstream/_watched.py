@@ -18,15 +18,17 @@ class WatchedIterator(BatchIterator):
         self._progress = StepProgress("train", steps)
 
     def __next__(self) -> tuple[Tree, Any]:
-        last = self._step + 1 == self.program.steps
+        before = self._at
+        last = before[2] + 1 == self.program.steps
         samples = self._last_valid if last else self.program.batch_size
         self._progress.wait()
         try:
             delivered = super().__next__()
+            self._progress.got(samples)
         except BaseException:
+            self._at = before  # of a batch that nobody gets
             self._progress.close()
             raise
-        self._progress.got(samples)
         return delivered
 
     def report(self) -> Report:
