@@ -98,7 +98,7 @@ std::shared_ptr<const void> kept(nb::handle object) {
 
 void part_with(std::shared_ptr<const void> last) {
   constexpr std::chrono::milliseconds kPatience{1000};
-  const nb::gil_scoped_release released;  // the function may need it
+  const GilRelease released;  // the function may need it
   std::promise<void> gone;
   const std::future<void> wait = gone.get_future();
   try {

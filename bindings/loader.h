@@ -24,7 +24,7 @@ struct ListedLoader {
       part_with(std::move(shared));
       return;
     }
-    const nanobind::gil_scoped_release released;
+    const GilRelease released;
     listing.reset();
     shared.reset();
   }

@@ -202,6 +202,60 @@ FORKING = """
 """
 
 
+WAITING = """
+    import threading, time
+    import jax, numpy as np
+    from millstream import BatchTransform, DataLoader, DiskSampleSource, loadax
+
+    begun = threading.Event()
+
+    def slow(index):
+        begun.set()
+        time.sleep(3600)
+
+    class Items:
+        def __len__(self):
+            return 10
+
+        def __getitem__(self, index):
+            return slow(index)
+
+    def batches():
+        if "WHERE" == "loadax":
+            builder = loadax.DataLoader(loadax.Batcher(list)).batch_size(4).workers(2)
+            return iter(builder.build(Items()))
+        spec = jax.ShapeDtypeStruct((), np.int32)
+        source = DiskSampleSource(10, slow, sample_spec=spec)
+        loader = DataLoader([source, BatchTransform(4)])
+        return loader.iterate(loader.init_state(0))
+
+    threading.Thread(target=lambda: next(batches()), daemon=True).start()
+    assert begun.wait(100)
+    print("waiting")
+"""
+
+
+@pytest.mark.parametrize("where", ["millstream", "loadax"])
+def test_a_daemon_thread_waits_for_a_batch_at_exit(python: Python, where: str) -> None:
+    assert python.run(WAITING.replace("WHERE", where)) == "waiting\n"
+
+
+def test_a_daemon_thread_iterates_at_exit(python: Python) -> None:
+    code = """
+    import threading
+    def walk():
+        for step, _ in enumerate(loader.iterate(state)):
+            if step == 10:
+                begun.set()
+    begun = threading.Event()
+    threading.Thread(target=walk, daemon=True).start()
+    assert begun.wait(100)
+    print("iterating")
+    """
+    for _ in range(3):
+        assert python.run(endless(code, width=10000)) == "iterating\n"
+
+
 def test_a_fork_while_the_engine_works_and_the_child_lets_go(python: Python) -> None:
     code = textwrap.dedent(FORKING) + textwrap.dedent("""
         import gc
