@@ -240,22 +240,6 @@ def test_a_daemon_thread_waits_for_a_batch_at_exit(python: Python, where: str) -
     assert python.run(WAITING.replace("WHERE", where)) == "waiting\n"
 
 
-def test_a_daemon_thread_iterates_at_exit(python: Python) -> None:
-    code = """
-    import threading
-    def walk():
-        for step, _ in enumerate(loader.iterate(state)):
-            if step == 10:
-                begun.set()
-    begun = threading.Event()
-    threading.Thread(target=walk, daemon=True).start()
-    assert begun.wait(100)
-    print("iterating")
-    """
-    for _ in range(3):
-        assert python.run(endless(code, width=10000)) == "iterating\n"
-
-
 def test_a_fork_while_the_engine_works_and_the_child_lets_go(python: Python) -> None:
     code = textwrap.dedent(FORKING) + textwrap.dedent("""
         import gc
