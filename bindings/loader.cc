@@ -317,7 +317,7 @@ void bind_loader(nb::module_& module) {
            "The same, and the parts of what travels beside the batch.")
       .def_prop_ro(
           "skipped", [](const ListedLoader& l) { return l.shared->skipped(); },
-          "The samples that were left out, and why.")
+          "The samples that batches handed out so far have left out, and why.")
       .def("take_if_ready", take_if_ready, "state"_a,
            "The same if it is made already, else None.")
       .def("take_shard", take_shard, "state"_a, "first"_a, "count"_a,

@@ -270,7 +270,7 @@ class Loader:
 
     @property
     def skipped(self) -> dict[int, str]:
-        """The samples that were left out, and why."""
+        """The samples that batches handed out so far have left out, and why."""
 
     def take_if_ready(self, state: numpy.typing.NDArray[numpy.uint32]) -> object:
         """The same if it is made already, else None."""

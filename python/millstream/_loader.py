@@ -41,7 +41,8 @@ class DataLoader:
         that are corrupt, a function that raises): their rows are zero and their mask is
         False. What may go better another time (a worker that died or stalls, EIO) is
         tried again and then raised.
-      error_budget: How many samples a run may skip; None for any number.
+      error_budget: How many samples the delivered batches may lack; None for any
+        number.
     """
 
     next_batch: Callable[[Any], tuple[Tree, LoaderState, Any]]
@@ -104,7 +105,7 @@ class DataLoader:
 
     @property
     def skipped(self) -> dict[int, str]:
-        """The samples that this loader has skipped so far, and why."""
+        """The samples that the batches delivered so far lack, and why."""
         return dict(self._program.engine.skipped)
 
     @property

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -41,13 +42,22 @@ class Beside {
   std::vector<Part> parts_;
 };
 
-/// What became of samples that could not be made, for those who count them.
+/// The samples that were left out of a batch, and why. Any thread may add.
 class Failures {
  public:
-  virtual ~Failures() = default;
+  void add(std::int64_t sample, const Error& error) {
+    const std::lock_guard lock(mutex_);
+    samples_.emplace(sample, error.what());
+  }
 
-  /// `sample` was left out for `error`. Throws to stop the batch after all.
-  virtual void skipped(std::int64_t sample, const Error& error) = 0;
+  /// To be called when the batch is made.
+  const std::map<std::int64_t, std::string>& samples() const noexcept {
+    return samples_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::int64_t, std::string> samples_;
 };
 
 /// For whom rows are made; it never changes what is in them. Null where nobody cares.

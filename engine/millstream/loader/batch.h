@@ -63,6 +63,8 @@ class Batch {
   std::int64_t bytes() const noexcept { return block_.size(); }
   Beside& beside() noexcept { return beside_; }
   const Beside& beside() const noexcept { return beside_; }
+  Failures& failures() noexcept { return failures_; }
+  const Failures& failures() const noexcept { return failures_; }
 
  private:
   friend class Slots;
@@ -71,6 +73,7 @@ class Batch {
   std::vector<Column> columns_;  // of the parts, one after the other
   std::vector<bool*> masks_;
   Beside beside_;
+  Failures failures_;
 };
 
 /// Makes batches and takes their blocks back, pages touched, when the last owner lets

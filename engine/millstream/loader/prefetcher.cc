@@ -53,12 +53,11 @@ std::size_t PositionHash::operator()(const Position& position) const noexcept {
 }
 
 Prefetcher::Prefetcher(std::shared_ptr<const Plan> plan, std::shared_ptr<Slots> slots,
-                       int threads, int ahead, Failures* failures)
+                       int threads, int ahead)
     : plan_(std::move(plan)),
       slots_(std::move(slots)),
       threads_(plan_->maker() != nullptr ? std::min(ahead + 1, kWaiting) : threads),
       ahead_(ahead),
-      failures_(failures),
       generation_(fork_generation()),
       typical_ns_(kSlowNs) {
   if (plan_->maker() != nullptr) waiting_.emplace(0);
@@ -162,7 +161,7 @@ void Prefetcher::make(Entry& entry, Lock* turn) noexcept {
     for (std::size_t i = 0; i < parts.size(); ++i) {
       plan_->part(entry.position, parts[i].first, parts[i].count, batch->columns(i),
                   batch->mask(i), thread_memory(),
-                  {&batch->beside(), failures_, &stopping_, turn});
+                  {&batch->beside(), &batch->failures(), &stopping_, turn});
     }
     entry.batch = std::move(batch);
   } catch (...) {

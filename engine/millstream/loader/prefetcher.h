@@ -31,9 +31,8 @@ class Prefetcher {
  public:
   /// Keeps `ahead` batches a stream in the making, on at most `threads` threads of the
   /// shared pool; where making is waiting, on threads of its own that do nothing else.
-  /// `failures`, which may be null, outlives it.
   Prefetcher(std::shared_ptr<const Plan> plan, std::shared_ptr<Slots> slots,
-             int threads, int ahead, Failures* failures = nullptr);
+             int threads, int ahead);
 
   /// Stops what has not begun and waits for what has.
   ~Prefetcher();
@@ -94,7 +93,6 @@ class Prefetcher {
   const std::shared_ptr<Slots> slots_;
   const int threads_;
   const int ahead_;
-  Failures* const failures_;
   const std::uint64_t generation_;
   std::atomic<std::int64_t> typical_ns_;
 
