@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import signal
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Sequence
@@ -286,6 +287,14 @@ def _scan(
 
 
 def _raises_on_interrupt() -> bool:
-    """Whether Python would raise for Ctrl-C in this thread."""
-    main = threading.current_thread() is threading.main_thread()
-    return main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    """Whether Ctrl-C is to end what runs in this thread.
+
+    The handler of ``asyncio.run`` only cancels a task, which is this thread's own.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return False
+    handler = signal.getsignal(signal.SIGINT)
+    runner = getattr(getattr(handler, "func", None), "__self__", None)
+    asyncio = sys.modules.get("asyncio")
+    by_asyncio = asyncio is not None and isinstance(runner, asyncio.Runner)
+    return by_asyncio or handler is signal.default_int_handler

@@ -95,6 +95,35 @@ def test_ctrl_c_leaves_an_eager_scan(python: Python, width: int) -> None:
     assert interrupted(python, code, width=width) == "interrupted\n3 3.0\n"
 
 
+def test_ctrl_c_leaves_an_eager_scan_under_asyncio(python: Python) -> None:
+    code = """
+    import asyncio
+
+    def body(carry, batch, mask):
+        jax.debug.callback(first, carry)
+        return carry + 1, None
+
+    def first(step):
+        if step == 5:
+            say_started()
+
+    async def main():
+        await asyncio.sleep(0)
+        try:
+            loader.scan_epoch(state, 0, body)
+        finally:
+            print("left the scan")
+
+    try:
+        asyncio.run(main())
+    except KeyboardInterrupt:
+        print("interrupted")
+    after, _, _ = loader.scan_epoch(state, 0, lambda c, b, m: (c, None), steps=3)
+    print(after.step)
+    """
+    assert interrupted(python, code) == "left the scan\ninterrupted\n3\n"
+
+
 def test_ctrl_c_ends_a_program_that_does_not_catch_it(python: Python) -> None:
     code = """
     import threading
