@@ -320,6 +320,12 @@ void bind_loader(nb::module_& module) {
           "The samples that batches handed out so far have left out, and why.")
       .def("take_if_ready", take_if_ready, "state"_a,
            "The same if it is made already, else None.")
+      .def(
+          "abandon",
+          [](ListedLoader& l, const StateWords& state) {
+            l.shared->abandon(position(l.shared->plan(), state));
+          },
+          "state"_a, "Nobody goes on there: what was made ahead may be dropped.")
       .def("take_shard", take_shard, "state"_a, "first"_a, "count"_a,
            "Those rows, from one batch for all shards that ask.")
       .def("batch", batch, "state"_a, "The same from one thread, with no cache.");

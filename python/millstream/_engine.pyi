@@ -275,6 +275,9 @@ class Loader:
     def take_if_ready(self, state: numpy.typing.NDArray[numpy.uint32]) -> object:
         """The same if it is made already, else None."""
 
+    def abandon(self, state: numpy.typing.NDArray[numpy.uint32]) -> None:
+        """Nobody goes on there: what was made ahead may be dropped."""
+
     def take_shard(self, state: numpy.typing.NDArray[numpy.uint32], first: int, count: int) -> list:
         """Those rows, from one batch for all shards that ask."""
 

@@ -65,13 +65,17 @@ struct Making {
   Beside* beside = nullptr;
   Failures* failures = nullptr;
   const std::atomic<bool>* cancelled = nullptr;  // nobody wants them any more
+  const std::atomic<bool>* dropped = nullptr;    // nor those that have not begun
   std::unique_lock<std::mutex>* turn = nullptr;  // held until they are queued
 
   /// A maker has them in its queue: those of later batches may follow.
   void queued() const {
     if (turn != nullptr && turn->owns_lock()) turn->unlock();
   }
-  bool wanted() const noexcept { return cancelled == nullptr || !cancelled->load(); }
+  bool stopped() const noexcept { return cancelled != nullptr && cancelled->load(); }
+  bool wanted() const noexcept {
+    return !stopped() && (dropped == nullptr || !dropped->load());
+  }
 };
 
 /// Rows that a function is to make. Borrows all that it points to.

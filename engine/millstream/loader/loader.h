@@ -91,6 +91,11 @@ class Loader {
   /// The same if it is made already, else null; never waits for it.
   std::shared_ptr<const Batch> take_if_ready(const Position& position);
 
+  /// Nobody goes on at `position`: what was made ahead from there may be dropped.
+  void abandon(const Position& position) {
+    if (prefetcher_) prefetcher_->abandon(position);
+  }
+
   /// The batch at `position`, one for all shards that ask for it.
   std::shared_ptr<const Batch> take_for_shards(const Position& position);
 
