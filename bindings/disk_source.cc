@@ -31,7 +31,7 @@ namespace {
 
 using Path = std::filesystem::path;
 using SourceHandle = Handle<Source>;
-using Released = nb::call_guard<nb::gil_scoped_release>;
+using Released = nb::call_guard<GilRelease>;
 
 /// A field's name and its files or folders of them.
 using FieldSpec = std::pair<std::string, std::vector<Path>>;

@@ -102,7 +102,7 @@ std::shared_ptr<const Batch> taken(ListedLoader& loader, const StateWords& state
   while (true) {
     std::shared_ptr<const Batch> batch;
     {
-      const nb::gil_scoped_release released;
+      const GilRelease released;
       batch = running.take(at, std::chrono::milliseconds(50));
     }
     if (batch != nullptr) return batch;
@@ -115,7 +115,7 @@ void await_batch(ListedLoader& loader, const StateWords& state) {
   const Position at = position(running.plan(), state);
   while (true) {
     {
-      const nb::gil_scoped_release released;
+      const GilRelease released;
       if (running.ready(at, std::chrono::milliseconds(50))) return;
     }
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
@@ -147,7 +147,7 @@ nb::list take_shard(ListedLoader& loader, const StateWords& state, std::int64_t 
   const std::size_t part = running.part_of({first, count});
   std::shared_ptr<const Batch> batch;
   {
-    const nb::gil_scoped_release released;
+    const GilRelease released;
     batch = running.take_for_shards(at);
   }
   return batch_arrays(std::move(batch), running.layout(), part, 1);
@@ -160,7 +160,7 @@ nb::list batch(ListedLoader& loader, const StateWords& state) {
   auto slots = std::make_shared<Slots>(loader.shared->layout(), 0, plan.maker());
   auto made = slots->take();
   {
-    const nb::gil_scoped_release released;
+    const GilRelease released;
     const std::span<const RowRange> parts = slots->layout().parts();
     for (std::size_t i = 0; i < parts.size(); ++i) {
       plan.part(at, parts[i].first, parts[i].count, made->columns(i), made->mask(i),
@@ -302,7 +302,7 @@ void bind_loader(nb::module_& module) {
       .def(
           "forget_error",
           [](ListedLoader& l) {
-            const nb::gil_scoped_release released;
+            const GilRelease released;
             l.shared->remember(nullptr);
           },
           "Sets `last_error` to None.")
@@ -316,9 +316,15 @@ void bind_loader(nb::module_& module) {
            "The same, and the parts of what travels beside the batch.")
       .def_prop_ro(
           "skipped", [](const ListedLoader& l) { return l.shared->skipped(); },
-          "The samples that were left out, and why.")
+          "The samples that batches handed out so far have left out, and why.")
       .def("take_if_ready", take_if_ready, "state"_a,
            "The same if it is made already, else None.")
+      .def(
+          "abandon",
+          [](ListedLoader& l, const StateWords& state) {
+            l.shared->abandon(position(l.shared->plan(), state));
+          },
+          "state"_a, "Nobody goes on there: what was made ahead may be dropped.")
       .def("take_shard", take_shard, "state"_a, "first"_a, "count"_a,
            "Those rows, from one batch for all shards that ask.")
       .def("batch", batch, "state"_a, "The same from one thread, with no cache.");

@@ -19,7 +19,7 @@ struct ListedLoader {
       : shared(std::move(loader)), listing(shared) {}
 
   ~ListedLoader() {
-    const nanobind::gil_scoped_release released;  // a worker may need it to end
+    const GilRelease released;  // a worker may need it to end
     listing.reset();
     shared.reset();
   }

@@ -130,7 +130,7 @@ void call(const std::shared_ptr<const void>& function, const Work& part,
 struct MakerHandle {
   std::shared_ptr<Maker> shared;
   ~MakerHandle() {
-    const nb::gil_scoped_release released;  // a function may need it to come to an end
+    const GilRelease released;  // a function may need it to come to an end
     shared.reset();
   }
 };
@@ -212,7 +212,7 @@ nb::object wait(const TicketHandle& ticket, double seconds) {
   while (true) {
     std::shared_ptr<const Batch> batch;
     {
-      const nb::gil_scoped_release released;
+      const GilRelease released;
       const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
           deadline - std::chrono::steady_clock::now());
       batch = ticket.shared->wait(std::clamp(left, std::chrono::milliseconds(0),
@@ -251,7 +251,7 @@ nb::object next_task(nb::handle self) {
   Worker& worker = handle.worker;
   bool more;
   {
-    const nb::gil_scoped_release released;
+    const GilRelease released;
     more = worker.next();
   }
   if (!more) return nb::none();
@@ -283,7 +283,7 @@ void bind_maker(nb::module_& module) {
       .def_prop_ro("pids", pids, "The worker processes that run now.")
       .def(
           "close", [](MakerHandle& m) { m.shared->close(); },
-          nb::call_guard<nb::gil_scoped_release>(), "Ends them.");
+          nb::call_guard<GilRelease>(), "Ends them.");
 
   module.def("thread_crew", thread_crew, "function"_a, "workers"_a, "timeout"_a, R"(
 Threads that call a function for parts of batches.
@@ -333,13 +333,12 @@ Args:
           "Batches that someone still holds.")
       .def(
           "close", [](WorkshopHandle& w) { w.running->close(); },
-          nb::call_guard<nb::gil_scoped_release>(), "Ends the maker.");
+          nb::call_guard<GilRelease>(), "Ends the maker.");
   module.def("workshop", workshop, "maker"_a, "fields"_a, "rows"_a, "at_once"_a,
              "Batches of samples named one by one, made by a maker.");
 
   nb::class_<WorkerHandle>(module, "Worker", "The inside of a worker process.")
-      .def(nb::init<std::int64_t>(), "parent"_a,
-           nb::call_guard<nb::gil_scoped_release>())
+      .def(nb::init<std::int64_t>(), "parent"_a, nb::call_guard<GilRelease>())
       .def_prop_ro("setup",
                    [](const WorkerHandle& w) {
                      const std::string& setup = w.worker.setup();

@@ -20,6 +20,32 @@ std::shared_ptr<const void> kept(nb::handle object);
 /// (name, dtype, shape) of each field.
 nb::list described(const Schema& schema);
 
+/// Where the interpreter has ended meanwhile it ends any thread that comes back to it.
+/// Frames of C++ cannot be ended so: such a thread sleeps until the process is gone.
+template <typename Body>
+auto in_python(Body&& body) {
+  try {
+    return body();
+  } catch (const abi::__forced_unwind&) {
+    while (true) pause();
+  }
+}
+
+/// Lets other threads of Python run for as long as it lives. A thread that waits in
+/// here when the interpreter ends never leaves it.
+class GilRelease {
+ public:
+  GilRelease() noexcept : state_(PyEval_SaveThread()) {}
+  ~GilRelease() {
+    in_python([this] { PyEval_RestoreThread(state_); });
+  }
+  GilRelease(const GilRelease&) = delete;
+  GilRelease& operator=(const GilRelease&) = delete;
+
+ private:
+  PyThreadState* const state_;
+};
+
 /// What Python holds of something that the engine shares. The engine's own pointer is
 /// inside, so that letting go of it on an engine thread never needs the GIL.
 template <typename T>
@@ -33,21 +59,10 @@ struct Handle {
   Handle& operator=(Handle&&) noexcept = default;
   ~Handle() {
     if (shared.use_count() != 1 || !PyGILState_Check()) return;
-    const nb::gil_scoped_release released;  // a worker may need it to come to an end
+    const GilRelease released;  // a worker may need it to come to an end
     shared.reset();
   }
 };
-
-/// Where the interpreter has ended meanwhile it ends any thread that comes back to it.
-/// Frames of C++ cannot be ended so: such a thread sleeps until the process is gone.
-template <typename Body>
-auto in_python(Body&& body) {
-  try {
-    return body();
-  } catch (const abi::__forced_unwind&) {
-    while (true) pause();
-  }
-}
 
 void bind_core(nb::module_& module);
 void bind_disk_source(nb::module_& module);

@@ -30,9 +30,8 @@ void copy(std::byte* to, PyArrayObject* from, std::size_t bytes) {
     std::memcpy(to, data, bytes);
     return;
   }
-  PyThreadState* state = PyEval_SaveThread();
+  const GilRelease released;
   std::memcpy(to, data, bytes);
-  in_python([&] { PyEval_RestoreThread(state); });
 }
 
 nb::object number(std::int64_t value) {

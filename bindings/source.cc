@@ -58,7 +58,7 @@ SourceHandle arrays(const std::vector<ArraySpec>& specs, bool narrow) {
   }
   auto source = std::make_shared<ArraysSource>(std::move(leaves));
   if (narrow) {
-    const nb::gil_scoped_release released;
+    const GilRelease released;
     source->check_narrow();
   }
   return {source};
@@ -80,7 +80,7 @@ using Indices =
 
 SourceHandle subset(const SourceHandle& source, const Indices& indices) {
   std::vector<std::int64_t> samples(indices.data(), indices.data() + indices.size());
-  const nb::gil_scoped_release released;
+  const GilRelease released;
   return {std::make_shared<Subset>(source.shared, std::move(samples))};
 }
 
@@ -126,7 +126,7 @@ nb::list read(const SourceHandle& handle, const Indices& indices) {
     result.append(rows_array(field.dtype, field.shape, data, rows, row, owner));
   }
   {
-    const nb::gil_scoped_release released;
+    const GilRelease released;
     Memory memory;
     source.read(samples, columns, memory);
   }

@@ -81,12 +81,28 @@ class BatchIterator:
         """
         kept = _resume.parsed(state)
         words = _resume.restored(self.program, kept, "step").words
+        self._abandon()
         self._at = self._beginning(words, _left_of(kept))
         self._closed = False
 
     def close(self) -> None:
         """Ends the iteration; the state stays."""
         self._closed = True
+        self._abandon()
+
+    def __del__(self) -> None:
+        try:  # noqa: SIM105 - modules may be gone already
+            self._abandon()
+        except Exception:
+            pass
+
+    def _abandon(self) -> None:
+        """Lets the engine drop what it makes ahead, unless the epoch is over: most
+        loops go on with the next one.
+        """
+        words, left, _, _ = self._at
+        if left > 0:
+            self.program.engine.abandon(words)
 
 
 def _left_of(state: Any) -> int | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import signal
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Sequence
@@ -41,7 +42,8 @@ class DataLoader:
         that are corrupt, a function that raises): their rows are zero and their mask is
         False. What may go better another time (a worker that died or stalls, EIO) is
         tried again and then raised.
-      error_budget: How many samples a run may skip; None for any number.
+      error_budget: How many samples the delivered batches may lack; None for any
+        number.
     """
 
     next_batch: Callable[[Any], tuple[Tree, LoaderState, Any]]
@@ -104,7 +106,7 @@ class DataLoader:
 
     @property
     def skipped(self) -> dict[int, str]:
-        """The samples that this loader has skipped so far, and why."""
+        """The samples that the batches delivered so far lack, and why."""
         return dict(self._program.engine.skipped)
 
     @property
@@ -282,6 +284,14 @@ def _scan(
 
 
 def _raises_on_interrupt() -> bool:
-    """Whether Python would raise for Ctrl-C in this thread."""
-    main = threading.current_thread() is threading.main_thread()
-    return main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    """Whether Ctrl-C is to end what runs in this thread.
+
+    The handler of ``asyncio.run`` only cancels a task, which is this thread's own.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return False
+    handler = signal.getsignal(signal.SIGINT)
+    runner = getattr(getattr(handler, "func", None), "__self__", None)
+    asyncio = sys.modules.get("asyncio")
+    by_asyncio = asyncio is not None and isinstance(runner, asyncio.Runner)
+    return by_asyncio or handler is signal.default_int_handler

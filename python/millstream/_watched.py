@@ -18,14 +18,16 @@ class WatchedIterator(BatchIterator):
         self._progress = StepProgress("train", len(self))
 
     def __next__(self) -> tuple[Tree, Any]:
-        samples = self.program.plan.valid_rows(self._at[0])
+        before = self._at
+        samples = self.program.plan.valid_rows(before[0])
         self._progress.wait()
         try:
             delivered = super().__next__()
+            self._progress.got(samples)
         except BaseException:
+            self._at = before  # of a batch that nobody gets
             self._progress.close()
             raise
-        self._progress.got(samples)
         return delivered
 
     def report(self) -> Report:

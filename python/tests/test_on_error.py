@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import time
 from pathlib import Path
 from typing import Any
 
@@ -213,6 +214,45 @@ def test_a_budget_counts_samples_and_not_epochs() -> None:
     )
     with pytest.raises(DataError, match=r"left out \(0\); the last is sample 6"):
         next(nothing.iterate(nothing.init_state(0)))
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+@pytest.mark.parametrize("prefetch", [0, 1, 4])
+def test_the_same_batch_exceeds_the_budget_however_many_are_made_ahead(
+    prefetch: int, workers: int
+) -> None:
+    loader = DataLoader(
+        [source_of(ordering="sequential", workers=workers), BatchTransform(4)],
+        on_error="skip",
+        error_budget=2,
+        prefetch=prefetch,
+    )
+    iterator = loader.iterate(loader.init_state(0))
+    for listed in ([], [6], [6]):
+        next(iterator)
+        time.sleep(0.1)  # in which batches are made ahead
+        assert list(loader.skipped) == listed
+    for _ in range(2):
+        with pytest.raises(DataError, match=r"left out \(2\); the last is sample 14"):
+            next(iterator)
+
+
+def test_inside_of_jit_only_batches_handed_out_count() -> None:
+    loader = DataLoader(
+        [source_of(ordering="sequential", workers=4), BatchTransform(4)],
+        on_error="skip",
+        error_budget=1,
+        prefetch=6,
+    )
+
+    def body(carry: Any, batch: Any, mask: Any) -> tuple[Any, Any]:
+        jax.debug.callback(lambda: time.sleep(0.1), ordered=True)
+        return carry, None
+
+    state, _, _ = loader.scan_epoch(loader.init_state(0), 0, body, steps=3)
+    assert list(loader.skipped) == [6]
+    with pytest.raises(DataError, match="the last is sample 14"):
+        loader.scan_epoch(state, 0, body, steps=1)
 
 
 # What is not skipped.

@@ -95,6 +95,35 @@ def test_ctrl_c_leaves_an_eager_scan(python: Python, width: int) -> None:
     assert interrupted(python, code, width=width) == "interrupted\n3 3.0\n"
 
 
+def test_ctrl_c_leaves_an_eager_scan_under_asyncio(python: Python) -> None:
+    code = """
+    import asyncio
+
+    def body(carry, batch, mask):
+        jax.debug.callback(first, carry)
+        return carry + 1, None
+
+    def first(step):
+        if step == 5:
+            say_started()
+
+    async def main():
+        await asyncio.sleep(0)
+        try:
+            loader.scan_epoch(state, 0, body)
+        finally:
+            print("left the scan")
+
+    try:
+        asyncio.run(main())
+    except KeyboardInterrupt:
+        print("interrupted")
+    after, _, _ = loader.scan_epoch(state, 0, lambda c, b, m: (c, None), steps=3)
+    print(after.step)
+    """
+    assert interrupted(python, code) == "left the scan\ninterrupted\n3\n"
+
+
 def test_ctrl_c_ends_a_program_that_does_not_catch_it(python: Python) -> None:
     code = """
     import threading
@@ -200,6 +229,44 @@ FORKING = """
     expected = specified(loader, state, 10)
     next(iterator)
 """
+
+
+WAITING = """
+    import threading, time
+    import jax, numpy as np
+    from millstream import BatchTransform, DataLoader, DiskSampleSource, loadax
+
+    begun = threading.Event()
+
+    def slow(index):
+        begun.set()
+        time.sleep(3600)
+
+    class Items:
+        def __len__(self):
+            return 10
+
+        def __getitem__(self, index):
+            return slow(index)
+
+    def batches():
+        if "WHERE" == "loadax":
+            builder = loadax.DataLoader(loadax.Batcher(list)).batch_size(4).workers(2)
+            return iter(builder.build(Items()))
+        spec = jax.ShapeDtypeStruct((), np.int32)
+        source = DiskSampleSource(10, slow, sample_spec=spec)
+        loader = DataLoader([source, BatchTransform(4)])
+        return loader.iterate(loader.init_state(0))
+
+    threading.Thread(target=lambda: next(batches()), daemon=True).start()
+    assert begun.wait(100)
+    print("waiting")
+"""
+
+
+@pytest.mark.parametrize("where", ["millstream", "loadax"])
+def test_a_daemon_thread_waits_for_a_batch_at_exit(python: Python, where: str) -> None:
+    assert python.run(WAITING.replace("WHERE", where)) == "waiting\n"
 
 
 def test_a_fork_while_the_engine_works_and_the_child_lets_go(python: Python) -> None:

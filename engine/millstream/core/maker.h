@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -41,13 +42,22 @@ class Beside {
   std::vector<Part> parts_;
 };
 
-/// What became of samples that could not be made, for those who count them.
+/// The samples that were left out of a batch, and why. Any thread may add.
 class Failures {
  public:
-  virtual ~Failures() = default;
+  void add(std::int64_t sample, const Error& error) {
+    const std::lock_guard lock(mutex_);
+    samples_.emplace(sample, error.what());
+  }
 
-  /// `sample` was left out for `error`. Throws to stop the batch after all.
-  virtual void skipped(std::int64_t sample, const Error& error) = 0;
+  /// To be called when the batch is made.
+  const std::map<std::int64_t, std::string>& samples() const noexcept {
+    return samples_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::int64_t, std::string> samples_;
 };
 
 /// For whom rows are made; it never changes what is in them. Null where nobody cares.
@@ -55,6 +65,7 @@ struct Making {
   Beside* beside = nullptr;
   Failures* failures = nullptr;
   const std::atomic<bool>* cancelled = nullptr;  // nobody wants them any more
+  const std::atomic<bool>* dropped = nullptr;    // nor those that have not begun
   std::unique_lock<std::mutex>* turn = nullptr;  // held until they are queued
   std::shared_ptr<const Block> memory = {};      // that the batch is in
 
@@ -62,7 +73,10 @@ struct Making {
   void queued() const {
     if (turn != nullptr && turn->owns_lock()) turn->unlock();
   }
-  bool wanted() const noexcept { return cancelled == nullptr || !cancelled->load(); }
+  bool stopped() const noexcept { return cancelled != nullptr && cancelled->load(); }
+  bool wanted() const noexcept {
+    return !stopped() && (dropped == nullptr || !dropped->load());
+  }
 };
 
 /// Rows that a function is to make. Borrows all that it points to.

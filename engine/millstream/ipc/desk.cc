@@ -331,7 +331,7 @@ void Desk::bury(Seat& seat, const std::string& epitaph) {
 
 void Desk::look_after(Seat& seat) {
   if (seat.child == nullptr) return;
-  const bool unwanted = !seat.given.empty() && seat.given.front()->job->cancelled();
+  const bool unwanted = !seat.given.empty() && seat.given.front()->job->stopped();
   if (!unwanted && !seat.child->gone()) {
     seat.useless.reset();
     if (options_.timeout.count() > 0) look_for_stall(seat);

@@ -198,9 +198,8 @@ void ProcessCrew::make(const Work& work) {
   crew->add(std::move(parts));
   work.making.queued();
   while (!job->wait(kGlance)) {
-    if (work.making.wanted() || job->cancelled()) continue;
-    job->cancel();
-    crew->nudge();
+    if (work.making.wanted()) continue;
+    if (work.making.stopped() ? job->stop() : job->cancel()) crew->nudge();
   }
   try {
     job->rethrow();

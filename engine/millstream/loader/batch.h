@@ -65,6 +65,8 @@ class Batch {
   const std::shared_ptr<const Block>& block() const noexcept { return block_; }
   Beside& beside() noexcept { return beside_; }
   const Beside& beside() const noexcept { return beside_; }
+  Failures& failures() noexcept { return failures_; }
+  const Failures& failures() const noexcept { return failures_; }
 
  private:
   std::shared_ptr<const Block> block_;
@@ -72,6 +74,7 @@ class Batch {
   std::vector<Column> columns_;  // of the parts, one after the other
   std::vector<bool*> masks_;
   Beside beside_;
+  Failures failures_;
 };
 
 /// Makes batches and takes their blocks back, pages touched, when the last owner of a

@@ -107,19 +107,19 @@ Loader::Loader(std::shared_ptr<const Plan> plan, std::span<const DType> dtypes,
   }
   check_fits(layout(), prefetch_);
   if (prefetch_ > 0) {
-    prefetcher_.emplace(plan_, slots_, threads_, prefetch_, &skipped_);
+    prefetcher_.emplace(plan_, slots_, threads_, prefetch_);
   }
 }
 
 void Loader::make(const Position& position, const RowRange& rows,
-                  std::span<const Column> output, bool* mask, Beside* beside) {
+                  std::span<const Column> output, bool* mask, const Making& making) {
   if (!prefetcher_) plan_->hint(position);  // nobody did before
   std::int64_t row_bytes = 1;
   for (const Column& column : output) row_bytes += column.row_bytes();
   const bool waits = plan_->maker() != nullptr;
   if (waits || threads_ == 1 || rows.count * row_bytes < 2 * kPartBytes) {
     plan_->part(position, rows.first, rows.count, output, mask, thread_memory(),
-                {beside, &skipped_, &cancelled_});
+                making);
     return;
   }
   ThreadPool& pool = shared_pool();
@@ -131,14 +131,21 @@ void Loader::make(const Position& position, const RowRange& rows,
                     for (Column& column : here) column.data += begin * column.stride;
                     plan_->part(position, rows.first + begin, end - begin, here,
                                 mask == nullptr ? nullptr : mask + begin,
-                                thread_memory(), {nullptr, &skipped_, nullptr});
+                                thread_memory(), {nullptr, making.failures, nullptr});
                   });
+}
+
+void Loader::hand_out(const Position& position, const RowRange& rows,
+                      std::span<const Column> output, bool* mask) {
+  Failures failures;
+  make(position, rows, output, mask, {nullptr, &failures, &cancelled_});
+  skipped_.count(failures);
 }
 
 void Loader::make_noting(const Position& position, std::span<const Column> output,
                          bool* mask) {
   const auto start = std::chrono::steady_clock::now();
-  make(position, {0, plan_->batch_size()}, output, mask);
+  hand_out(position, {0, plan_->batch_size()}, output, mask);
   prefetcher_->note(std::chrono::steady_clock::now() - start);
 }
 
@@ -156,14 +163,16 @@ void Loader::fill(const Position& position, std::span<const Column> output,
   if (cancelled()) throw Cancelled("interrupted");
   delivered_.fetch_add(1, std::memory_order_relaxed);
   if (!cached(output)) {
-    make(position, {0, plan_->batch_size()}, output, mask);
+    hand_out(position, {0, plan_->batch_size()}, output, mask);
     return;
   }
   if (prefetcher_->is_quick()) {
     make_noting(position, output, mask);
     return;
   }
-  copy(*waited_for(position), 0, output, mask, plan_->batch_size());
+  const auto batch = waited_for(position);
+  skipped_.count(batch->failures());
+  copy(*batch, 0, output, mask, plan_->batch_size());
 }
 
 std::shared_ptr<const Batch> Loader::waited_for(const Position& position) {
@@ -183,6 +192,7 @@ bool Loader::fill_if_ready(const Position& position, std::span<const Column> out
   } else {
     const auto batch = prefetcher_->ready(position);
     if (batch == nullptr) return false;
+    skipped_.count(batch->failures());
     copy(*batch, 0, output, mask, plan_->batch_size());
   }
   delivered_.fetch_add(1, std::memory_order_relaxed);
@@ -205,6 +215,7 @@ Answers::Found Loader::answer(const Position& position, bool wait) {
     if (reads_ahead_) {
       batch = wait ? waited_for(position) : prefetcher_->ready(position);
       if (batch == nullptr) return std::nullopt;
+      skipped_.count(batch->failures());
     } else if (!plan_->resident()) {
       if (!wait) return std::nullopt;
       batch = take(position, std::chrono::milliseconds(0));
@@ -234,7 +245,7 @@ void Loader::fill_from(const std::shared_ptr<const Batch>& batch,
   if (batch != nullptr && fits(output)) {
     copy(*batch, part, output, mask, rows.count);
   } else {
-    make(position, rows, output, mask);
+    hand_out(position, rows, output, mask);
   }
 }
 
@@ -254,7 +265,9 @@ std::shared_ptr<const Batch> Loader::take_for_shards(const Position& position) {
 std::shared_ptr<const Batch> Loader::take_if_ready(const Position& position) {
   std::shared_ptr<const Batch> batch;
   if (prefetcher_) batch = prefetcher_->ready(position);
-  if (batch != nullptr) delivered_.fetch_add(1, std::memory_order_relaxed);
+  if (batch == nullptr) return nullptr;
+  skipped_.count(batch->failures());
+  delivered_.fetch_add(1, std::memory_order_relaxed);
   return batch;
 }
 
@@ -267,11 +280,14 @@ std::shared_ptr<const Batch> Loader::take(const Position& position,
     auto made = slots_->take();
     const std::span<const RowRange> parts = layout().parts();
     for (std::size_t i = 0; i < parts.size(); ++i) {
-      make(position, parts[i], made->columns(i), made->mask(i), &made->beside());
+      make(position, parts[i], made->columns(i), made->mask(i),
+           {&made->beside(), &made->failures(), &cancelled_});
     }
     batch = std::move(made);
   }
-  if (batch != nullptr) delivered_.fetch_add(1, std::memory_order_relaxed);
+  if (batch == nullptr) return nullptr;
+  skipped_.count(batch->failures());
+  delivered_.fetch_add(1, std::memory_order_relaxed);
   return batch;
 }
 
@@ -280,12 +296,14 @@ bool Loader::ready(const Position& position, std::chrono::milliseconds patience)
   return prefetcher_->get(position, true, patience) != nullptr;
 }
 
-void Skipped::skipped(std::int64_t sample, const Error& error) {
+void Skipped::count(const Failures& failures) {
+  if (failures.samples().empty()) return;
   const std::lock_guard lock(mutex_);
-  samples_.emplace(sample, error.what());
+  samples_.insert(failures.samples().begin(), failures.samples().end());
   if (budget_ < 0 || static_cast<std::int64_t>(samples_.size()) <= budget_) return;
+  const auto& [sample, why] = *failures.samples().rbegin();
   throw DataError(text("more samples failed than may be left out (", budget_,
-                       "); the last is sample ", sample, ": ", error.what()));
+                       "); the last is sample ", sample, ": ", why));
 }
 
 std::map<std::int64_t, std::string> Skipped::samples() const {

@@ -26,12 +26,13 @@ struct Knobs {
   std::int64_t budget = -1;  // samples that may be left out; -1 for any number
 };
 
-/// The samples that a run has left out, each counted once.
-class Skipped : public Failures {
+/// The samples that the batches handed out so far have left out, each counted once.
+class Skipped {
  public:
   explicit Skipped(std::int64_t budget) : budget_(budget) {}
 
-  void skipped(std::int64_t sample, const Error& error) override;
+  /// Counts those of a batch that is handed out; throws where they are too many.
+  void count(const Failures& failures);
   std::map<std::int64_t, std::string> samples() const;
 
  private:
@@ -90,6 +91,11 @@ class Loader {
   /// The same if it is made already, else null; never waits for it.
   std::shared_ptr<const Batch> take_if_ready(const Position& position);
 
+  /// Nobody goes on at `position`: what was made ahead from there may be dropped.
+  void abandon(const Position& position) {
+    if (prefetcher_) prefetcher_->abandon(position);
+  }
+
   /// The batch at `position`, one for all shards that ask for it. Never null; throws
   /// `Cancelled` when the loader is interrupted.
   std::shared_ptr<const Batch> take_for_shards(const Position& position);
@@ -105,7 +111,7 @@ class Loader {
     return delivered_.load(std::memory_order_relaxed);
   }
 
-  /// The samples that were left out so far, and why.
+  /// The samples that batches handed out so far have left out, and why.
   std::map<std::int64_t, std::string> skipped() const { return skipped_.samples(); }
 
   /// Makes every `fill` throw `Cancelled` until `resume`. Safe in a signal handler.
@@ -119,7 +125,9 @@ class Loader {
 
  private:
   void make(const Position& position, const RowRange& rows,
-            std::span<const Column> output, bool* mask, Beside* beside = nullptr);
+            std::span<const Column> output, bool* mask, const Making& making);
+  void hand_out(const Position& position, const RowRange& rows,
+                std::span<const Column> output, bool* mask);
   std::shared_ptr<const Batch> waited_for(const Position& position);
   Answers::Found answer(const Position& position, bool wait);
   void make_noting(const Position& position, std::span<const Column> output,

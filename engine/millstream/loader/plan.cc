@@ -121,7 +121,7 @@ void Plan::surviving_rows(const Position& position, std::int64_t first,
   const auto one = [&](const Error& error) {
     padding(position, 1, output, memory);
     if (mask != nullptr) *mask = false;
-    if (making.failures != nullptr) making.failures->skipped(indices[0], error);
+    if (making.failures != nullptr) making.failures->add(indices[0], error);
   };
   try {
     tried(kTries,

@@ -1,6 +1,7 @@
 #include "millstream/loader/prefetcher.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "millstream/core/digest.h"
@@ -58,12 +59,11 @@ std::size_t PositionHash::operator()(const Position& position) const noexcept {
 }
 
 Prefetcher::Prefetcher(std::shared_ptr<const Plan> plan, std::shared_ptr<Slots> slots,
-                       int threads, int ahead, Failures* failures)
+                       int threads, int ahead)
     : plan_(std::move(plan)),
       slots_(std::move(slots)),
       threads_(plan_->maker() != nullptr ? waiting_threads(*plan_, ahead) : threads),
       ahead_(ahead),
-      failures_(failures),
       generation_(fork_generation()),
       typical_ns_(kSlowNs) {
   if (plan_->maker() != nullptr) waiting_.emplace(0);
@@ -89,11 +89,14 @@ std::shared_ptr<const Batch> Prefetcher::get(const Position& position, bool keep
   Lock lock(mutex_);
   auto& found = entries_[position];
   if (!found) {
-    found = std::make_shared<Entry>(Entry{.position = position, .untold = true});
+    found = std::make_shared<Entry>();
+    found->position = position;
+    found->untold = true;
   }
   const std::shared_ptr<Entry> entry = found;
   entry->used = ++clock_;
   const bool asked_before = std::exchange(entry->asked, true);
+  entry->left = false;
   if (entry->stage == Stage::kDone && !asked_before && is_passing(entry->error)) {
     entry->stage = Stage::kQueued;
     entry->error = nullptr;
@@ -139,10 +142,22 @@ std::shared_ptr<const Batch> Prefetcher::ready(const Position& position) {
   }
   found->second->used = ++clock_;
   found->second->asked = true;
+  found->second->left = false;
   const std::shared_ptr<const Batch> batch = found->second->batch;
   look_ahead(position);
   evict();
   return batch;
+}
+
+void Prefetcher::abandon(const Position& position) {
+  if (generation_ != fork_generation()) return;
+  const Lock lock(mutex_);
+  for (Stream& stream : streams_) {
+    if (stream.last.seed != position.seed) continue;
+    if (stream.last == position || plan_->schedule().next(stream.last) == position) {
+      stream.abandoned = true;
+    }
+  }
 }
 
 void Prefetcher::note(std::chrono::nanoseconds taken) noexcept {
@@ -167,7 +182,8 @@ void Prefetcher::make(Entry& entry, Lock* turn) noexcept {
     for (std::size_t i = 0; i < parts.size(); ++i) {
       plan_->part(entry.position, parts[i].first, parts[i].count, batch->columns(i),
                   batch->mask(i), thread_memory(),
-                  {&batch->beside(), failures_, &stopping_, turn, batch->block()});
+                  {&batch->beside(), &batch->failures(), &stopping_, &entry.dropped,
+                   turn, batch->block()});
     }
     entry.batch = std::move(batch);
   } catch (...) {
@@ -245,8 +261,16 @@ Position Prefetcher::previous(const Position& position) const noexcept {
 void Prefetcher::look_ahead(const Position& position) {
   const std::uint64_t now = asked_ + 1;
   const std::uint64_t idle = kForgotten * (streams_.size() + 1);
-  std::erase_if(streams_,
-                [&](const Stream& stream) { return now - stream.used > idle; });
+  const auto goes_on = [&](const Stream& stream) {
+    return stream.last.seed == position.seed &&
+           (stream.last == position || plan_->schedule().next(stream.last) == position);
+  };
+  std::erase_if(streams_, [&](const Stream& stream) {
+    const bool ended =
+        now - stream.used > idle || (stream.abandoned && !goes_on(stream));
+    if (ended) end(stream);
+    return ended;
+  });
   const auto whose = [&](auto&& is_at) {
     return std::ranges::find_if(streams_, [&](const Stream& stream) {
       return stream.last.seed == position.seed && is_at(stream.last);
@@ -257,7 +281,10 @@ void Prefetcher::look_ahead(const Position& position) {
   bool backwards = false;
   if (stream == streams_.end()) {
     stream = whose([&](const Position& last) { return last == position; });
-    if (stream != streams_.end()) return;  // asked again, after a wait cut short
+    if (stream != streams_.end()) {  // asked again, after a wait cut short
+      stream->abandoned = false;
+      return;
+    }
     stream = whose([&](const Position& last) { return previous(last) == position; });
     backwards = stream != streams_.end();
   }
@@ -268,10 +295,12 @@ void Prefetcher::look_ahead(const Position& position) {
     if (streams_.size() == kStreams) {
       streams_.erase(std::ranges::min_element(streams_, {}, &Stream::used));
     }
-    stream = streams_.insert(streams_.end(), Stream{position, now, is_new, kHinted});
+    stream =
+        streams_.insert(streams_.end(), Stream{position, now, is_new, false, kHinted});
   }
   stream->last = position;
   stream->used = asked_ = now;
+  stream->abandoned = false;
 
   const auto step = [&](const Position& from) {
     return backwards ? previous(from) : plan_->schedule().next(from);
@@ -281,8 +310,13 @@ void Prefetcher::look_ahead(const Position& position) {
     if (backwards && at.step == 0 && at.epoch == 0) break;
     at = step(at);
     auto& entry = entries_[at];
-    if (entry) continue;
-    entry = std::make_shared<Entry>(Entry{.position = at, .used = ++clock_});
+    if (entry) {
+      entry->left = false;
+      continue;
+    }
+    entry = std::make_shared<Entry>();
+    entry->position = at;
+    entry->used = ++clock_;
     entry->untold = stream->untold > 0;
     stream->untold -= entry->untold ? 1 : 0;
     entry->later = at;
@@ -299,14 +333,30 @@ void Prefetcher::look_ahead(const Position& position) {
   }
 }
 
+/// What was made ahead for a stream that is only idle may still be asked for, so it
+/// stays for as long as there is room.
+void Prefetcher::end(const Stream& stream) {
+  Position at = stream.last;
+  for (int i = 0; i < ahead_; ++i) {
+    at = plan_->schedule().next(at);
+    const auto found = entries_.find(at);
+    if (found == entries_.end() || found->second->asked) continue;
+    found->second->left = true;
+    if (!stream.abandoned) continue;
+    found->second->dropped = true;
+    std::erase(queue_, found->second);
+    entries_.erase(found);
+  }
+}
+
 void Prefetcher::evict() {
   // One more than there are: it may have begun just now.
   const auto streams = 1 + std::ranges::count_if(streams_, &Stream::counts);
   const std::size_t capacity =
       static_cast<std::size_t>(streams) * static_cast<std::size_t>(ahead_ + 1) + 1;
-  // What was asked for goes first: what is made ahead is yet to be.
+  // What was asked for goes before what is made ahead, which is yet to be.
   const auto rank = [](const Entry& entry) {
-    return std::pair(!entry.asked, entry.used);
+    return std::tuple(!entry.left, !entry.asked, entry.used);
   };
   while (entries_.size() > capacity) {
     auto first = entries_.end();

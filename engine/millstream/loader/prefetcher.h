@@ -31,9 +31,8 @@ class Prefetcher {
  public:
   /// Keeps `ahead` batches a stream in the making, on at most `threads` threads of the
   /// shared pool; where making is waiting, on threads of its own that do nothing else.
-  /// `failures`, which may be null, outlives it.
   Prefetcher(std::shared_ptr<const Plan> plan, std::shared_ptr<Slots> slots,
-             int threads, int ahead, Failures* failures = nullptr);
+             int threads, int ahead);
 
   /// Stops what has not begun and waits for what has.
   ~Prefetcher();
@@ -47,6 +46,10 @@ class Prefetcher {
 
   /// The batch at `position` if it is made already, else null; never waits for it.
   std::shared_ptr<const Batch> ready(const Position& position);
+
+  /// Nobody goes on at `position`, after the batches before it: what was made ahead
+  /// from there is dropped as soon as a batch elsewhere is asked for.
+  void abandon(const Position& position);
 
   /// Takes note of how long a batch took to make, here or elsewhere.
   void note(std::chrono::nanoseconds taken) noexcept;
@@ -63,16 +66,19 @@ class Prefetcher {
     Stage stage = Stage::kQueued;
     std::uint64_t used = 0;              // when, by `clock_`
     bool asked = false;                  // by someone, and not only made ahead
+    bool left = false;                   // made ahead for a stream that has ended
     bool untold = false;                 // the source does not know that it is coming
     std::optional<Position> later = {};  // what to tell the source of next
     std::shared_ptr<const Batch> batch = {};
     std::exception_ptr error = {};
+    std::atomic<bool> dropped = false;  // nobody will ask for it
   };
   /// Who asks for one batch after the other.
   struct Stream {
     Position last;
     std::uint64_t used = 0;  // when, by `asked_`
     bool counts = false;     // else it may be a jump of another with its seed
+    bool abandoned = false;  // unless somebody goes on with it
     int untold = 0;  // batches after those asked for that nobody told the source of
   };
 
@@ -87,6 +93,7 @@ class Prefetcher {
   start() noexcept;  // another thread that takes from the queue; false if none does
   bool start_with(const std::shared_ptr<Entry>& entry);
   void look_ahead(const Position& position);
+  void end(const Stream& stream);
   void evict();
   Position previous(const Position& position) const noexcept;
 
@@ -94,7 +101,6 @@ class Prefetcher {
   const std::shared_ptr<Slots> slots_;
   const int threads_;
   const int ahead_;
-  Failures* const failures_;
   const std::uint64_t generation_;
   std::atomic<std::int64_t> typical_ns_;
 

@@ -78,6 +78,7 @@ void Workshop::make_next() {
     begun = std::move(queue_.front());
     queue_.pop_front();
   }
+  if (begun.ticket.use_count() == 1) return;  // nobody waits for it any more
   std::shared_ptr<Batch> batch;
   std::exception_ptr error;
   try {
@@ -102,7 +103,7 @@ std::shared_ptr<Batch> Workshop::made(const Begun& begun,
                   begun.seeds,
                   {},
                   batch->columns(),
-                  {&batch->beside(), nullptr, &closed_, &turn, batch->block()},
+                  {&batch->beside(), nullptr, &closed_, nullptr, &turn, batch->block()},
                   0});
   }
   std::fill_n(batch->mask(), rows(), false);

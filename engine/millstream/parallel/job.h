@@ -47,9 +47,15 @@ class Job {
     fail(rows, row, std::move(thrown));
   }
 
-  /// Parts that have not begun need not.
-  void cancel() noexcept { cancelled_.store(true); }
+  /// Parts that have not begun need not. Returns whether that is new.
+  bool cancel() noexcept { return !cancelled_.exchange(true); }
   bool cancelled() const noexcept { return cancelled_.load(); }
+  /// Nor need those that have begun come to an end. Returns whether that is new.
+  bool stop() noexcept {
+    cancel();
+    return !stopped_.exchange(true);
+  }
+  bool stopped() const noexcept { return stopped_.load(); }
 
   /// Whether it is over within `patience`.
   bool wait(std::chrono::milliseconds patience) {
@@ -73,6 +79,7 @@ class Job {
   std::int64_t error_row_ = std::numeric_limits<std::int64_t>::max();
   std::exception_ptr error_;
   std::atomic<bool> cancelled_{false};
+  std::atomic<bool> stopped_{false};
 };
 
 /// How many rows a worker is at, by what it noted: row k, or -n for the first n of its

@@ -151,7 +151,7 @@ void Concatenated::read_for(const Making& making, std::int64_t first,
       const auto samples = inner.subspan(begin, some);
       Beside beside;
       const Making its = {making.beside == nullptr ? nullptr : &beside, making.failures,
-                          making.cancelled};
+                          making.cancelled, making.dropped};
       chunk.reset();
       sources_[source]->read_for(its, 0, samples, lent, some == taken ? memory : chunk);
       for (Beside::Part& part : beside.parts()) {
@@ -265,7 +265,7 @@ void Zipped::read_for(const Making& making, std::int64_t first,
                       std::span<const std::int64_t> indices, std::span<Column> columns,
                       Memory& memory) const {
   // What travels beside them has no names by which to tell theirs apart.
-  const Making its = {nullptr, making.failures, making.cancelled};
+  const Making its = {nullptr, making.failures, making.cancelled, making.dropped};
   for (const SharedSource& source : sources_) {
     const std::size_t fields = source->schema().size();
     source->read_for(its, first, indices, columns.first(fields), memory);

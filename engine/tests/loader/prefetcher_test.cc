@@ -179,6 +179,91 @@ TEST(Prefetcher, MakesEachBatchOnceForOneWhoWaitsUntilItIsReady) {
   EXPECT_EQ(source->most(), 1);
 }
 
+/// Remembers its batches by their first sample. All but the first and those of the
+/// second half wait until they are released.
+class GatedSource final : public Source {
+ public:
+  std::int64_t size() const noexcept override { return kSamples; }
+  const Schema& schema() const noexcept override { return schema_; }
+  void read(std::span<const std::int64_t> indices, std::span<Column> columns,
+            Memory&) const override {
+    {
+      const std::lock_guard lock(mutex_);
+      ++times_[indices[0]];
+    }
+    if (indices[0] > 0 && indices[0] < kSamples / 2) release_.wait();
+    for (std::size_t k = 0; k < indices.size(); ++k) {
+      std::memcpy(columns[0].row(static_cast<std::int64_t>(k)), &indices[k], 8);
+    }
+  }
+  void release() { release_.count_down(); }
+  std::map<std::int64_t, int> times() const {
+    const std::lock_guard lock(mutex_);
+    return times_;
+  }
+
+ private:
+  Schema schema_{{"x", DType::kInt64, {}}};
+  mutable std::mutex mutex_;
+  mutable std::map<std::int64_t, int> times_;
+  mutable std::latch release_{1};
+};
+
+TEST(Prefetcher, DropsWhatIsQueuedForOneWhoGaveUp) {
+  const auto source = std::make_shared<GatedSource>();
+  Schedule schedule(std::make_shared<Sequential>(kSamples), kRows, Remainder::kPad);
+  const auto plan = std::make_shared<const Plan>(source, std::move(schedule),
+                                                 Transforms{}, Transforms{});
+  {
+    Loader loader(plan, dtypes_of(*plan), {1, 4});
+    EXPECT_NE(loader.take({{}, 0, 0}, kLong), nullptr);
+    loader.abandon({{}, 0, 1});
+    loader.take({{}, 0, 6}, milliseconds(0));
+    source->release();
+    EXPECT_NE(loader.take({{}, 0, 6}, kLong), nullptr);
+    EXPECT_NE(loader.take({{}, 0, 7}, kLong), nullptr);
+  }
+  // At most two had begun.
+  const auto times = source->times();
+  for (const std::int64_t step : {3, 4}) EXPECT_FALSE(times.contains(step * kRows));
+}
+
+TEST(Prefetcher, KeepsWhatIsQueuedForOneWhoGoesOnWhereAnotherGaveUp) {
+  const auto source = std::make_shared<GatedSource>();
+  Schedule schedule(std::make_shared<Sequential>(kSamples), kRows, Remainder::kPad);
+  const auto plan = std::make_shared<const Plan>(source, std::move(schedule),
+                                                 Transforms{}, Transforms{});
+  source->release();
+  {
+    Loader loader(plan, dtypes_of(*plan), {2, 4});
+    for (std::int64_t step = 0; step < 10; ++step) {
+      loader.abandon({{}, 0, step});
+      EXPECT_NE(loader.take({{}, 0, step}, kLong), nullptr);
+      loader.abandon({{}, 0, step + 1});
+    }
+  }
+  // The epoch after it begins with the same samples.
+  for (const auto& [first, times] : source->times()) {
+    EXPECT_LE(times, first < 4 * kRows ? 2 : 1) << first;
+  }
+}
+
+TEST(Prefetcher, ABatchThatIsWaitedForIsNotEvictedForThoseOfStreamsThatEnded) {
+  const auto source = std::make_shared<RememberingSource>();
+  const auto plan = sample_plan(source, kRows);
+  Loader loader(plan, dtypes_of(*plan), {2, 4});
+  const auto batch = std::make_shared<Slots>(Layout(plan->schema(), kRows), 0)->take();
+  for (std::uint32_t seed = 0; seed < 6; ++seed) {
+    Position position{{seed, 0}, 0, 0};
+    for (int step = 0; step < 10; ++step) {
+      EXPECT_TRUE(loader.ready(position, kLong));
+      EXPECT_TRUE(loader.fill_if_ready(position, batch->columns(), batch->mask()));
+      position = plan->schedule().next(position);
+    }
+  }
+  EXPECT_EQ(source->most(), 1);
+}
+
 TEST(Prefetcher, MakesEachBatchOnceForTwoSeedsInTurn) {
   const auto source = std::make_shared<RememberingSource>();
   const auto plan = sample_plan(source, kRows);

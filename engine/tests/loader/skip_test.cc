@@ -8,6 +8,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -234,6 +235,40 @@ TEST(Skip, MoreThanTheBudgetIsAnError) {
       }
     }
   }
+}
+
+TEST(Skip, TheSameBatchExceedsTheBudgetHoweverManyAreMadeAhead) {
+  for (const int prefetch : {0, 1, 6}) {
+    const auto source = bad_at(40, {7, 17, 18});
+    const auto plan = skipping(source, 4);
+    Loader loader(plan, dtypes_of(*plan), {2, prefetch, /*budget=*/2});
+    Position position{};
+    for (int step = 0; step < 4; ++step) {
+      EXPECT_NE(loader.take(position, kLong), nullptr);
+      while (source->calls() < step + prefetch) std::this_thread::yield();
+      EXPECT_EQ(loader.skipped().size(), step == 0 ? 0u : 1u);
+      position = plan->schedule().next(position);
+    }
+    EXPECT_THROW(loader.take(position, kLong), DataError);
+    EXPECT_THROW(loader.take(position, kLong), DataError);
+    EXPECT_NE(loader.take(plan->schedule().next(position), kLong), nullptr);
+  }
+}
+
+TEST(Skip, ABatchThatIsCopiedCountsToo) {
+  const auto plan = skipping(bad_at(40, {1, 9, 10}), 4);
+  Loader loader(plan, dtypes_of(*plan), {2, 6, /*budget=*/2});
+  const auto batch = empty_batch(*plan);
+  loader.fill({}, batch->columns(), batch->mask());
+  EXPECT_EQ(loader.skipped().size(), 1u);
+  while (!loader.fill_if_ready({{}, 0, 1}, batch->columns(), batch->mask())) {
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(loader.skipped().size(), 1u);
+  EXPECT_THROW(loader.fill({{}, 0, 2}, batch->columns(), batch->mask()), DataError);
+  EXPECT_THROW(loader.fill_shard({{}, 0, 2}, {0, 4}, batch->columns(), batch->mask()),
+               DataError);
+  EXPECT_THROW(loader.take_for_shards({{}, 0, 2}), DataError);
 }
 
 TEST(Skip, ABatchMayHaveNothingLeft) {

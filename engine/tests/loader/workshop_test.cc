@@ -112,6 +112,25 @@ TEST(Workshop, TicketsWaitAsLongAsTheyAreAsked) {
   EXPECT_EQ(ticket->wait(kLong), batch);
 }
 
+TEST(Workshop, BatchesThatNobodyWaitsForAreNotMade) {
+  std::latch release(1);
+  std::atomic<int> made{0};
+  Workshop shop(crew_of(
+                    [&](const Work&) {
+                      ++made;
+                      release.wait();
+                    },
+                    1),
+                kSchema, 1, 1);
+  const auto first = shop.begin({0}, {});
+  for (std::int64_t i = 1; i < 10; ++i) shop.begin({i}, {});
+  const auto last = shop.begin({10}, {});
+  release.count_down();
+  EXPECT_NE(first->wait(kLong), nullptr);
+  EXPECT_NE(last->wait(kLong), nullptr);
+  EXPECT_EQ(made, 2);
+}
+
 TEST(Workshop, RethrowsToEveryoneWhoWaits) {
   Workshop shop(crew_of([](const Work& part) {
                   if (part.indices[0] == 3) {

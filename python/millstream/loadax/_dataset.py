@@ -172,8 +172,9 @@ class DatasetIterator(Iterator[T_co]):
     def __next__(self) -> T_co:
         if self._next >= len(self._dataset):
             raise StopIteration
+        item = self._dataset[self._next]
         self._next += 1
-        return self._dataset[self._next - 1]
+        return item
 
 
 class _Getting(Dataset[Any]):

@@ -163,11 +163,11 @@ class BatchIterator(Iterator[B_co]):
     def __next__(self) -> B_co:
         try:
             count, batch = next(self._batches)
+            done = self._progress.items_processed + count
+            self._progress = Progress(done, self._progress.items_total)
         except BaseException:
             self.close()  # a traceback would keep the workers for as long as it lives
             raise
-        done = self._progress.items_processed + count
-        self._progress = Progress(done, self._progress.items_total)
         return batch
 
     def progress(self) -> Progress:
