@@ -179,7 +179,7 @@ std::vector<std::int64_t> pids(const MakerHandle& handle) {
 struct WorkshopHandle {
   std::shared_ptr<Workshop> running;
   ~WorkshopHandle() {
-    const nb::gil_scoped_release released;
+    const GilRelease released;
     running.reset();
   }
 };
