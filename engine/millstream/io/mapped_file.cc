@@ -51,6 +51,7 @@ MappedFile::MappedFile(File file)
   owned_ = true;
   range_.begin = static_cast<const std::byte*>(data);
   range_.end = range_.begin + size_;
+  last_page_ = (size_ - 1) / kPage * kPage;
   is_told_ = is_told_of(file);
   if (file.descriptor() < kDescriptors) file_ = std::move(file);
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -41,6 +42,19 @@ class MappedFile {
     check(guarded(range_, copy));
   }
 
+  /// The same for a map of the whole file, of which `copy` reads nothing from `end` on.
+  /// The last byte is touched too, which faults unless all pages are still there; so
+  /// the size is looked up only after rows of the last page were read.
+  template <typename Copy>
+  void read(Copy&& copy, std::int64_t end) const {
+    const std::byte* fault = guarded(range_, [&] {
+      copy();
+      std::atomic_thread_fence(std::memory_order_acquire);
+      static_cast<void>(*static_cast<const volatile std::byte*>(range_.end - 1));
+    });
+    if (fault != nullptr || end > last_page_) check(fault);
+  }
+
   /// Fills `to` from `offset`, by a positioned read where it has a descriptor. Throws
   /// `IoError`.
   void read(std::int64_t offset, std::span<std::byte> to) const;
@@ -65,11 +79,12 @@ class MappedFile {
   std::filesystem::path path_;
   std::int64_t size_;
   MappedRange range_;
-  std::int64_t offset_ = 0;   // of the range in the file
-  std::optional<File> file_;  // of the first files only
-  FileIdentity identity_;     // to find it where there is no descriptor
-  bool owned_ = false;        // the map
-  bool is_told_ = false;      // which pages are in memory
+  std::int64_t last_page_ = 0;  // where it begins
+  std::int64_t offset_ = 0;     // of the range in the file
+  std::optional<File> file_;    // of the first files only
+  FileIdentity identity_;       // to find it where there is no descriptor
+  bool owned_ = false;          // the map
+  bool is_told_ = false;        // which pages are in memory
 };
 
 }  // namespace millstream

@@ -138,7 +138,8 @@ void MappedColumn::fetch(std::span<const std::int64_t> indices, std::byte* to,
                          const_cast<std::byte*>(part.file->data()) + part.offset,
                          part.stride, nullptr};
     Column dense = {field_.dtype, field_.shape, to, stride, nullptr};
-    part.file->read([&] { gather(from, indices, dense, field_.name); });
+    part.file->read([&] { gather(from, indices, dense, field_.name); },
+                    offset_of(0, std::ranges::max(indices)) + row_bytes_);
     return;
   }
   const auto count = indices.size();
@@ -174,11 +175,13 @@ void MappedColumn::fetch_part(std::size_t i, std::span<const std::int64_t> indic
     }
     return;
   }
-  file.read([&] {
-    for (const std::size_t k : rows) {
-      std::memcpy(row_to(k), file.data() + offset_of(i, indices[k]), bytes);
-    }
-  });
+  file.read(
+      [&] {
+        for (const std::size_t k : rows) {
+          std::memcpy(row_to(k), file.data() + offset_of(i, indices[k]), bytes);
+        }
+      },
+      offset_of(i, indices[rows.back()]) + row_bytes_);
 }
 
 void MappedColumn::hint(std::span<const std::int64_t> indices) const noexcept {

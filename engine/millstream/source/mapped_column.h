@@ -78,7 +78,7 @@ class MappedColumn {
   /// Copies the stored rows to `to` and every `stride` bytes from there.
   void fetch(std::span<const std::int64_t> indices, std::byte* to, std::int64_t stride,
              Memory& memory, const Making& making) const;
-  /// The rows of part `i` among them, which `rows` names.
+  /// The rows of part `i` among them, which `rows` names in the order of the file.
   void fetch_part(std::size_t i, std::span<const std::int64_t> indices,
                   std::span<const std::size_t> rows, std::byte* to, std::int64_t stride,
                   const Making& making) const;
