@@ -60,7 +60,6 @@ class HostDoor:
             natively = program.splits_natively
             self._assembly = Assembly(program.split, self._specs, natively)
         self._partial = program.remainder == "partial"
-        self._first = jax.local_devices()[0]
         self._alias = Aliasing()
         self._by_call = (
             not program.traced
@@ -72,6 +71,10 @@ class HostDoor:
             and program.engine.batch_bytes <= CALL_BYTES
             and jax.default_backend() == "cpu"
         )
+
+    @functools.cached_property
+    def _first(self) -> jax.Device:
+        return jax.local_devices()[0]
 
     @functools.cached_property
     def transfers(self) -> bool:

@@ -29,8 +29,8 @@ class BatchIterator:
 
     def __init__(self, door: HostDoor, words: Any, steps: int | None) -> None:
         self.program = door.program
-        self._fetch, self._fetch_if_ready = door.fetch, door.fetch_if_ready
-        self._transfers = door.transfers
+        self._door = door
+        self._fetch = door.fetch
         self._next_state = door.program.plan.next_state
         self._at = self._beginning(words, steps)
         self._closed = False
@@ -54,8 +54,8 @@ class BatchIterator:
         value, mask, cursor = made
         words = self._next_state(words)
         made = None
-        if self._transfers and left > 1:
-            made = self._fetch_if_ready(words)
+        if self._door.transfers and left > 1:
+            made = self._door.fetch_if_ready(words)
         # Only here, and at once: Ctrl-C may come at any line before.
         self._at = words, left - 1, cursor, made
         return value, mask

@@ -185,8 +185,8 @@ class GatedSource final : public Source {
  public:
   std::int64_t size() const noexcept override { return kSamples; }
   const Schema& schema() const noexcept override { return schema_; }
-  void read(std::span<const std::int64_t> indices, std::span<Column> columns,
-            Memory&) const override {
+  void read_for(const Making&, std::int64_t, std::span<const std::int64_t> indices,
+                std::span<Column> columns, Memory&) const override {
     {
       const std::lock_guard lock(mutex_);
       ++times_[indices[0]];

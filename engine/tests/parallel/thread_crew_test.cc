@@ -237,7 +237,7 @@ TEST(ThreadCrew, WritesIntoTheBatchAndKeepsIt) {
   rows.column.data = data;
   auto given_up = std::async(std::launch::async, [&, block] {
     return failing<Cancelled>(*crew, rows,
-                              {nullptr, nullptr, &cancelled, nullptr, block});
+                              {nullptr, nullptr, &cancelled, nullptr, nullptr, block});
   });
   block.reset();
   std::this_thread::sleep_for(milliseconds(20));
