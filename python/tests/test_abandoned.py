@@ -55,7 +55,7 @@ class Gated:
 def later(loader: DataLoader) -> Any:
     """The state at the second half of the samples."""
     words = np.array(loader.init_state(0).words)
-    words[4] = N // BATCH - 10
+    words[4] = N // BATCH - 2 * AHEAD
     return words
 
 
@@ -83,7 +83,7 @@ def test_what_an_abandoned_iterator_queued_is_not_made(
         iterator.set_state(following.get_state())
         following = iterator
     batch, _ = next(following)
-    first = (N // BATCH - 10) * BATCH
+    first = (N // BATCH - 2 * AHEAD) * BATCH
     assert np.asarray(batch["x"]).tolist() == list(range(first, first + BATCH))
     assert gated.early() < BATCH * AHEAD // 2
 
