@@ -104,7 +104,7 @@ def test_a_loop_that_goes_on_elsewhere_finds_what_was_made_ahead(
         iterator = loader.iterate(state)
     del iterator
     samples = gated.calls.read_text().split()
-    # The first two calls are for the shapes of a sample, and whether it is the same again.
+    # The first two calls learn the shapes of a sample, and whether it repeats.
     assert max(Counter(samples[2:]).values()) == 1
 
 
