@@ -60,6 +60,7 @@ class HostDoor:
             natively = program.splits_natively
             self._assembly = Assembly(program.split, self._specs, natively)
         self._partial = program.remainder == "partial"
+        self._put = program.device is not None
         self._alias = Aliasing()
         self._by_call = (
             not program.traced
@@ -77,6 +78,12 @@ class HostDoor:
         return jax.local_devices()[0]
 
     @functools.cached_property
+    def _home(self) -> jax.Device | None:
+        """The default device under which batches are made where they are to be."""
+        device = self.program.device
+        return None if device is self._first else device
+
+    @functools.cached_property
     def transfers(self) -> bool:
         """Whether batches leave the host's memory, so that transfers are worth
         beginning before they are waited for.
@@ -87,11 +94,17 @@ class HostDoor:
         device = program.device
         return (device.platform if device else jax.default_backend()) != "cpu"
 
-    def fetch(self, words: np.ndarray, cursor: Any = None) -> tuple[Tree, Any, Any]:
+    @functools.cached_property
+    def counts(self) -> bool:
+        """Whether a loop has to know the words of every batch."""
+        return self.program.waits or self._partial or self.transfers
+
+    def fetch(self, words: Any, cursor: Any = None) -> tuple[Tree, Any, Any]:
         """``(value, mask, cursor)`` of the batch that the words name.
 
-        The cursor is for the batch after it, in the same loop. Programs check x64 when
-        they are traced, which costs a batch nothing.
+        The cursor is for the batch after it, in the same loop; with one the words may
+        be None unless `counts`. Programs check x64 when they are traced, which costs a
+        batch nothing.
         """
         if self._debugged and _is_debugging():
             with jax.debug_nans(False), jax.debug_infs(False):
@@ -108,16 +121,16 @@ class HostDoor:
             value, mask, cursor = call(cursor)
         except FloatingPointError:
             self._debugged = True
-            return self.fetch(words)
+            return self.fetch(words, cursor)
         except _jit.FAILURES as error:
             program.raise_original(error)
-        if program.device is not None:
+        if self._put and _config.jax_default_device is not self._home:
             value, mask = self._moved(value, mask)
         if self._partial:
             value, mask = self._cut(value, mask, words)
         return value, mask, cursor
 
-    def _made(self, words: np.ndarray, cursor: Any) -> tuple[Tree, Any, Any]:
+    def _made(self, words: Any, cursor: Any) -> tuple[Tree, Any, Any]:
         """The same without the call for small batches, or the first time with it."""
         program = self.program
         check_x64(program.x64)
@@ -134,12 +147,13 @@ class HostDoor:
                 program.raise_original(error)
         else:
             value, mask, beside = self._from_slot(words)
+            cursor = None
         value, mask = self._moved(value, mask)
         if beside and isinstance(value, Mapping):
             value = {**value, **beside}
         return value, mask, cursor
 
-    def fetch_if_ready(self, words: np.ndarray) -> tuple[Tree, Any, Any] | None:
+    def fetch_if_ready(self, words: Any) -> tuple[Tree, Any, Any] | None:
         """The same if the batch is made already: its transfer is begun, and goes on
         while the one before it is used. Else None, and nothing is waited for.
         """
@@ -239,7 +253,7 @@ class HostDoor:
                 stacklevel=4,
             )
 
-    def _stepped(self, words: np.ndarray, cursor: Any) -> tuple[Tree, Any, Any]:
+    def _stepped(self, words: Any, cursor: Any) -> tuple[Tree, Any, Any]:
         """A batch of one program with the stages up to the first callback."""
         program = self.program
         first, rest = self._line

@@ -9,15 +9,15 @@ import numpy as np
 
 from millstream import _resume
 from millstream._pipeline import Tree
-from millstream._state import LoaderState, step_of
+from millstream._state import LoaderState, step_of, words_in
 
 if TYPE_CHECKING:
     from millstream._host import HostDoor
 
 
 # Words, batches left, and either the cursor of the next batch or that batch itself,
-# where its transfer has begun.
-_At = tuple[np.ndarray, int, Any, Any]
+# where its transfer has begun. The words are None where only the cursor is needed.
+_At = tuple[Any, int, Any, Any]
 
 
 class BatchIterator:
@@ -52,13 +52,20 @@ class BatchIterator:
         if made is None:
             made = self._fetch(words, cursor)
         value, mask, cursor = made
-        words = self._next_state(words)
         made = None
-        if self._door.transfers and left > 1:
-            made = self._door.fetch_if_ready(words)
+        if cursor is not None and not self._door.counts:
+            words = None
+        else:
+            words = self._next_state(words)
+            if self._door.transfers and left > 1:
+                made = self._door.fetch_if_ready(words)
         # Only here, and at once: Ctrl-C may come at any line before.
         self._at = words, left - 1, cursor, made
         return value, mask
+
+    def _words(self) -> Any:
+        words, _, cursor, _ = self._at
+        return words if words is not None else words_in(cursor)
 
     def __len__(self) -> int:
         """How many batches are left."""
@@ -67,12 +74,12 @@ class BatchIterator:
     @property
     def state(self) -> LoaderState:
         """The state after the last batch delivered."""
-        return LoaderState(self._at[0])
+        return LoaderState(self._words())
 
     def get_state(self) -> dict[str, Any]:
         """Where the iteration stands, as what JSON can hold; for ``set_state``."""
-        words, left, _, _ = self._at
-        return {**_resume.saved(self.program, words), "left": left}
+        saved = _resume.saved(self.program, self._words())
+        return {**saved, "left": len(self)}
 
     def set_state(self, state: Any) -> None:
         """Goes on from what ``get_state`` returned, here or in another process.
@@ -100,9 +107,8 @@ class BatchIterator:
         """Lets the engine drop what it makes ahead, unless the epoch is over: most
         loops go on with the next one.
         """
-        words, left, _, _ = self._at
-        if left > 0:
-            self.program.engine.abandon(words)
+        if len(self) > 0:
+            self.program.engine.abandon(self._words())
 
 
 def _left_of(state: Any) -> int | None:

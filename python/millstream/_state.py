@@ -119,6 +119,11 @@ def words_of(state: Any) -> Any:
     return words
 
 
+def words_in(cursor: Any) -> Any:
+    """The words of a state that a cursor begins with."""
+    return (cursor if is_traced(cursor) else np.asarray(cursor))[:WORDS]
+
+
 def state_words(check_word: int, key: Any) -> Any:
     """The words of the state at (epoch 0, step 0) for a key.
 

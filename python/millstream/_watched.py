@@ -19,7 +19,7 @@ class WatchedIterator(BatchIterator):
 
     def __next__(self) -> tuple[Tree, Any]:
         before = self._at
-        samples = self.program.plan.valid_rows(before[0])
+        samples = self.program.plan.valid_rows(self._words())
         self._progress.wait()
         try:
             delivered = super().__next__()
