@@ -7,6 +7,7 @@ contenders of both take turns, with the benchmark files of this checkout.
 import argparse
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 from catalogue import CONTENDERS, HERE, OWN, WORKLOADS, Kind, contenders_of, interpreter
@@ -16,6 +17,7 @@ from run import RUNS, matching, say
 from turns import measured
 
 ROOT = HERE.parent
+PIP = ("-m", "pip", "--quiet", "--disable-pip-version-check")
 NEEDS_OTHERS = {"torch_dataset", "hugging_face"}  # packages not in its environment
 
 
@@ -29,29 +31,54 @@ def call(*command: str | Path, cwd: Path = ROOT) -> str:
     return done.stdout.strip()
 
 
-def built(commit: str) -> Path:
-    """The Python of an environment with the package of a commit; built only once."""
-    python = HERE / ".venvs" / f"commit-{commit}" / "bin" / "python"
-    done = python.parent.parent / "built"
-    if done.exists():
+def environment(name: str) -> Path:
+    """The Python of an environment with what Millstream needs and nothing else.
+
+    Both sides have one: JAX looks through all installed packages when it is imported.
+    """
+    python = HERE / ".venvs" / name / "bin" / "python"
+    ready = python.parent.parent / "ready"
+    if ready.exists():
         return python
-    source = HERE / ".cache" / f"commit-{commit}"
-    if not source.exists():
-        call("git", "worktree", "add", "--detach", source, commit)
     own = interpreter(OWN)
-    say(f"building {commit}")
     call(own, "-m", "venv", "--clear", python.parent.parent)
     versions = [
         line
         for line in call(own, "-m", "pip", "freeze").splitlines()
         if line.partition("==")[0] in {"jax", "jaxlib", "numpy", "cloudpickle"}
     ]
-    pip = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check")
-    call(python, *pip, *versions)
-    wheels = source / "wheels"
-    wheel = ("-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation")
-    call(own, *wheel, "--wheel-dir", wheels, source)
-    call(python, *pip, "--no-deps", next(wheels.glob("*.whl")))
+    call(python, *PIP, "install", *versions)
+    ready.touch()
+    return python
+
+
+def install(source: Path, python: Path) -> None:
+    """Builds the package of a checkout and installs it."""
+    with tempfile.TemporaryDirectory() as wheels:
+        build = ("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", wheels)
+        call(interpreter(OWN), *PIP, *build, source)
+        wheel = next(Path(wheels).glob("*.whl"))
+        call(python, *PIP, "install", "--no-deps", "--force-reinstall", wheel)
+
+
+def checkout() -> Path:
+    """The Python of an environment with the package of this checkout."""
+    python = environment("checkout")
+    install(ROOT, python)
+    return python
+
+
+def built(commit: str) -> Path:
+    """The Python of an environment with the package of a commit; built only once."""
+    python = environment(f"commit-{commit}")
+    done = python.parent.parent / "built"
+    if done.exists():
+        return python
+    source = HERE / ".cache" / f"commit-{commit}"
+    if not source.exists():
+        call("git", "worktree", "add", "--detach", source, commit)
+    say(f"building {commit}")
+    install(source, python)
     call("git", "worktree", "remove", "--force", source)
     done.touch()
     return python
@@ -94,7 +121,7 @@ def main() -> None:
     options = arguments()
     commit = call("git", "rev-parse", "--short", options.commit)
     python = built(commit)
-    own = interpreter(OWN)
+    own = checkout()
     heads = ["speed: this checkout / commit", "CPU time: commit / this checkout"]
     print(f"This checkout and {commit}, median and range of {options.runs} runs:\n")
     print(row(["workload", "contender", *heads]))
