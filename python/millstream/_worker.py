@@ -75,10 +75,11 @@ def _answer(task: Any, part: Any, row: Any, given: _Staging, made: _Staging) -> 
     from millstream._tasks import packed, run
 
     indices, seeds, inputs, outputs = part
-    own_inputs = given.like(inputs)
-    _copy(inputs, own_inputs)
+    if inputs:
+        shared, inputs = inputs, given.like(inputs)
+        _copy(shared, inputs)
     own_outputs = made.like(outputs) if task.gives_rows else outputs
-    beside = run(task, indices, seeds, own_inputs, own_outputs, row)
+    beside = run(task, indices, seeds, inputs, own_outputs, row)
     if task.gives_rows:
         _copy(own_outputs, outputs)
     return packed(task, indices, beside, row)
