@@ -324,7 +324,7 @@ void bind_loader(nb::module_& module) {
           [](ListedLoader& l, const StateWords& state) {
             l.shared->abandon(position(l.shared->plan(), state));
           },
-          "state"_a, "Nobody goes on there: what was made ahead may be dropped.")
+          "state"_a, "No iterator continues there: batches made ahead may be dropped.")
       .def("take_shard", take_shard, "state"_a, "first"_a, "count"_a,
            "Those rows, from one batch for all shards that ask.")
       .def("batch", batch, "state"_a, "The same from one thread, with no cache.");

@@ -169,8 +169,8 @@ def _check(name: str, value: Any, fits: Callable[[Any], Any], expected: str) -> 
 def _checked(kept: Mapping[str, Any]) -> tuple[list[int], Mapping[str, Any]]:
     if kept["millstream"] != VERSION:
         raise ValueError(
-            f"this state is of version {reprlib.repr(kept['millstream'])}; version "
-            f"{VERSION} is what can be restored"
+            f"this state is of version {reprlib.repr(kept['millstream'])}; this "
+            f"Millstream restores states of version {VERSION} only"
         )
     # Checkpoints may bring lists back as arrays and numbers as arrays of no axis.
     words: Any = kept.get("words")

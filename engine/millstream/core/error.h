@@ -79,7 +79,7 @@ struct Cancelled : Error {
   using Error::Error;
 };
 
-/// Who was asked had been told to end. Becomes `WorkerError`.
+/// The workers or the loader were closed already. Becomes `WorkerError`.
 struct Closed : Cancelled {
   using Cancelled::Cancelled;
 };
@@ -97,7 +97,7 @@ class FunctionError : public Error {
         object_(std::move(object)),
         transient_(transient) {}
 
-  /// -1 where it is no sample's: it came before the first.
+  /// -1 if the error came before the first sample.
   std::int64_t sample() const noexcept { return sample_; }
   const std::string& bytes() const noexcept { return bytes_; }
   const std::shared_ptr<const void>& object() const noexcept { return object_; }

@@ -91,7 +91,7 @@ class Loader {
   /// The same if it is made already, else null; never waits for it.
   std::shared_ptr<const Batch> take_if_ready(const Position& position);
 
-  /// Nobody goes on at `position`: what was made ahead from there may be dropped.
+  /// No iterator continues at `position`: batches made ahead from there may be dropped.
   void abandon(const Position& position) {
     if (prefetcher_) prefetcher_->abandon(position);
   }

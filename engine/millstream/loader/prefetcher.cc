@@ -31,7 +31,8 @@ constexpr int kHinted = 8;
 /// Batches that are waited for at once.
 constexpr int kWaiting = 32;
 
-/// A thread for each batch that the workers have: one each, and one each to go on with.
+/// Threads that wait for workers: for the current and the next batch of each worker,
+/// and one more.
 int waiting_threads(const Plan& plan, int ahead) {
   return std::min({ahead + 1, 2 * plan.workers() + 1, kWaiting});
 }

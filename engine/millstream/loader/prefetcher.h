@@ -47,8 +47,8 @@ class Prefetcher {
   /// The batch at `position` if it is made already, else null; never waits for it.
   std::shared_ptr<const Batch> ready(const Position& position);
 
-  /// Nobody goes on at `position`, after the batches before it: what was made ahead
-  /// from there is dropped as soon as a batch elsewhere is asked for.
+  /// No iterator continues at `position`: batches made ahead from there are dropped as
+  /// soon as a batch elsewhere is asked for.
   void abandon(const Position& position);
 
   /// Takes note of how long a batch took to make, here or elsewhere.

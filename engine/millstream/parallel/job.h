@@ -47,10 +47,10 @@ class Job {
     fail(rows, row, std::move(thrown));
   }
 
-  /// Parts that have not begun need not. Returns whether that is new.
+  /// Cancels the parts that have not begun. Returns whether this is the first call.
   bool cancel() noexcept { return !cancelled_.exchange(true); }
   bool cancelled() const noexcept { return cancelled_.load(); }
-  /// Nor need those that have begun come to an end. Returns whether that is new.
+  /// Lets running parts stop early too. Returns whether this is the first call.
   bool stop() noexcept {
     cancel();
     return !stopped_.exchange(true);

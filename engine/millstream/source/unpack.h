@@ -11,8 +11,8 @@
 
 namespace millstream {
 
-/// The most bytes that a file can have that begins with these, which are the first
-/// `kUnpackedHead`. Throws `DataError` for a header that cannot be.
+/// The greatest size of a file, by its first `kUnpackedHead` bytes. Throws `DataError`
+/// for an invalid header.
 using MostBytes = std::function<std::int64_t(std::span<const std::byte> head)>;
 inline constexpr std::int64_t kUnpackedHead = 8192;
 
