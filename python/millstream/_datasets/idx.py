@@ -48,6 +48,13 @@ class IdxDataset(ArrayDataset):
     def _folder(self) -> Path:
         return cache_folder(self.cache_dir, self._cache_name)
 
+    def _cache(self) -> Path | None:
+        """The same folder; None for one in the home folder of a user without one."""
+        try:
+            return self._folder()
+        except RuntimeError:
+            return None
+
     def _names(self, content: str) -> tuple[str, ...]:
         role = f"{self.split}_{content}"
         standard = STANDARD_NAMES[role]
@@ -56,8 +63,8 @@ class IdxDataset(ArrayDataset):
 
     def _file(self, content: str) -> Path:
         names = self._names(content)
-        for folder in (self._folder(), *self._system_folders):
-            found = first_existing(folder, names)
+        for folder in (self._cache(), *self._system_folders):
+            found = first_existing(folder, names) if folder else None
             if found is not None:
                 return found
         return self._fetch(content, self._folder() / names[0])
@@ -88,7 +95,7 @@ class IdxDataset(ArrayDataset):
                     )
                 return path
 
-            if path.parent != self._folder():
+            if path.parent != self._cache():
                 return content, [check(path)]
             usable_path = mended(
                 path,
