@@ -13,7 +13,7 @@ class Like(NamedTuple):
 
     ``jax.device_put`` is some hundred calls in Python, which take as long as copying a
     megabyte. What it ends in has no public name; it is asked directly, on the CPU and
-    as JAX did before, wherever nothing bids JAX to do otherwise.
+    as JAX did before, unless JAX's settings ask for something else.
     """
 
     aval: Any

@@ -154,11 +154,13 @@ void Prefetcher::abandon(const Position& position) {
   if (generation_ != fork_generation()) return;
   const Lock lock(mutex_);
   for (Stream& stream : streams_) {
-    if (stream.last.seed != position.seed) continue;
-    if (stream.last == position || plan_->schedule().next(stream.last) == position) {
-      stream.abandoned = true;
-    }
+    if (continues(stream, position)) stream.abandoned = true;
   }
+}
+
+bool Prefetcher::continues(const Stream& stream, const Position& position) const {
+  return stream.last.seed == position.seed &&
+         (stream.last == position || plan_->schedule().next(stream.last) == position);
 }
 
 void Prefetcher::note(std::chrono::nanoseconds taken) noexcept {
@@ -262,13 +264,9 @@ Position Prefetcher::previous(const Position& position) const noexcept {
 void Prefetcher::look_ahead(const Position& position) {
   const std::uint64_t now = asked_ + 1;
   const std::uint64_t idle = kForgotten * (streams_.size() + 1);
-  const auto goes_on = [&](const Stream& stream) {
-    return stream.last.seed == position.seed &&
-           (stream.last == position || plan_->schedule().next(stream.last) == position);
-  };
   std::erase_if(streams_, [&](const Stream& stream) {
     const bool ended =
-        now - stream.used > idle || (stream.abandoned && !goes_on(stream));
+        now - stream.used > idle || (stream.abandoned && !continues(stream, position));
     if (ended) end(stream);
     return ended;
   });

@@ -93,6 +93,8 @@ class Prefetcher {
   start() noexcept;  // another thread that takes from the queue; false if none does
   bool start_with(const std::shared_ptr<Entry>& entry);
   void look_ahead(const Position& position);
+  /// Whether a batch at `position` is the stream's last one, or follows it.
+  bool continues(const Stream& stream, const Position& position) const;
   void end(const Stream& stream);
   void evict();
   Position previous(const Position& position) const noexcept;

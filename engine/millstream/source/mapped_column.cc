@@ -170,8 +170,11 @@ void MappedColumn::fetch_part(std::size_t i, std::span<const std::int64_t> indic
       if (!making.wanted()) throw Cancelled("interrupted");
       const std::int64_t offset = offset_of(i, indices[k]);
       const std::span<std::byte> row(row_to(k), bytes);
-      if (again) again->read(offset, row);
-      if (!again) file.read(offset, row);
+      if (again) {
+        again->read(offset, row);
+      } else {
+        file.read(offset, row);
+      }
     }
     return;
   }
