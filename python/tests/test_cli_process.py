@@ -11,9 +11,10 @@ from cli_files import write_all
 
 # Sends itself a signal from within the work.
 SIGNALLED = """
-import os, sys
+import os, signal, sys
 import millstream._progress
 from millstream._cli import main
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup has it ignored
 number = int(sys.argv[1])
 def update(*_):
     os.kill(os.getpid(), number)
