@@ -10,7 +10,8 @@ from typing import ClassVar
 import numpy as np
 
 from millstream import _engine
-from millstream._archive import extract_folder, extract_member
+from millstream._core.errors import DataError
+from millstream._datasets.archive import extract_folder, extract_member
 from millstream._datasets.base import (
     ArrayDataset,
     Arrays,
@@ -20,9 +21,8 @@ from millstream._datasets.base import (
     fetched,
     mended,
 )
-from millstream._download import RemoteFile
-from millstream._errors import DataError
-from millstream._samples import recast
+from millstream._datasets.download import RemoteFile
+from millstream._sources.ordered import recast
 
 _HOME = "https://www.cs.toronto.edu/~kriz/"
 _PADDLE = "https://dataset.bj.bcebos.com/cifar/"

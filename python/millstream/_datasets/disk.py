@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from millstream import _engine
+from millstream._core.arguments import whole
 from millstream._datasets.base import ArrayDataset
 from millstream._datasets.cifar import CIFAR10Dataset
 from millstream._datasets.mnist import MNISTDataset
-from millstream._disk import cache_path
-from millstream._numbers import whole
-from millstream._orders import order_of
-from millstream._samples import OrderedSource
+from millstream._order.orders import order_of
+from millstream._sources.disk import cache_path
+from millstream._sources.ordered import OrderedSource
 
 _READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR)
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from millstream._datasets.download import RemoteFile
 from millstream._datasets.idx import STANDARD_NAMES, IdxDataset
-from millstream._download import RemoteFile
 
 
 def _remote_files(

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from millstream._core.errors import DataError
 from millstream._datasets.base import ArrayDataset, Arrays, cache_folder, fetched
+from millstream._datasets.download import RemoteFile
 from millstream._datasets.windows import (
     check_at_least,
     check_fractions,
     make_sequence_disk_source,
     prepare_time_series_windows,
 )
-from millstream._download import RemoteFile
-from millstream._errors import DataError
 
 if TYPE_CHECKING:
-    from millstream._source import ArraySampleSource
+    from millstream._sources.arrays import ArraySampleSource
 
 _BASES = (
     "https://raw.githubusercontent.com/jbrownlee/Datasets/master/",

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from millstream._datasets.base import check_choice
 
 if TYPE_CHECKING:
-    from millstream._source import ArraySampleSource
+    from millstream._sources.arrays import ArraySampleSource
 
 SPLITS = ("train", "val", "test")
 
@@ -190,7 +190,7 @@ def make_sequence_disk_source(
     and overlapping ones take no more memory than the series. ``prefetch_size`` is taken
     for the sake of other loaders; what is in place need not be fetched.
     """
-    from millstream._source import ArraySampleSource
+    from millstream._sources.arrays import ArraySampleSource
 
     check_at_least("prefetch_size", prefetch_size, 1)
     return ArraySampleSource({"context": contexts, "target": targets}, ordering)
