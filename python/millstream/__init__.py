@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from millstream._order.orders import Weighted as Weighted
     from millstream._order.orders import WithReplacement as WithReplacement
     from millstream._run.loader import DataLoader as DataLoader
-    from millstream._run.pipeline import Source as Source
     from millstream._run.state import LoaderState as LoaderState
     from millstream._sources.arrays import ArraySampleSource as ArraySampleSource
     from millstream._sources.combine import Subset as Subset
@@ -51,31 +50,30 @@ if TYPE_CHECKING:
     from millstream._sources.disk import NpySource as NpySource
     from millstream._sources.disk import NpzSource as NpzSource
     from millstream._sources.disk import PackedSource as PackedSource
+    from millstream._sources.fill import fill_source as fill_source
     from millstream._sources.functions import DatasetSource as DatasetSource
     from millstream._sources.functions import DiskSampleSource as DiskSampleSource
-    from millstream._sources.functions import PythonMapTransform as PythonMapTransform
-    from millstream._sources.functions import fill_source as fill_source
     from millstream._sources.materialize import dataset_to_jax as dataset_to_jax
     from millstream._sources.mixture import mix as mix
+    from millstream._sources.source import Source as Source
     from millstream._sources.write import write_csv as write_csv
     from millstream._sources.write import write_idx as write_idx
     from millstream._sources.write import write_npy as write_npy
     from millstream._sources.write import write_packed as write_packed
-    from millstream._stages.transforms import BatchTransform as BatchTransform
-    from millstream._stages.transforms import CastTransform as CastTransform
-    from millstream._stages.transforms import DevicePutTransform as DevicePutTransform
-    from millstream._stages.transforms import (
-        FlattenImageTransform as FlattenImageTransform,
-    )
-    from millstream._stages.transforms import FlattenTransform as FlattenTransform
-    from millstream._stages.transforms import (
-        HostCallbackTransform as HostCallbackTransform,
-    )
-    from millstream._stages.transforms import MapTransform as MapTransform
-    from millstream._stages.transforms import (
+    from millstream._stages.batch import BatchTransform as BatchTransform
+    from millstream._stages.device_put import DevicePutTransform as DevicePutTransform
+    from millstream._stages.map import HostCallbackTransform as HostCallbackTransform
+    from millstream._stages.map import MapTransform as MapTransform
+    from millstream._stages.normalize import CastTransform as CastTransform
+    from millstream._stages.normalize import (
         NormalizeImageTransform as NormalizeImageTransform,
     )
-    from millstream._stages.transforms import RenameTransform as RenameTransform
+    from millstream._stages.python_map import PythonMapTransform as PythonMapTransform
+    from millstream._stages.reshape import (
+        FlattenImageTransform as FlattenImageTransform,
+    )
+    from millstream._stages.reshape import FlattenTransform as FlattenTransform
+    from millstream._stages.reshape import RenameTransform as RenameTransform
 
 __version__ = "0.1.0"
 

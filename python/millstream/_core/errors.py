@@ -3,7 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
+from millstream._core.public import public
 
+
+@public
 class DataError(Exception):
     """The bytes of a data set are not what their format promises.
 
@@ -19,6 +22,7 @@ class DownloadError(OSError):
     """
 
 
+@public
 class WorkerError(RuntimeError):
     """A worker process ended before its samples were made, or was asked to.
 
@@ -28,6 +32,7 @@ class WorkerError(RuntimeError):
     """
 
 
+@public
 class WorkerTimeout(TimeoutError):
     """A sample took longer than ``timeout`` allows.
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from millstream._core.errors import DataError
+from millstream._core.public import public
 from millstream._datasets.archive import extract_folder, is_filled
 from millstream._datasets.base import (
     ArrayDataset,
@@ -42,6 +43,7 @@ def _on_drive(key: str) -> tuple[str, ...]:
     )
 
 
+@public
 @dataclass(frozen=True)
 class CelebADataset(ArrayDataset):
     """Faces: samples are ``{"image": uint8[218, 178, 3], "attributes": int32[40]}``.

@@ -11,6 +11,7 @@ import numpy as np
 
 from millstream import _engine
 from millstream._core.errors import DataError
+from millstream._core.public import public
 from millstream._datasets.archive import extract_folder, extract_member
 from millstream._datasets.base import (
     ArrayDataset,
@@ -133,6 +134,7 @@ class _CifarDataset(ArrayDataset):
         return recast(native, {at: (native.schema[at][0], "int32") for at in labels})
 
 
+@public
 @dataclass(frozen=True)
 class CIFAR10Dataset(_CifarDataset):
     """Photographs of ten kinds of things: 50,000 to train on and 10,000 to test with.
@@ -171,6 +173,7 @@ class CIFAR10Dataset(_CifarDataset):
     _classes: ClassVar[int] = 10
 
 
+@public
 @dataclass(frozen=True)
 class CIFAR100Dataset(_CifarDataset):
     """Photographs of a hundred kinds of things in twenty groups, 60,000 in all.

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from millstream import _engine
 from millstream._core.arguments import whole
+from millstream._core.public import public
 from millstream._datasets.base import ArrayDataset
 from millstream._datasets.cifar import CIFAR10Dataset
 from millstream._datasets.mnist import MNISTDataset
@@ -78,12 +79,14 @@ class _NamedDiskSource(DatasetDiskSource):
         super().__init__(self._kind(split, cache_dir), ordering, prefetch_size)
 
 
+@public
 class MNISTDiskSource(_NamedDiskSource):
     """MNIST off the disk: ``MNISTDataset.make_disk_source`` as a class."""
 
     _kind = MNISTDataset
 
 
+@public
 class CIFAR10DiskSource(_NamedDiskSource):
     """CIFAR-10 off the disk: ``CIFAR10Dataset.make_disk_source`` as a class."""
 

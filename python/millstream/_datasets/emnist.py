@@ -6,6 +6,7 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from millstream._core.public import public
 from millstream._datasets.archive import extract_member
 from millstream._datasets.base import cache_folder, check_choice, fetched
 from millstream._datasets.download import RemoteFile
@@ -25,6 +26,7 @@ _ARCHIVE = RemoteFile(
 )
 
 
+@public
 @dataclass(frozen=True)
 class EMNISTDataset(IdxDataset):
     """Handwritten characters in five subsets, as upright images.

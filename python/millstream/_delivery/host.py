@@ -15,12 +15,12 @@ import jax
 import numpy as np
 from jax import lax
 
+from millstream._core.description import Tree
 from millstream._delivery import jit
 from millstream._delivery.aliasing import Aliasing
 from millstream._delivery.sharding import Assembly
-from millstream._run.pipeline import Tree
 from millstream._run.state import LoaderState, check_x64, is_traced
-from millstream._stages.transforms import HostCallbackTransform
+from millstream._stages.map import HostCallbackTransform
 from millstream._workers.host_values import beside_rows
 
 if TYPE_CHECKING:

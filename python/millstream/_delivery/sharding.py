@@ -19,8 +19,8 @@ from jax.sharding import (
     SingleDeviceSharding,
 )
 
+from millstream._core.description import Tree
 from millstream._delivery.aliasing import Like, is_guarded, like_of
-from millstream._run.pipeline import Tree
 
 
 def placement_of(given: jax.sharding.Sharding) -> NamedSharding | jax.Device:

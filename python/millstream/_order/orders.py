@@ -11,13 +11,15 @@ import numpy as np
 
 from millstream import _engine
 from millstream._core.arguments import number, whole
+from millstream._core.description import Description
+from millstream._core.public import public
 from millstream._order import jnp_orders
-from millstream._run.pipeline import Description
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 
+@public
 class Order(Description):
     """Which sample comes when: a pure function of (seed, epoch, position)."""
 
@@ -37,6 +39,7 @@ class Order(Description):
         return n
 
 
+@public
 @dataclass(frozen=True, eq=False)
 class Sequential(Order):
     """0, 1, 2, ... in every epoch."""
@@ -48,6 +51,7 @@ class Sequential(Order):
         return jnp_orders.sequential(n)
 
 
+@public
 @dataclass(frozen=True, eq=False)
 class Shuffle(Order):
     """Every sample once an epoch, in an order of the epoch's own.
@@ -85,6 +89,7 @@ class Shuffle(Order):
         return jnp_orders.shuffle(n) if self.window is None else None
 
 
+@public
 @dataclass(frozen=True, eq=False)
 class WithReplacement(Order):
     """Draws of any sample: ``num_samples`` an epoch, or as many as there are."""
@@ -101,6 +106,7 @@ class WithReplacement(Order):
         return _engine.replacement(n, self.length(n))
 
 
+@public
 @dataclass(frozen=True, eq=False)
 class Weighted(Order):
     """Draws of samples as often as their weights say, with replacement.
@@ -131,6 +137,7 @@ class Weighted(Order):
         return _engine.weighted(weights, self.length(n))
 
 
+@public
 @dataclass(frozen=True, eq=False)
 class Listed(Order):
     """The samples that ``indices`` lists, as listed or shuffled anew in each epoch.

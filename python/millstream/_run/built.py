@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from millstream import _engine
+from millstream._core.description import Tree
 from millstream._delivery import jit
 from millstream._delivery.sharding import (
     Split,
@@ -24,7 +25,7 @@ from millstream._delivery.sharding import (
 from millstream._order import jnp_orders
 from millstream._order.orders import Sequential
 from millstream._run.agreement import AbsentError, agree, compare, layout
-from millstream._run.pipeline import SampleSource, Stage, Tree, WorkerStage
+from millstream._run.pipeline import batch_stage
 from millstream._run.resume import described
 from millstream._run.state import (
     CHECK,
@@ -41,13 +42,11 @@ from millstream._run.state import (
     step_of,
     words_of,
 )
-from millstream._stages.composed import batch_stage
-from millstream._stages.transforms import (
-    BatchTransform,
-    DevicePutTransform,
-    HostCallbackTransform,
-    check_spec,
-)
+from millstream._sources.source import SampleSource
+from millstream._stages.batch import BatchTransform
+from millstream._stages.device_put import DevicePutTransform
+from millstream._stages.map import HostCallbackTransform, check_spec
+from millstream._stages.stage import Stage, WorkerStage
 
 if TYPE_CHECKING:
     from millstream._workers.pools import Crew

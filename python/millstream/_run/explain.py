@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from millstream._delivery.jit import dtype_named
-from millstream._run.pipeline import WorkerStage
-from millstream._stages.transforms import (
-    BatchTransform,
-    DevicePutTransform,
-    HostCallbackTransform,
-)
+from millstream._stages.batch import BatchTransform
+from millstream._stages.device_put import DevicePutTransform
+from millstream._stages.map import HostCallbackTransform
+from millstream._stages.stage import WorkerStage
 
 if TYPE_CHECKING:
     from millstream._run.built import Placed, Program

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from millstream._core.description import Tree
 from millstream._run import resume
-from millstream._run.pipeline import Tree
 from millstream._run.state import LoaderState, step_of, words_in
 
 if TYPE_CHECKING:

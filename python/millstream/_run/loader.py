@@ -16,19 +16,23 @@ from jax import lax
 
 from millstream import _engine
 from millstream._core.arguments import whole
+from millstream._core.description import Tree
+from millstream._core.public import public
 from millstream._delivery import jit
 from millstream._delivery.host import HostDoor, stepper
 from millstream._run import resume
 from millstream._run.built import Program
 from millstream._run.iterator import BatchIterator
-from millstream._run.pipeline import Source, Tree, assembled
+from millstream._run.pipeline import assembled
 from millstream._run.state import LoaderState, is_traced
+from millstream._sources.source import Source
 
 Body = Callable[[Any, Tree, Any], tuple[Any, Any]]
 
 _MOST = (1 << 31) - 1  # threads, and batches made ahead
 
 
+@public
 class DataLoader:
     """Batches of a pipeline, for a Python loop and for code inside of ``jax.jit``.
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from millstream._core.description import Tree
 from millstream._delivery.host import HostDoor
 from millstream._run.iterator import BatchIterator
-from millstream._run.pipeline import Tree
 from millstream.progress import Report, StepProgress
 
 

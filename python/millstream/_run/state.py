@@ -9,6 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from millstream._core.public import public
+
 WORDS = 8
 CHECK, KEY_HIGH, KEY_LOW, EPOCH, STEP_LOW, STEP_HIGH = range(6)
 """The words of a state by their places; the last two are reserved."""
@@ -27,6 +29,7 @@ def moved(words: Any, epoch: int, step: int) -> np.ndarray:
     return copy
 
 
+@public
 @jax.tree_util.register_pytree_with_keys_class
 class LoaderState:
     """Where a loader stands: a pytree with one leaf, ``words``, a uint32[8].

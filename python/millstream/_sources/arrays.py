@@ -12,8 +12,9 @@ import numpy as np
 
 from millstream import _engine
 from millstream._core.arguments import check_unmasked
+from millstream._core.description import Tree
 from millstream._core.devices import device_named
-from millstream._run.pipeline import Tree
+from millstream._core.public import public
 from millstream._run.state import has_x64
 from millstream._sources.ordered import OrderedSource, name_of
 
@@ -24,6 +25,7 @@ DTYPES = {
 }
 
 
+@public
 @dataclass(frozen=True, eq=False)
 class ArraySampleSource(OrderedSource):
     """A pytree of arrays whose rows are samples.

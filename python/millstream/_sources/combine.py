@@ -11,7 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from millstream import _engine
-from millstream._run.pipeline import SampleSource, Tree
+from millstream._core.description import Tree
+from millstream._core.public import public
 from millstream._sources.ordered import (
     OrderedSource,
     check_alike,
@@ -22,6 +23,7 @@ from millstream._sources.ordered import (
     own,
     recast,
 )
+from millstream._sources.source import SampleSource
 
 
 class Combined(SampleSource):
@@ -54,6 +56,7 @@ class Combined(SampleSource):
         return max((count for count in asked if count is not None), default=None)
 
 
+@public
 @dataclass(frozen=True, eq=False)
 class Subset(Combined, OrderedSource):
     """Some samples of a source, in the order in which they are listed.
@@ -135,6 +138,7 @@ def _chosen_of(
     return inner[np.asarray(outer)]
 
 
+@public
 def concatenate(sources: Sequence[Any], *, ordering: Any = None) -> Concatenated:
     """One source of the samples of several, one source after the other.
 
@@ -176,6 +180,7 @@ class Concatenated(Combined, OrderedSource):
         self._open(_engine.concatenated(natives), parts[0].native()[1])
 
 
+@public
 def zip_sources(sources: Tree, *, ordering: Any = None) -> Zipped:
     """One source whose samples are trees of the samples of several.
 

@@ -14,8 +14,9 @@ import numpy as np
 
 from millstream import _engine
 from millstream._core.arguments import flag, whole
+from millstream._core.description import Tree
 from millstream._core.errors import DataError
-from millstream._run.pipeline import Tree
+from millstream._core.public import public
 from millstream._run.state import has_x64
 from millstream._sources.arrays import DTYPES
 from millstream._sources.csv_header import is_header, start_of
@@ -40,6 +41,7 @@ def cache_path(cache_dir: AnyPath | None = None) -> Path | str:
         return ""
 
 
+@public
 @dataclass(frozen=True, eq=False)
 class NpySource(OrderedSource):
     """Samples whose fields are rows of ``.npy`` files, mapped where they are.
@@ -63,6 +65,7 @@ class NpySource(OrderedSource):
         self._open(_engine.npy(fields), tree)
 
 
+@public
 @dataclass(frozen=True, eq=False)
 class NpzSource(OrderedSource):
     """Samples whose fields are rows of the arrays in an ``.npz`` file.
@@ -96,6 +99,7 @@ class NpzSource(OrderedSource):
         self._open(native, tree)
 
 
+@public
 @dataclass(frozen=True, eq=False)
 class IdxSource(OrderedSource):
     """Samples whose fields are rows of IDX files, as MNIST and its kin have them.
@@ -119,6 +123,7 @@ class IdxSource(OrderedSource):
         self._open(_engine.idx(fields, cache_path(self.cache_dir)), tree)
 
 
+@public
 @dataclass(frozen=True, eq=False)
 class CifarSource(OrderedSource):
     """Samples of CIFAR-10 or CIFAR-100, binary or pickled; pickles are not run.
@@ -156,6 +161,7 @@ class CifarSource(OrderedSource):
         self._open(recast(native, labels))
 
 
+@public
 @dataclass(frozen=True, eq=False)
 class PackedSource(OrderedSource):
     """Samples that are records of one size, back to back in a file.
@@ -186,6 +192,7 @@ class PackedSource(OrderedSource):
         self._open(_engine.packed(_path(self.path), schema, offset))
 
 
+@public
 @dataclass(frozen=True, eq=False)
 class CsvSource(OrderedSource):
     """Samples that are the lines of a table of numbers: a dict of its columns.

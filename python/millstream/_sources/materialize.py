@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from millstream._core.arguments import check_unmasked
 from millstream._core.devices import device_named
+from millstream._core.public import public
 
 if TYPE_CHECKING:
     import jax
@@ -25,6 +26,7 @@ class Dataset(Protocol):
         """Return sample ``index``, a pytree of array-likes."""
 
 
+@public
 def dataset_to_jax(
     dataset: Dataset, *, storage_device: jax.Device | str | None = "cpu"
 ) -> Any:

@@ -10,15 +10,17 @@ from typing import Any
 
 from millstream import _engine
 from millstream._core.arguments import number, whole
+from millstream._core.public import public
 from millstream._order.orders import Order
-from millstream._run.pipeline import SampleSource
 from millstream._sources.combine import Combined
 from millstream._sources.ordered import OrderedSource, check_alike, checked_source
+from millstream._sources.source import SampleSource
 
 MOST_WEIGHT = (1 << 31) - 1
 """What the engine's weights add up to at most."""
 
 
+@public
 def mix(
     sources: Sequence[SampleSource],
     weights: Sequence[float] | None = None,

@@ -14,9 +14,10 @@ import numpy as np
 from millstream import _engine
 from millstream._core.arguments import flag
 from millstream._core.arguments import whole as whole_number
+from millstream._core.description import Description, Tree
 from millstream._order.orders import Order, Part, Sequential, order_of, split_sizes
-from millstream._run.pipeline import Description, SampleSource, Tree
 from millstream._run.state import key_words, state_words
+from millstream._sources.source import SampleSource
 
 Spec = tuple[str, str, tuple[int, ...]]
 """Name, dtype and shape of a field."""

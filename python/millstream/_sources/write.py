@@ -13,13 +13,16 @@ from typing import Any
 import jax
 
 from millstream import _engine
-from millstream._run.pipeline import SampleSource, Tree
+from millstream._core.description import Tree
+from millstream._core.public import public
 from millstream._sources.disk import AnyPath
 from millstream._sources.ordered import name_of, own
+from millstream._sources.source import SampleSource
 
 Progress = Callable[[int], None]
 
 
+@public
 def write_npy(
     source: SampleSource, paths: Tree, *, progress: Progress | None = None
 ) -> None:
@@ -28,6 +31,7 @@ def write_npy(
     _engine.write_npy(native, files, progress)
 
 
+@public
 def write_idx(
     source: SampleSource, paths: Tree, *, progress: Progress | None = None
 ) -> None:
@@ -36,6 +40,7 @@ def write_idx(
     _engine.write_idx(native, files, progress)
 
 
+@public
 def write_packed(
     source: SampleSource, path: AnyPath, *, progress: Progress | None = None
 ) -> None:
@@ -43,6 +48,7 @@ def write_packed(
     _engine.write_packed(own(source).native()[0], Path(path), progress)
 
 
+@public
 def write_csv(
     source: SampleSource,
     path: AnyPath,

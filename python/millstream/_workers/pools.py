@@ -12,6 +12,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from millstream import _engine
@@ -119,6 +120,25 @@ class Crew:
 def _close_all() -> None:
     for one in list(_crews):
         one.close()
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Staffed:
+    """Who calls a function: the arguments of everything that has workers."""
+
+    workers: int = 1
+    worker_kind: str = "thread"
+    timeout: float | None = None
+    restart_workers: int = 0
+
+    def _crew_for(self, task: Task) -> Crew:
+        return crew(
+            task,
+            self.workers,
+            self.worker_kind,
+            timeout=self.timeout,
+            restart_workers=self.restart_workers,
+        )
 
 
 def command() -> list[bytes]:
