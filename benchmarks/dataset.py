@@ -64,10 +64,10 @@ def unpacked() -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     for name in (IMAGES, LABELS):
         if not (folder / name).exists():
-            beside = folder / f"{name}.{os.getpid()}"
+            temporary = folder / f"{name}.{os.getpid()}"
             with gzip.open(FOLDER / f"{name}.gz") as packed:
-                beside.write_bytes(packed.read())
-            beside.replace(folder / name)
+                temporary.write_bytes(packed.read())
+            temporary.replace(folder / name)
     return folder
 
 

@@ -1,4 +1,4 @@
-"""States of loaders in Orbax checkpoints, beside the model's.
+"""States of loaders in Orbax checkpoints, next to the model's.
 
     manager.save(step, args=ocp.args.Composite(
         model=ocp.args.StandardSave(params), data=LoaderSave(loader, state)))

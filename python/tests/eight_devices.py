@@ -164,10 +164,10 @@ def test_each_row_is_read_once(layout: str, source: Any) -> None:
     for walk in (iterated, jitted):
         loader = loader_of(source, sharding_of(layout), prefetch=0)
         walk(loader, loader.init_state(7), STEPS)
-        resident_in_jit = loader._program.resident and walk is not iterated
-        copies = loader._program.split.devices // len(loader._program.split.parts)
+        resident_in_jit = loader._built.resident and walk is not iterated
+        copies = loader._built.split.devices // len(loader._built.split.parts)
         row = sum(x[0].nbytes for x in data().values())
-        # In memory, inside of jit, every device gathers its rows from there.
+        # In memory, inside jit, every device gathers its rows from there.
         assert loader.bytes_read == N * row * (copies if resident_in_jit else 1)
 
 
@@ -262,7 +262,7 @@ def test_masks_are_arrays_of_their_own(source: Any) -> None:
 
 def test_transfers_ahead_change_nothing(source: Any) -> None:
     plain, loader = plain_of(source), loader_of(source, sharding_of("two axes"))
-    loader._door.transfers = True  # as on an accelerator
+    loader._delivery.transfers = True  # as on an accelerator
     expected = iterated(plain, plain.init_state(7), 3 * STEPS)
     same_walk(iterated(loader, loader.init_state(7), 3 * STEPS), expected)
     iterator = loader.iterate(loader.init_state(7), steps=3 * STEPS)

@@ -97,7 +97,7 @@ def test_what_cannot_be_split_is_refused() -> None:
         loader_of(wide, NamedSharding(mesh, P("data", "model")))
     with pytest.raises(ValueError, match="unconstrained"):
         ms.DevicePutTransform(NamedSharding(mesh, P(P.UNCONSTRAINED)))
-    with pytest.raises(ValueError, match="'unpinned_host' is not kept inside of jit"):
+    with pytest.raises(ValueError, match="'unpinned_host' is not kept inside jit"):
         loader_of(source, rows.with_memory_kind("unpinned_host"))
     single = SingleDeviceSharding(jax.devices()[1], memory_kind="pinned_host")
     with pytest.raises(ValueError, match="of a single device is not heeded"):

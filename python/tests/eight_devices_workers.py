@@ -64,7 +64,7 @@ def test_every_kind_of_worker(kind: str, traced: bool) -> None:
     ("where", "axes"), [("thread", AxisType.Explicit), ("process", AxisType.Auto)]
 )
 @pytest.mark.parametrize("traced", ["nowhere", "before batching", "after batching"])
-def test_values_beside_come_with_every_sharding(
+def test_host_fields_come_with_every_sharding(
     where: str, axes: AxisType, traced: str
 ) -> None:
     """Also where only what a traced stage makes has the axes that are split."""
@@ -73,7 +73,9 @@ def test_values_beside_come_with_every_sharding(
         return {"x": x["x"] * 2, "y": jnp.stack([x["y"], x["y"]], -1)}
 
     mapped = {"before batching": [wider, None], "after batching": [None, wider]}
-    stages = [ms.DiskSampleSource(N, fns.with_beside, workers=2, worker_kind=where)]
+    stages = [
+        ms.DiskSampleSource(N, fns.with_host_fields, workers=2, worker_kind=where)
+    ]
     stages.append(ms.BatchTransform(BATCH))
     for place, function in enumerate(mapped.get(traced, [])):
         if function is not None:

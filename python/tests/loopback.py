@@ -62,7 +62,7 @@ def loader_of(job: dict[str, Any], process: int, sharding: Any) -> Any:
 
 
 def sample(i: int) -> dict[str, Any]:
-    """The same samples by a function, with what is no array beside them."""
+    """The same samples by a function, with host fields."""
     return {**{key: 2 * x[i] for key, x in samples().items()}, "name": f"sample {i}"}
 
 

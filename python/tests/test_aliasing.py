@@ -24,9 +24,9 @@ def batches(dtype: type = np.float32) -> Iterator[jax.Array]:
 
 
 def aligned(rows: np.ndarray) -> np.ndarray:
-    room = np.empty(rows.nbytes + 64, np.uint8)
-    start = -room.ctypes.data % 64
-    copy = room[start : start + rows.nbytes].view(rows.dtype).reshape(rows.shape)
+    memory = np.empty(rows.nbytes + 64, np.uint8)
+    start = -memory.ctypes.data % 64
+    copy = memory[start : start + rows.nbytes].view(rows.dtype).reshape(rows.shape)
     copy[:] = rows
     return copy
 

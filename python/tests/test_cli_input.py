@@ -42,7 +42,7 @@ def test_headers_are_lines_without_numbers(run, tmp_path, text: str, header) -> 
     ("line", "found"),
     [("1,,3", "column 2"), ("1,NA,3", "'NA'"), ('"a\nb",2,3', "column 1")],
 )
-def test_numbers_beside_other_cells_are_no_header(run, tmp_path, line, found) -> None:
+def test_numbers_among_other_cells_are_no_header(run, tmp_path, line, found) -> None:
     path = tmp_path / "x.csv"
     path.write_text(f"{line}\n4,5,6\n")
     for command in ("inspect", "verify"):
@@ -71,12 +71,12 @@ DEEP = "[" * 200_000
         *(f'{{"a": "uint8({"9" * 23})"}}', r'{"\udcff": "uint8"}'),
     ],
 )
-def test_damaged_json_beside_records(run, tmp_path, text: str) -> None:
+def test_damaged_json_next_to_records(run, tmp_path, text: str) -> None:
     paths = write_all(tmp_path)
-    beside = paths["records"].with_name("records.dat.json")
-    beside.write_text(text)
+    schema_file = paths["records"].with_name("records.dat.json")
+    schema_file.write_text(text)
     result = run("inspect", paths["records"], paths["npy"])
-    refused(result, str(beside), "expected")
+    refused(result, str(schema_file), "expected")
     assert "NumPy .npy" in result.out
 
 

@@ -188,7 +188,9 @@ def test_every_damaged_line_is_named(run, tmp_path) -> None:
     assert "note: lines after 2 were not looked at" in result.out
 
 
-def test_no_room_to_unpack_is_no_damage(run, paths, tmp_path, monkeypatch) -> None:
+def test_a_full_disk_is_not_reported_as_damage(
+    run, paths, tmp_path, monkeypatch
+) -> None:
     folder = tmp_path / "temporary"
     folder.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(folder))

@@ -52,7 +52,7 @@ def rolled(data: Any) -> Any:
 
 
 def check(source: Any, data: Any) -> None:
-    """The samples one by one, and every door."""
+    """The samples one by one, and every way of delivery."""
     n = len(jax.tree.leaves(data)[0])
     assert len(source) == source.num_samples == n
     for i in (0, n // 2, -1):

@@ -1,4 +1,4 @@
-"""Data sets off the disk give the samples of their arrays, at every door."""
+"""Data sets off the disk give the samples of their arrays, by every way of delivery."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def write_cifar100(folder: Path) -> Path:
 
 
 def check(source: Any, dataset: Any) -> None:
-    """The walk of the arrays in memory, at every door."""
+    """The walk of the arrays in memory, by every way of delivery."""
     arrays = dataset.as_array_dict()
     assert len(source) == len(dataset)
     sample = source[-1]

@@ -65,8 +65,8 @@ def test_a_program_goes_on_without_another_thread(
         step = step.lower(state).compile()
         with open("/proc/self/status") as status:
             taken = next(int(s.split()[1]) for s in status if s.startswith("VmData:"))
-        room = (taken << 10) + (6 << 20)  # less than the stack of a thread
-        resource.setrlimit(resource.RLIMIT_DATA, (room, resource.RLIM_INFINITY))
+        limit = (taken << 10) + (6 << 20)  # less than the stack of a thread
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, resource.RLIM_INFINITY))
         for _ in range(4):
             try:
                 assert step(state) == 320_000

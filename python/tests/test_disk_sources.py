@@ -1,4 +1,4 @@
-"""Samples on disk come in the order that arrays in memory have, at every door."""
+"""Samples on disk come in the order that arrays in memory have."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from walks import (
     stepped,
 )
 
-# The same sequences as from memory, at every door.
+# The same sequences as from memory, by every way of delivery.
 
 ORDERS = {
     "shuffle": "shuffle",

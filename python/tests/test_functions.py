@@ -1,4 +1,4 @@
-"""Samples that functions make: the same bytes at every door, and clear errors."""
+"""Samples that functions make: the same bytes however delivered, and clear errors."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _workers_end_with_the_module() -> Iterator[None]:
 
 @pytest.mark.parametrize("workers", [1, 2, 5])
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_door_gives_the_bytes_of_the_plan(kind: str, workers: int) -> None:
+def test_every_delivery_gives_the_bytes_of_the_plan(kind: str, workers: int) -> None:
     loader = made(kind, workers)
     state = loader.init_state(3)
     steps = 2 * loader.steps_per_epoch + 2
@@ -100,7 +100,7 @@ def test_a_state_of_any_step_resumes(kind: str) -> None:
 @pytest.mark.parametrize("prefetch", [0, 1, 9])
 @pytest.mark.parametrize("kind", KINDS)
 def test_how_far_ahead_changes_nothing(kind: str, prefetch: int) -> None:
-    source = made(kind, 2)._program.head
+    source = made(kind, 2)._built.head
     loader = DataLoader([source, BatchTransform(BATCH)], prefetch=prefetch)
     state = loader.init_state(1)
     expected = specified(loader, state, 12)
@@ -112,7 +112,7 @@ def test_batches_that_leave_through_slots() -> None:
     for kind in KINDS:
         source = DiskSampleSource(900, fns.wide, workers=2, worker_kind=kind)
         loader = DataLoader([source, BatchTransform(300)])
-        assert loader._program.engine.batch_bytes > 1 << 20
+        assert loader._built.engine.batch_bytes > 1 << 20
         state = loader.init_state(0)
         expected = indexed(loader, arrays_of(fns.wide, 900), state, 4)
         same_walk(specified(loader, state, 4), expected)
@@ -389,7 +389,7 @@ def test_splits_folds_and_items() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_beside_sources_that_are_native(kind: str) -> None:
+def test_mixed_with_native_sources(kind: str) -> None:
     data = arrays_of(fns.plain, N)
     python = DiskSampleSource(N, fns.plain, worker_kind=kind)
     native = ArraySampleSource(data)
@@ -421,7 +421,7 @@ def test_a_traced_stage_follows() -> None:
     def negated(batch: Any, mask: Any) -> Any:
         return {"x": -batch["x"], "ok": mask}
 
-    source = made("process", 2)._program.head
+    source = made("process", 2)._built.head
     loader = DataLoader([source, BatchTransform(BATCH), MapTransform(negated)])
     state = loader.init_state(0)
     batches, masks, words = indexed(loader, arrays_of(fns.plain, N), state, 6)

@@ -1,4 +1,4 @@
-"""Values that are not arrays: lists that travel beside a batch to the Python loop."""
+"""Host fields: values that are not arrays reach the Python loop as lists."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ def check(loader: DataLoader, state: Any, steps: int, trimmed: bool = False) -> 
         assert isinstance(batch["path"], list)
         assert batch["path"] == [path_of(i) for i in samples]
         assert batch["words"] == [
-            None if i < 0 else fns.with_beside(i)["words"] for i in samples
+            None if i < 0 else fns.with_host_fields(i)["words"] for i in samples
         ]
         assert batch["object"] == [
-            None if i < 0 else fns.with_beside(i)["object"] for i in samples
+            None if i < 0 else fns.with_host_fields(i)["object"] for i in samples
         ]
         assert isinstance(batch["x"], jax.Array)
         assert np.asarray(batch["x"])[:, 0].tolist() == [max(i, 0) for i in samples]
@@ -54,8 +54,10 @@ def check(loader: DataLoader, state: Any, steps: int, trimmed: bool = False) -> 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("workers", [1, 3])
 def test_they_come_with_their_samples(kind: str, workers: int) -> None:
-    source = DiskSampleSource(N, fns.with_beside, workers=workers, worker_kind=kind)
-    assert source.beside == ("path", "words", "object")
+    source = DiskSampleSource(
+        N, fns.with_host_fields, workers=workers, worker_kind=kind
+    )
+    assert source.host_field_names == ("path", "words", "object")
     loader = DataLoader([source, BatchTransform(BATCH)])
     assert sorted(loader.element_spec()) == ["x", "y"]
     check(loader, loader.init_state(0), 7)  # with padding, across epochs
@@ -74,7 +76,7 @@ def test_they_come_with_their_samples(kind: str, workers: int) -> None:
 
 
 def test_inside_of_jit_there_are_arrays_only() -> None:
-    source = DiskSampleSource(N, fns.with_beside, None, "sequential")
+    source = DiskSampleSource(N, fns.with_host_fields, None, "sequential")
     loader = DataLoader([source, BatchTransform(BATCH)])
     batch, _, _ = jax.jit(loader.next_batch)(loader.init_state(0))
     assert sorted(batch) == ["x", "y"]
@@ -93,7 +95,9 @@ def test_a_traced_stage_sees_arrays_and_the_lists_go_round_it(kind: str) -> None
         assert sorted(batch) == ["x", "y"]
         return {"x": batch["x"] + 100}
 
-    source = DiskSampleSource(N, fns.with_beside, None, "sequential", worker_kind=kind)
+    source = DiskSampleSource(
+        N, fns.with_host_fields, None, "sequential", worker_kind=kind
+    )
     loader = DataLoader([source, BatchTransform(BATCH), MapTransform(moved)])
     batches = [batch for batch, _ in loader.iterate(loader.init_state(0))]
     assert [sorted(batch) for batch in batches] == [
@@ -108,7 +112,7 @@ def test_a_map_of_pythons_changes_the_arrays_only() -> None:
         assert sorted(sample) == ["x", "y"]
         return {"x": -sample["x"]}
 
-    source = DiskSampleSource(N, fns.with_beside, None, "sequential")
+    source = DiskSampleSource(N, fns.with_host_fields, None, "sequential")
     stages = [PythonMapTransform(negated), BatchTransform(BATCH)]
     loader = DataLoader([source, *stages])
     batch, _ = next(loader.iterate(loader.init_state(0)))
@@ -117,7 +121,7 @@ def test_a_map_of_pythons_changes_the_arrays_only() -> None:
 
 
 def test_without_a_batch_they_are_values() -> None:
-    source = DiskSampleSource(N, fns.with_beside, None, "sequential")
+    source = DiskSampleSource(N, fns.with_host_fields, None, "sequential")
     loader = DataLoader([source])
     found = [sample["path"] for sample, _ in loader.iterate(loader.init_state(0))]
     assert found == [path_of(i) for i in range(N)]
@@ -127,17 +131,17 @@ def test_with_a_spec_they_are_named() -> None:
     shape = jax.ShapeDtypeStruct
     spec = {"x": shape((2,), np.int32), "y": shape((), np.uint8)}
     host = ("path", "words", "object")
-    source = DiskSampleSource(N, fns.with_beside, spec, host_fields=host)
+    source = DiskSampleSource(N, fns.with_host_fields, spec, host_fields=host)
     loader = DataLoader([source, BatchTransform(BATCH)])
     check(loader, loader.init_state(0), 3)
-    source = DiskSampleSource(N, fns.with_beside, spec)
+    source = DiskSampleSource(N, fns.with_host_fields, spec)
     loader = DataLoader([source, BatchTransform(BATCH)])
     with pytest.raises(ValueError, match=r"expected keys \['x', 'y'\], found"):
         next(loader.iterate(loader.init_state(0)))
 
 
 def test_parts_of_a_split_keep_them() -> None:
-    source = DiskSampleSource(N, fns.with_beside)
+    source = DiskSampleSource(N, fns.with_host_fields)
     for part in source.split(6, 4):
         loader = DataLoader([part, BatchTransform(BATCH)])
         check(loader, loader.init_state(0), 2)
@@ -196,7 +200,7 @@ def test_an_array_with_the_name_of_such_a_value_is_refused(traced: bool) -> None
     def added(batch: Any, *_: Any) -> Any:
         return {**batch, "path": batch["x"]}
 
-    source = DiskSampleSource(N, fns.with_beside)
+    source = DiskSampleSource(N, fns.with_host_fields)
     stages = [PythonMapTransform(added), BatchTransform(BATCH)]
     if traced:
         stages = [BatchTransform(BATCH), MapTransform(added)]
@@ -205,13 +209,13 @@ def test_an_array_with_the_name_of_such_a_value_is_refused(traced: bool) -> None
 
 
 def odd_sample(i: int) -> dict[str, Any]:
-    return {**fns.with_beside(0), "other": {i}}
+    return {**fns.with_host_fields(0), "other": {i}}
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_they_come_with_samples_of_combined_sources(kind: str) -> None:
     def source(first: int, count: int) -> Any:
-        made = DiskSampleSource(N, fns.with_beside, workers=2, worker_kind=kind)
+        made = DiskSampleSource(N, fns.with_host_fields, workers=2, worker_kind=kind)
         return made[first : first + count]
 
     listed = Subset(source(0, N), [7, 2, 2, 9])
@@ -233,7 +237,7 @@ def test_they_come_with_samples_of_combined_sources(kind: str) -> None:
 
 
 def test_combinations_that_would_lose_them_are_refused() -> None:
-    source = DiskSampleSource(N, fns.with_beside)
+    source = DiskSampleSource(N, fns.with_host_fields)
     with pytest.raises(ValueError, match=r"'a' have values that are no arrays \(path"):
         zip_sources({"a": source})
     with pytest.raises(ValueError, match=r"source 0 is .*, in those of source 1 .*oth"):

@@ -367,7 +367,7 @@ def test_what_killed_processes_left_is_removed(tmp_path):
     Dataloader(loaders.fill, group(tmp_path))
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
-    left = _cache._beside(tmp_path / "e0-b0.dat")
+    left = _cache._temporary_name(tmp_path / "e0-b0.dat")
     dead = left.with_name(left.name.replace(str(os.getpid()), str(gone.pid)))
     alive = left.with_name(left.name.replace(str(os.getpid()), str(os.getppid())))
     other = tmp_path / f"e0-b0.dat.elsewhere.{gone.pid}.tmp"

@@ -65,7 +65,7 @@ def test_what_is_returned_has_to_be_a_dict():
         next(loader)
 
 
-def test_arrays_beside_the_arrays_are_warned_of():
+def test_arrays_among_the_returned_values_are_warned_of():
     loader = Dataloader(loaders.return_an_array, group(), end_at=("batch", 1))
     with loader, pytest.warns(RuntimeWarning, match="'array' has the array type"):
         next(loader)

@@ -277,7 +277,7 @@ def test_a_profile_is_converted_from():
     np.testing.assert_allclose(np.asarray(made), srgb_of_linear(values), atol=2)
 
 
-def test_alpha_is_kept_beside_a_profile():
+def test_alpha_is_kept_with_a_profile():
     image, values = picture("RGBA")
     packed = saved(image, icc_profile=linear_profile())
     made = np.asarray(him.open_srgb(packed, mode="RGBA"))

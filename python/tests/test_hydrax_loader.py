@@ -215,7 +215,7 @@ def test_workers_are_what_they_say():
     assert not is_worker()
     with loader:
         batch = next(loader)
-        assert set(batch.additional["pid"]) <= set(loader._run._crew.pids)
+        assert set(batch.additional["pid"]) <= set(loader._run._pool.pids)
     assert batch.additional["worker"] == [True] * 8
     assert batch.additional["jax"] == [False] * 8
     assert "cannot be made in a loader process" in batch.additional["refused"][0]

@@ -1,4 +1,4 @@
-"""Batches inside of JAX's transformations, and what is compiled how often."""
+"""Batches inside JAX's transformations, and what is compiled how often."""
 
 from __future__ import annotations
 

@@ -53,8 +53,8 @@ def test_no_memory_is_left(python: Python) -> None:
         loader = DataLoader([ArraySampleSource(rows), BatchTransform(300)])
         with open("/proc/self/status") as status:
             taken = next(int(s.split()[1]) for s in status if s.startswith("VmSize:"))
-        room = (taken << 10) + (1 << 29)  # a batch needs more than twice as much
-        resource.setrlimit(resource.RLIMIT_AS, (room, resource.RLIM_INFINITY))
+        limit = (taken << 10) + (1 << 29)  # a batch needs more than twice as much
+        resource.setrlimit(resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))
         try:
             next(loader.iterate(loader.init_state(0)))
         except MemoryError as error:

@@ -144,7 +144,7 @@ def test_sources_of_one_size_are_shuffled_apart() -> None:
         ([0.1, 1, 3], 77, "pad"),
     ],
 )
-def test_every_door_gives_the_same(
+def test_every_delivery_gives_the_same(
     weights: list[float] | None, num_samples: int | None, remainder: str
 ) -> None:
     mixture = ms.mix(sources(), weights, num_samples=num_samples)

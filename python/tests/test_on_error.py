@@ -74,7 +74,7 @@ def test_what_is_to_end_the_program_is_not_skipped(kind: str) -> None:
 
 @pytest.mark.parametrize("workers", [1, 3])
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_same_rows_are_masked_at_every_door(kind: str, workers: int) -> None:
+def test_the_same_rows_are_masked_by_every_delivery(kind: str, workers: int) -> None:
     source = source_of(workers=workers, worker_kind=kind)
     loader = DataLoader([source, BatchTransform(BATCH)], on_error="skip")
     state = loader.init_state(2)
@@ -149,7 +149,7 @@ def test_maps_that_fail(after: bool) -> None:
 def test_host_fields_of_skipped_samples_are_none() -> None:
     for kind in KINDS:
         source = DiskSampleSource(
-            9, fns.raising_beside, None, "sequential", worker_kind=kind
+            9, fns.raising_with_host_fields, None, "sequential", worker_kind=kind
         )
         loader = DataLoader([source, BatchTransform(9)], on_error="skip")
         batch, mask = next(loader.iterate(loader.init_state(0)))

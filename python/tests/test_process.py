@@ -186,7 +186,7 @@ def test_keeping_every_batch_of_an_epoch(width: int) -> None:
     n, batch = 1600, 16
     data = np.broadcast_to(np.arange(n, dtype=np.int32)[:, None], (n, width))
     loader = DataLoader([ArraySampleSource(data), BatchTransform(batch)], prefetch=2)
-    assert (loader._program.engine.batch_bytes > 1 << 20) == (width == 20_000)
+    assert (loader._built.engine.batch_bytes > 1 << 20) == (width == 20_000)
     state = loader.init_state(0)
     kept = list(loader.iterate(state))
     assert len(kept) == n // batch
@@ -297,7 +297,7 @@ def test_a_child_that_never_used_jax_exits_as_programs_do(python: Python) -> Non
     code = textwrap.dedent(FORKING).replace("next(iterator)", "") + textwrap.dedent("""
         words = np.asarray(state.words)
         for step in range(5):
-            loader._program.engine.take(words)
+            loader._built.engine.take(words)
             words = expected[2][step]
             child = os.fork()
             if child == 0:
@@ -320,11 +320,11 @@ def test_the_child_of_a_fork_asks_the_engine_for_batches(python: Python) -> None
                 try:
                     found = words
                     for step in range(10):
-                        rows, mask = loader._program.engine.take(found)
+                        rows, mask = loader._built.engine.take(found)
                         assert np.array_equal(rows, expected[0][step])
                         found = expected[2][step]
                     other = DataLoader([ArraySampleSource(data), BatchTransform(8)])
-                    other._program.engine.take(np.asarray(other.init_state(1).words))
+                    other._built.engine.take(np.asarray(other.init_state(1).words))
                     del other
                     status = 0
                 finally:

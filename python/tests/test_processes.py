@@ -160,7 +160,7 @@ def test_every_layout_has_the_same_global_batches(
         check(found[at], want)
 
 
-def test_functions_and_what_is_beside_their_samples(group: Group) -> None:
+def test_functions_with_host_fields(group: Group) -> None:
     ended = group.run("functions", 2, functions=True, end=loopback.STEPS)
     assert [status for status, _ in ended] == [0, 0], ended
     found = group.steps("functions")

@@ -175,7 +175,7 @@ def seed_loader(fn: Any, kind: str = "thread", **knobs: Any) -> DataLoader:
     return DataLoader([source, stage, BatchTransform(BATCH)], **knobs)
 
 
-def test_seeds_are_the_same_at_every_door_and_in_every_kind_of_worker() -> None:
+def test_seeds_are_the_same_by_every_delivery_and_in_every_kind_of_worker() -> None:
     threads = seed_loader(fns.seeded)
     state = threads.init_state(3)
     expected = specified(threads, state, STEPS)

@@ -202,7 +202,7 @@ def test_what_save_did_not_return_is_refused() -> None:
         loader.restore(3)
     with pytest.raises(ValueError, match="format is 'dict' or 'bytes'"):
         loader.save(loader.init_state(7), format="xml")  # type: ignore[call-overload]
-    with pytest.raises(TypeError, match="not inside of jit"):
+    with pytest.raises(TypeError, match="not inside jit"):
         jax.jit(lambda state: loader.save(state) and 0)(loader.init_state(7))
 
 
@@ -252,7 +252,7 @@ def test_a_damaged_save_names_what_is_damaged_and_what_to_do() -> None:
         loader.restore(kept)
 
 
-def test_orbax_keeps_it_beside_a_model(tmp_path: Path) -> None:
+def test_orbax_keeps_it_with_a_model(tmp_path: Path) -> None:
     ocp = pytest.importorskip("orbax.checkpoint")
     from millstream.orbax import LoaderRestore, LoaderSave
 

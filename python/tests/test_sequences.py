@@ -1,4 +1,4 @@
-"""Every door gives the bytes of the single-threaded specification, for ever."""
+"""Every way of delivery gives the bytes of the single-threaded specification."""
 
 from __future__ import annotations
 
@@ -125,31 +125,31 @@ ORDERS = {
 
 @pytest.mark.parametrize("name", ORDERS)
 @pytest.mark.parametrize("remainder", ["pad", "wrap"])
-def test_orders_are_the_same_at_every_door(name: str, remainder: str) -> None:
-    _check_doors(ArraySampleSource(rows_of(129), ORDERS[name]), remainder)
+def test_orders_are_the_same_by_every_delivery(name: str, remainder: str) -> None:
+    _check_deliveries(ArraySampleSource(rows_of(129), ORDERS[name]), remainder)
 
 
 def test_an_order_that_wraps_is_the_same_when_traced() -> None:
     source = ArraySampleSource(
         rows_of(129), Listed([[1, 2, 3], [4, 5, 6]], shuffle=True)
     )
-    _check_doors(source, "wrap", traced=True)
+    _check_deliveries(source, "wrap", traced=True)
 
 
 @pytest.mark.parametrize("part", [0, 1])
 @pytest.mark.parametrize("shuffle", [True, False])
-def test_splits_are_the_same_at_every_door(part: int, shuffle: bool) -> None:
+def test_splits_are_the_same_by_every_delivery(part: int, shuffle: bool) -> None:
     source = ArraySampleSource(rows_of(1003)).split(0.8, 0.2, seed=4, shuffle=shuffle)
-    _check_doors(source[part], "pad")
+    _check_deliveries(source[part], "pad")
 
 
-def test_folds_are_the_same_at_every_door() -> None:
+def test_folds_are_the_same_by_every_delivery() -> None:
     training, validation = ArraySampleSource(rows_of(129)).folds(4, seed=2)[1]
-    _check_doors(training, "wrap")
-    _check_doors(validation, "pad")
+    _check_deliveries(training, "wrap")
+    _check_deliveries(validation, "pad")
 
 
-def _check_doors(
+def _check_deliveries(
     source: ArraySampleSource, remainder: str, traced: bool = False
 ) -> None:
     pipeline = BatchTransform(32, remainder=remainder)(source)
@@ -185,7 +185,7 @@ def big_source() -> ArraySampleSource:
 def test_big_batches_come_from_slots_with_the_same_bytes(threads: int) -> None:
     pipeline = BatchTransform(32)(big_source())
     plain = DataLoader(pipeline)
-    assert plain._program.engine.batch_bytes > 1 << 20
+    assert plain._built.engine.batch_bytes > 1 << 20
     state = plain.init_state(5)
     expected = specified(plain, state, 15)
     for prefetch in (0, 1, 5):
@@ -265,7 +265,7 @@ def test_partial_trims_the_last_host_batch_and_is_refused_in_jit() -> None:
             rows = np.asarray(valid)
             same_bytes(batch, jax.tree.map(lambda x, r=rows: np.asarray(x)[r], whole))
         assert sizes == [2, 2, 1]
-    with pytest.raises(ValueError, match=r"remainder='partial'.*inside of jit"):
+    with pytest.raises(ValueError, match=r"remainder='partial'.*inside jit"):
         jax.jit(loader.next_batch)(state)
     with pytest.raises(ValueError, match="remainder='partial'"):
         loader.scan_epoch(state, 0, lambda c, b, m: (c, None))

@@ -20,7 +20,7 @@ Pair = namedtuple("Pair", ["first", "second"])
 
 
 def batches_of(data: Any, n: int = N) -> Any:
-    """An epoch in order, the rows that are valid joined again; both doors agree."""
+    """The valid rows of an epoch in order, the same by both ways of delivery."""
     loader = DataLoader([ArraySampleSource(data, "sequential"), BatchTransform(BATCH)])
     state = loader.init_state(0)
     walk = specified(loader, state, loader.steps_per_epoch)

@@ -48,7 +48,7 @@ def test_the_words_are_a_check_the_key_the_epoch_and_the_step(
     words = loader.init_state(2**32 * 5 + 7).words
     assert isinstance(words, np.ndarray)
     assert words.dtype == np.uint32
-    assert words.tolist() == [loader._program.plan.check_word, 5, 7, 0, 0, 0, 0, 0]
+    assert words.tolist() == [loader._built.plan.check_word, 5, 7, 0, 0, 0, 0, 0]
     split = jax.random.split(jax.random.PRNGKey(1))[0]
     assert np.array_equal(loader.init_state(split).words[1:3], split)
 
@@ -201,7 +201,7 @@ def test_a_step_that_the_epoch_does_not_have_is_refused(loader: DataLoader) -> N
 
 def test_a_traced_state_cannot_be_iterated(loader: DataLoader) -> None:
     state = loader.init_state(0)
-    with pytest.raises(TypeError, match="inside of jit use scan_epoch"):
+    with pytest.raises(TypeError, match="inside jit use scan_epoch"):
         jax.jit(loader.iterate)(state)
     with pytest.raises(TypeError, match="known, not traced"):
         jax.jit(loader.which_samples)(state)

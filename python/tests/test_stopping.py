@@ -25,7 +25,7 @@ from millstream import (
     WorkerError,
     fill_source,
 )
-from millstream._workers.executor import Workshop
+from millstream._workers.executor import Executor
 from millstream._workers.tasks import FillTask
 
 N, BATCH = 20, 2
@@ -128,19 +128,23 @@ def test_a_function_cannot_end_the_program(kind: str, python: Python) -> None:
 def test_a_startup_cannot_end_the_program() -> None:
     for kind in KINDS:
         task = FillTask(fns.fill_item, range(N), fns.leave)
-        shop = Workshop(task, [("y", np.int32, ())], BATCH, workers=1, worker_kind=kind)
+        executor = Executor(
+            task, [("y", np.int32, ())], BATCH, workers=1, worker_kind=kind
+        )
         with pytest.raises(WorkerError, match="SystemExit in a worker, when it star"):
-            shop.begin([1]).wait(60)
-        shop.close()
+            executor.submit([1]).wait(60)
+        executor.close()
 
 
 def test_stop_iteration_of_a_startup_is_an_error() -> None:
     for kind in KINDS:
         task = FillTask(fns.fill_item, range(N), fns.stop)
-        shop = Workshop(task, [("y", np.int32, ())], BATCH, workers=1, worker_kind=kind)
+        executor = Executor(
+            task, [("y", np.int32, ())], BATCH, workers=1, worker_kind=kind
+        )
         with pytest.raises(RuntimeError, match="StopIteration when it started"):
-            shop.begin([1]).wait(60)
-        shop.close()
+            executor.submit([1]).wait(60)
+        executor.close()
 
 
 def test_a_signal_to_a_worker_does_not_stop_the_parent() -> None:

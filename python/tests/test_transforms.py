@@ -48,14 +48,14 @@ def check(data: Any, *stages: Any) -> tuple[Any, Any]:
 def check_one(data: Any, native: list[Any], traced: list[Any]) -> Any:
     source = ArraySampleSource(data, "sequential")
     loader = DataLoader([source, *native])
-    assert not loader._program.later
+    assert not loader._built.later
     state, steps = loader.init_state(1), 2 * STEPS
     walk = specified(loader, state, steps)
     same_walk(iterated(loader, state, steps), walk)
     same_walk(scanned(loader, state, steps), walk)
     same_walk(scanned(DataLoader([source, *native], traced=True), state, steps), walk)
     behind = DataLoader([source, *traced])
-    assert behind._program.later
+    assert behind._built.later
     same_walk(scanned(behind, state, steps), walk)
     for spec in (loader.element_spec(), behind.element_spec()):
         wanted = jax.tree.map(lambda x: (x.shape, x.dtype), spec)

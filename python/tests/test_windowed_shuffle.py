@@ -82,7 +82,7 @@ def test_even_blocks_are_read_window_by_window() -> None:
     ("n", "block", "window", "remainder"),
     [*((*size, "pad") for size in SIZES), (10, 3, 2, "wrap"), (1000, 16, 4, "drop")],
 )
-def test_every_door_gives_the_same(
+def test_every_delivery_gives_the_same(
     n: int, block: int, window: int, remainder: str
 ) -> None:
     order = Shuffle(window=window, block_size=block)

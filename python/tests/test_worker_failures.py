@@ -72,7 +72,7 @@ def closed_by_a_stall(loader: DataLoader) -> None:
         r"thread \d+ and a thread cannot be stopped\. Build the source .* again, or "
         r'use worker_kind="process"'
     )
-    fresh = DataLoader([loader._program.head, BatchTransform(BATCH)])
+    fresh = DataLoader([loader._built.head, BatchTransform(BATCH)])
     for which in (loader, fresh):
         for _ in range(2):
             with pytest.raises(WorkerTimeout, match=message):
@@ -98,9 +98,9 @@ def test_an_exception_keeps_its_type_and_tells_the_sample(kind: str) -> None:
     def by_scan() -> None:
         loader.scan_epoch(loader.init_state(0), 0, lambda c, b, m: (c + 1, None))
 
-    for door in (by_iterate, by_next_batch, by_scan, by_iterate):
+    for run in (by_iterate, by_next_batch, by_scan, by_iterate):
         with pytest.raises(fns.OwnError, match="sample six is bad") as caught:
-            door()
+            run()
         assert caught.value.value == 60
         text = told(caught.value)
         assert "this was sample 6" in text
@@ -234,7 +234,7 @@ def test_a_worker_killed_from_outside_while_it_is_idle() -> None:
     loader = loader_of(fns.plain, "process", workers=2, restart_workers=2)
     state = loader.init_state(0)
     expected = iterated(loader, state, 3)
-    source: Any = loader._program.head
+    source: Any = loader._built.head
     before = source.pids
     assert len(before) == 2
     for pid in before:
@@ -386,7 +386,7 @@ def test_the_time_is_that_of_a_sample_not_of_a_batch(kind: str) -> None:
 
 
 def test_samples_made_at_once_have_the_time_of_all_of_them() -> None:
-    """In processes; the test of ThreadCrew with this name covers threads."""
+    """In processes; the test of ThreadWorkerPool with this name covers threads."""
 
     def loader_with(timeout: float) -> DataLoader:
         data = fns.LotsThatWait(N)
@@ -411,7 +411,7 @@ def test_samples_made_at_once_have_the_time_of_all_of_them() -> None:
 def test_a_source_that_is_closed_says_so(kind: str) -> None:
     loader = loader_of(fns.plain, kind)
     loader.next_batch(loader.init_state(0))
-    source: Any = loader._program.head
+    source: Any = loader._built.head
     source.close()
     assert source.pids == []
     source.close()

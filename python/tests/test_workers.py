@@ -364,7 +364,7 @@ def test_keeping_every_batch_never_hangs(kind: str) -> None:
         words = np.asarray(state.words)
         for batch in kept:
             assert (batch[:, 7] == loader.which_samples(words)).all()
-            words = loader._program.plan.next_state(words)
+            words = loader._built.plan.next_state(words)
         assert len(kept) == steps
 
 
@@ -442,10 +442,10 @@ SPAWNED = """
 def test_workers_of_a_program_that_multiprocessing_started(
     method: str, python: Python
 ) -> None:
-    program = python.folder / "program.py"
-    program.write_text(textwrap.dedent(SPAWNED).replace("METHOD", repr(method)))
+    built = python.folder / "program.py"
+    built.write_text(textwrap.dedent(SPAWNED).replace("METHOD", repr(method)))
     done = subprocess.run(
-        [sys.executable, str(program)],
+        [sys.executable, str(built)],
         env=python.environment(),
         capture_output=True,
         text=True,

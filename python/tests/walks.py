@@ -20,22 +20,20 @@ def stacked(steps: Iterable[tuple[Any, Any, Any]]) -> Walk:
 
 def specified(loader: DataLoader, state: Any, steps: int) -> Walk:
     """The specification: one thread, no cache, no JAX. Native stages only."""
-    program = loader._program
+    built = loader._built
     words = np.asarray(state.words)
     found = []
     for _ in range(steps):
-        *leaves, mask = program.rows_of(program.engine.batch(words))
-        words = program.plan.next_state(words)
+        *leaves, mask = built.rows_of(built.engine.batch(words))
+        words = built.plan.next_state(words)
         # A copy: the rows belong to the engine.
-        found.append(
-            (program.unflatten([x.copy() for x in leaves]), mask.copy(), words)
-        )
+        found.append((built.unflatten([x.copy() for x in leaves]), mask.copy(), words))
     return stacked(found)
 
 
 def indexed(loader: DataLoader, data: Any, state: Any, steps: int) -> Walk:
     """The same by hand: NumPy indexing with `which_samples`, zeros in padding."""
-    program = loader._program
+    built = loader._built
     words = np.asarray(state.words)
     found = []
     for _ in range(steps):
@@ -47,7 +45,7 @@ def indexed(loader: DataLoader, data: Any, state: Any, steps: int) -> Walk:
             row[~mask] = 0
             return row
 
-        words = program.plan.next_state(words)
+        words = built.plan.next_state(words)
         found.append((jax.tree.map(taken, data), mask, words))
     return stacked(found)
 

@@ -101,8 +101,8 @@ def wrong_string(i: int) -> dict[str, Any]:
     return {"x": "three" if i == 3 else i}
 
 
-def with_beside(i: int) -> dict[str, Any]:
-    """A path, a string and an object beside two arrays."""
+def with_host_fields(i: int) -> dict[str, Any]:
+    """A path, a string and an object as host fields, and two arrays."""
     return {
         "x": np.full(2, i, np.int32),
         "path": Path(f"/data/{i}.png"),
@@ -300,7 +300,7 @@ def often_raising(i: int) -> dict[str, Any]:
     return raising(i)
 
 
-def raising_beside(i: int) -> dict[str, Any]:
+def raising_with_host_fields(i: int) -> dict[str, Any]:
     if i == 6:
         raise OwnError("no file", i)
     return {"x": i, "path": f"{i}.png"}

@@ -35,13 +35,13 @@ def file() -> Path:
     path = CACHE / f"sparse-{ROWS}x{BYTES}.npy"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        beside = path.with_suffix(f".{os.getpid()}.npy")
+        temporary = path.with_suffix(f".{os.getpid()}.npy")
         header = {"descr": "|u1", "fortran_order": False, "shape": (ROWS, BYTES)}
-        with beside.open("wb") as stream:
+        with temporary.open("wb") as stream:
             np.lib.format.write_array_header_1_0(stream, header)
             stream.seek((ROWS - 1) * BYTES, os.SEEK_CUR)
             stream.write(MARK.tobytes())
-        beside.replace(path)
+        temporary.replace(path)
     return path
 
 

@@ -149,7 +149,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         type=_schema,
         metavar="FIELDS",
         help='the fields of packed records without a header, such as "image:uint8(28,'
-        '28,1),label:int32"; else they are read from FILE.json beside the file, '
+        '28,1),label:int32"; else they are read from FILE.json next to the file, '
         '{"image": "uint8(28,28,1)", "label": "int32"}',
     )
     group.add_argument(

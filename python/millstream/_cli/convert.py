@@ -76,7 +76,7 @@ def write(
     parent = target.path.parent
     prefix = f".{target.path.name}."
     with tempfile.TemporaryDirectory(".part", prefix, dir=parent) as folder:
-        beside = Path(folder)
+        workspace = Path(folder)
         total = len(source) * sample_bytes(source)
         label = printable(f"convert {target.path.name}")
         with ProgressBar(label, total * 2 if casts else total) as bar:
@@ -86,10 +86,10 @@ def write(
                 before = total
             _check_dtypes(source, target)
             _check_values(source, target)
-            made = _write_beside(
-                source, target, beside, lambda n: bar.update(before + n * each)
+            made = _write_into(
+                source, target, workspace, lambda n: bar.update(before + n * each)
             )
-        _move(made, target.path, beside)
+        _move(made, target.path, workspace)
 
 
 def _check_place(target: Target, force: bool) -> None:
@@ -163,14 +163,14 @@ def _check_values(source: _engine.Source, target: Target) -> None:
                 )
 
 
-def _write_beside(
-    source: _engine.Source, target: Target, beside: Path, progress: Progress
+def _write_into(
+    source: _engine.Source, target: Target, workspace: Path, progress: Progress
 ) -> Path:
-    made = beside / "made" / target.path.name
+    made = workspace / "made" / target.path.name
     made.parent.mkdir()
     names = [field.name for field in fields_of(source)]
     if target.format == "npz":
-        arrays = _array_files(names, beside / "arrays", ".npy")
+        arrays = _array_files(names, workspace / "arrays", ".npy")
         _engine.write_npy(source, list(arrays.values()), progress)
         _write_npz(made, arrays)
     elif target.format in ("npy", "idx"):
@@ -220,13 +220,13 @@ def _write_npz(made: Path, arrays: dict[str, Path]) -> None:
         os.fsync(file.fileno())
 
 
-def _move(made: Path, path: Path, beside: Path) -> None:
+def _move(made: Path, path: Path, workspace: Path) -> None:
     """Puts what was made into its place; a folder that was there goes."""
     if path.is_dir() and not path.is_symlink():
-        path.rename(beside / "replaced")
+        path.rename(workspace / "replaced")
     try:
         made.replace(path)
     except OSError:
-        if (beside / "replaced").exists():
-            (beside / "replaced").rename(path)
+        if (workspace / "replaced").exists():
+            (workspace / "replaced").rename(path)
         raise

@@ -91,7 +91,7 @@ def find(path: Path, options: Options) -> list[DataSet]:
         shown = f"a file that begins with {head[:8]!r}" if head else "an empty file"
         raise DataError(
             f"{path}: expected one of {KNOWN}, found {shown}; packed records without a "
-            f"header need --schema or {path.name}.json beside them"
+            f"header need --schema or {path.name}.json next to them"
         )
     return found
 
@@ -162,8 +162,8 @@ def _in_file(
         return [DataSet(path, title, lambda _: _engine.packed(path, None, 0))]
     if head.startswith(_GZIP):
         return _in_gzip(path, head, options)
-    beside = _schema_file(path)
-    schema = options.schema or (read_schema(beside) if beside else None)
+    schema_file = _schema_file(path)
+    schema = options.schema or (read_schema(schema_file) if schema_file else None)
     if schema:
         return [_records_set(path, schema, options.offset)]
     if head[257:262] == b"ustar" or name.endswith(".tar"):
@@ -208,8 +208,8 @@ def _is_idx(head: bytes) -> bool:
 
 
 def _schema_file(path: Path) -> Path | None:
-    beside = path.with_name(f"{path.name}.json")
-    return beside if beside.is_file() else None
+    schema_file = path.with_name(f"{path.name}.json")
+    return schema_file if schema_file.is_file() else None
 
 
 def _records_set(path: Path, schema: tuple[Field, ...], offset: int) -> DataSet:

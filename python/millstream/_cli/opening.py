@@ -40,7 +40,7 @@ def opened(
 
     What is compressed is unpacked into a folder of its own, which goes when the source
     does. ``DataError`` that is raised meanwhile names the files that users know.
-    Raises ``TemporaryError`` where there is no room for it.
+    Raises ``TemporaryError`` where the disk is too full for it.
     """
     with _temporary_folder() as folder:
         try:

@@ -98,7 +98,7 @@ def _version(path: Path) -> tuple[int, int, int] | None:
 
 @contextlib.contextmanager
 def _scratch(archive: Path, target: Path) -> Iterator[Path]:
-    """A folder of the caller's own beside ``target``, deleted in the end.
+    """A temporary folder next to ``target`` for the caller alone, deleted at the end.
 
     The lock of ``target`` is held meanwhile; folders that killed processes left behind
     are deleted. Only its owner may enter the folder, so what is to stay is made in it

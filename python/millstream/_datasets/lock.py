@@ -16,7 +16,7 @@ _NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVA
 def locked(
     target: Path, *, when_waiting: Callable[[], None] | None = None
 ) -> Iterator[bool]:
-    """Hold the lock of ``target``: the file ``.{name}.lock`` beside it, which stays.
+    """Hold the lock of ``target``: the file ``.{name}.lock`` next to it, which stays.
 
     Threads exclude each other as processes do. Yields whether the lock is held: False
     on a file system that has none. ``when_waiting`` is called if another has it.

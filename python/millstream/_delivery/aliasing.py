@@ -74,7 +74,7 @@ class Aliasing:
 def _is_simple(placed: jax.Array) -> bool:
     """Whether the next array of this kind is the same by any path.
 
-    Not inside of jit, where it is traced, nor for 64 bits, which come as JAX is told.
+    Not inside jit, where it is traced, nor for 64 bits, which come as JAX is told.
     """
     if isinstance(placed, jax.core.Tracer) or placed.dtype.itemsize >= 8:
         return False

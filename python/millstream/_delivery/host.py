@@ -1,4 +1,4 @@
-"""The door to a Python loop: batches as `jax.Array`, with no copy."""
+"""Delivers batches to a Python loop as `jax.Array`, without copying them."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from millstream._delivery.aliasing import Aliasing
 from millstream._delivery.sharding import Assembly
 from millstream._run.state import LoaderState, check_x64, is_traced
 from millstream._stages.map import HostCallbackTransform
-from millstream._workers.host_values import beside_rows
+from millstream._workers.host_values import host_value_rows
 
 if TYPE_CHECKING:
-    from millstream._run.built import Placed, Program
+    from millstream._run.built import BuiltPipeline, Placed
 
 # A batch of at most so many bytes is written by a jitted call into XLA's own buffer;
 # a larger one is made ahead in a slot that JAX aliases. See docs/performance.md.
@@ -44,32 +44,32 @@ Run = Callable[[Tree, Any], Tree]
 """Stages of a pipeline: ``(value, mask) -> value``."""
 
 
-class HostDoor:
+class HostDelivery:
     """Delivers the batches of a program to Python, one at a time."""
 
-    def __init__(self, program: Program) -> None:
-        self.program = program
-        self._specs = program.leaf_specs()
+    def __init__(self, built: BuiltPipeline) -> None:
+        self.built = built
+        self._specs = built.leaf_specs()
         self._delivered = 0
         self._call: Any = None
         self._debugged = False  # reading JAX's settings for each batch would cost time
         self._warned = False
-        self._most = program.engine.prefetch + RUN_AHEAD
+        self._most = built.engine.prefetch + RUN_AHEAD
         self._assembly = None
-        if program.split is not None:
-            natively = program.splits_natively
-            self._assembly = Assembly(program.split, self._specs, natively)
-        self._partial = program.remainder == "partial"
-        self._put = program.device is not None
+        if built.split is not None:
+            natively = built.splits_natively
+            self._assembly = Assembly(built.split, self._specs, natively)
+        self._partial = built.remainder == "partial"
+        self._put = built.device is not None
         self._alias = Aliasing()
         self._by_call = (
-            not program.traced
-            and not program.later
-            and not program.beside
-            and not program.skip
-            and not (program.waits and program.engine.prefetch == 0)
-            and program.split is None
-            and program.engine.batch_bytes <= CALL_BYTES
+            not built.traced
+            and not built.later
+            and not built.host_fields
+            and not built.skip
+            and not (built.waits and built.engine.prefetch == 0)
+            and built.split is None
+            and built.engine.batch_bytes <= CALL_BYTES
             and jax.default_backend() == "cpu"
         )
 
@@ -80,7 +80,7 @@ class HostDoor:
     @functools.cached_property
     def _home(self) -> jax.Device | None:
         """The default device under which batches are made where they are to be."""
-        device = self.program.device
+        device = self.built.device
         return None if device is self._first else device
 
     @functools.cached_property
@@ -88,16 +88,16 @@ class HostDoor:
         """Whether batches leave the host's memory, so that transfers are worth
         beginning before they are waited for.
         """
-        program = self.program
-        if program.split is not None:
-            return any(d.platform != "cpu" for d in program.split.mesh.devices.flat)
-        device = program.device
+        built = self.built
+        if built.split is not None:
+            return any(d.platform != "cpu" for d in built.split.mesh.devices.flat)
+        device = built.device
         return (device.platform if device else jax.default_backend()) != "cpu"
 
     @functools.cached_property
     def counts(self) -> bool:
         """Whether a loop has to know the words of every batch."""
-        return self.program.waits or self._partial or self.transfers
+        return self.built.waits or self._partial or self.transfers
 
     def fetch(self, words: Any, cursor: Any = None) -> tuple[Tree, Any, Any]:
         """``(value, mask, cursor)`` of the batch that the words name.
@@ -112,18 +112,18 @@ class HostDoor:
         call = self._call
         if call is None:
             return self._made(words, cursor)
-        program = self.program
+        built = self.built
         try:
-            if program.waits:  # here, and not on a thread of XLA's
-                program.engine.await_batch(words)
+            if built.waits:  # here, and not on a thread of XLA's
+                built.engine.await_batch(words)
             if cursor is None:
-                cursor = program.on_device(np.concatenate([words, self._number]))
+                cursor = built.on_device(np.concatenate([words, self._number]))
             value, mask, cursor = call(cursor)
         except FloatingPointError:
             self._debugged = True
             return self.fetch(words, cursor)
         except jit.FAILURES as error:
-            program.raise_original(error)
+            built.raise_original(error)
         if self._put and _config.jax_default_device is not self._home:
             value, mask = self._moved(value, mask)
         if self._partial:
@@ -132,37 +132,37 @@ class HostDoor:
 
     def _made(self, words: Any, cursor: Any) -> tuple[Tree, Any, Any]:
         """The same without the call for small batches, or the first time with it."""
-        program = self.program
-        check_x64(program.x64)
+        built = self.built
+        check_x64(built.x64)
         if not self._debugged and _is_debugging():
             self._debugged = True
             return self.fetch(words, cursor)
         if self._by_call and self._compiled():
             return self.fetch(words)
-        beside: dict[str, list[Any]] = {}
-        if program.traced or (program.later and not program.from_slot):
+        host_values: dict[str, list[Any]] = {}
+        if built.traced or (built.later and not built.from_slot):
             try:
                 value, mask, cursor = self._stepped(words, cursor)
             except jit.FAILURES as error:
-                program.raise_original(error)
+                built.raise_original(error)
         else:
-            value, mask, beside = self._from_slot(words)
+            value, mask, host_values = self._from_slot(words)
             cursor = None
         value, mask = self._moved(value, mask)
-        if beside and isinstance(value, Mapping):
-            value = {**value, **beside}
+        if host_values and isinstance(value, Mapping):
+            value = {**value, **host_values}
         return value, mask, cursor
 
     def fetch_if_ready(self, words: Any) -> tuple[Tree, Any, Any] | None:
         """The same if the batch is made already: its transfer is begun, and goes on
         while the one before it is used. Else None, and nothing is waited for.
         """
-        program = self.program
-        check_x64(program.x64)
-        simple = not (program.later or program.traced or program.beside)
+        built = self.built
+        check_x64(built.x64)
+        simple = not (built.later or built.traced or built.host_fields)
         if not simple or self._partial:
             return None
-        fields: Any = program.engine.take_if_ready(words)
+        fields: Any = built.engine.take_if_ready(words)
         return None if fields is None else (*self._placed(fields), None)
 
     def _compiled(self) -> bool:
@@ -170,42 +170,42 @@ class HostDoor:
         self._delivered += 1
         if self._delivered <= GLANCE:
             return False
-        positions, structure = jax.tree.flatten(self.program.tree)
-        specs = [*self._specs, self.program.mask_spec()]
+        positions, structure = jax.tree.flatten(self.built.tree)
+        specs = [*self._specs, self.built.mask_spec()]
         signature = tuple((spec.shape, spec.dtype) for spec in specs)
-        serial = self.program.engine.serial
+        serial = self.built.engine.serial
         self._number = np.array([serial & 0xFFFFFFFF, serial >> 32], np.uint32)
         # Last: another thread takes a call that is there for ready.
         self._call = jit.shared_call(
-            signature, structure, tuple(positions), self.program.x64
+            signature, structure, tuple(positions), self.built.x64
         )
         return True
 
     def _from_slot(self, words: np.ndarray) -> tuple[Tree, Any, dict[str, list[Any]]]:
-        """The value and its mask, and what travels beside them, a list a key."""
-        self._make_room()
-        program = self.program
-        beside: dict[str, Any] = {}
-        if program.beside:
-            fields, parts = program.engine.take_with_beside(words)
-            values = beside_rows(parts, program.batch_size)
-            for key in program.beside:
+        """The value, its mask and the host fields, a list for each key."""
+        self._wait_for_slot()
+        built = self.built
+        host_values: dict[str, Any] = {}
+        if built.host_fields:
+            fields, parts = built.engine.take_with_host_values(words)
+            values = host_value_rows(parts, built.batch_size)
+            for key in built.host_fields:
                 column = [None if row is None else row[key] for row in values]
-                beside[key] = column if program.batched else column[0]
+                host_values[key] = column if built.batched else column[0]
         else:
-            fields = program.engine.take(words)
+            fields = built.engine.take(words)
         value, mask = self._placed(fields)
         value, mask = self._cut(value, mask, words)
         if self._partial:
-            beside = {key: rows[: len(mask)] for key, rows in beside.items()}
+            host_values = {key: rows[: len(mask)] for key, rows in host_values.items()}
         for run in self._stages:
             value = run(value, mask)
-        return value, mask, beside
+        return value, mask, host_values
 
     def _cut(self, value: Tree, mask: Any, words: np.ndarray) -> tuple[Tree, Any]:
         """The rows that a batch has where the last of an epoch may be shorter."""
-        valid = self.program.plan.valid_rows(words) if self._partial else None
-        if valid is None or valid == self.program.batch_size:
+        valid = self.built.plan.valid_rows(words) if self._partial else None
+        if valid is None or valid == self.built.batch_size:
             return value, mask
         return jax.tree.map(lambda x: lax.slice_in_dim(x, 0, valid), (value, mask))
 
@@ -214,12 +214,12 @@ class HostDoor:
         if self._assembly is not None:
             *leaves, mask = self._assembly(fields)
         else:
-            *leaves, mask = self._alias(self.program.rows_of(fields), self._target())
-        return self.program.unflatten(leaves), mask
+            *leaves, mask = self._alias(self.built.rows_of(fields), self._target())
+        return self.built.unflatten(leaves), mask
 
     def _target(self) -> Any:
         """The device that batches are to be put onto; None for JAX's default."""
-        device = self.program.device
+        device = self.built.device
         default = _config.jax_default_device
         return None if device is (default or self._first) else device
 
@@ -231,9 +231,9 @@ class HostDoor:
         moved: tuple[Tree, Any] = jax.device_put((value, mask), device)
         return moved
 
-    def _make_room(self) -> None:
+    def _wait_for_slot(self) -> None:
         """Waits, for a bounded time, until JAX lets go of batches that were used up."""
-        engine = self.program.engine
+        engine = self.built.engine
         if engine.live <= self._most:
             return
         deadline = time.monotonic() + _PATIENCE
@@ -255,12 +255,12 @@ class HostDoor:
 
     def _stepped(self, words: Any, cursor: Any) -> tuple[Tree, Any, Any]:
         """A batch of one program with the stages up to the first callback."""
-        program = self.program
+        built = self.built
         first, rest = self._line
         if cursor is None:
-            cursor = program.on_device(words)
-        value, mask, after = first(cursor, program.arrays())
-        if not program.resident and not is_traced(after):
+            cursor = built.on_device(words)
+        value, mask, after = first(cursor, built.arrays())
+        if not built.resident and not is_traced(after):
             after.block_until_ready()  # what cannot be read is to be raised here
         value, mask = self._cut(value, mask, words)
         for run in rest:
@@ -269,16 +269,16 @@ class HostDoor:
 
     @functools.cached_property
     def _line(self) -> tuple[Any, list[Run]]:
-        program = self.program
-        first = list(itertools.takewhile(lambda p: not _calls(p), program.later))
+        built = self.built
+        first = list(itertools.takewhile(lambda p: not _calls(p), built.later))
         if self._partial:  # a short batch is cut before any stage
             first = []
-        run = jax.jit(lambda words, arrays: program.step(words, arrays, first))
-        return run, _runs(program, program.later[len(first) :])
+        run = jax.jit(lambda words, arrays: built.step(words, arrays, first))
+        return run, _runs(built, built.later[len(first) :])
 
     @functools.cached_property
     def _stages(self) -> list[Run]:
-        return _runs(self.program, self.program.later)
+        return _runs(self.built, self.built.later)
 
 
 def _is_debugging() -> bool:
@@ -286,15 +286,15 @@ def _is_debugging() -> bool:
     return bool(_config.jax_debug_nans or _config.jax_debug_infs)
 
 
-def _runs(program: Program, later: list[Placed]) -> list[Run]:
+def _runs(built: BuiltPipeline, later: list[Placed]) -> list[Run]:
     """Traced stages, those that follow each other as one program, and callbacks."""
     runs: list[Run] = []
     for calls, placed in itertools.groupby(later, _calls):
         if calls:
-            runs += [functools.partial(_call, program, p.stage) for p in placed]
+            runs += [functools.partial(_call, built, p.stage) for p in placed]
         else:
             stages = list(placed)
-            runs.append(jax.jit(functools.partial(program.finish, later=stages)))
+            runs.append(jax.jit(functools.partial(built.finish, later=stages)))
     return runs
 
 
@@ -308,34 +308,34 @@ def _calls(placed: Placed) -> bool:
     return isinstance(placed.stage, HostCallbackTransform)
 
 
-def _call(program: Program, stage: Any, value: Tree, mask: Any) -> Tree:
+def _call(built: BuiltPipeline, stage: Any, value: Tree, mask: Any) -> Tree:
     inside = any(map(is_traced, jax.tree.leaves(value)))  # of another program
-    run = program.called if inside else HostCallbackTransform.run
+    run = built.called if inside else HostCallbackTransform.run
     spec = stage.element_spec_override
-    if spec is not None and program.batched and len(mask) < program.batch_size:
-        short = functools.partial(_shortened, program.batch_size, len(mask))
+    if spec is not None and built.batched and len(mask) < built.batch_size:
+        short = functools.partial(_shortened, built.batch_size, len(mask))
         stage = replace(stage, element_spec_override=jax.tree.map(short, spec))
-    layout = None if program.split is None else program.split.rows_sharding
+    layout = None if built.split is None else built.split.rows_sharding
     return jax.device_put(run(stage, value, mask), layout)
 
 
-def stepper(door: HostDoor) -> Callable[[Any], tuple[Tree, LoaderState, Any]]:
-    """``next_batch(state) -> (batch, state, mask)``, traced or delivered by the door.
+def stepper(delivery: HostDelivery) -> Callable[[Any], tuple[Tree, LoaderState, Any]]:
+    """``next_batch(state) -> (batch, state, mask)``, traced or delivered to Python.
 
-    To be kept by whoever owns the door: a bound method would be another object each
+    The owner of the delivery keeps it: a bound method would be another object each
     time, and jit would trace it again.
     """
-    program = door.program
+    built = delivery.built
 
     def next_batch(state: Any) -> tuple[Tree, LoaderState, Any]:
-        words = program.start(state)
+        words = built.start(state)
         if is_traced(words):
-            program.check_traceable()
-            value, mask, words = program.step(words, program.arrays())
+            built.check_traceable()
+            value, mask, words = built.step(words, built.arrays())
         else:
             known = np.asarray(words)
-            value, mask, _ = door.fetch(known)
-            words = program.plan.next_state(known)
+            value, mask, _ = delivery.fetch(known)
+            words = built.plan.next_state(known)
         return value, LoaderState(words), mask
 
     return next_batch

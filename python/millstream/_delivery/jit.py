@@ -1,4 +1,4 @@
-"""The door into jit: the engine's batches as results of a foreign function call."""
+"""Delivers batches inside jit, as results of a foreign function call."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from millstream._delivery.sharding import Split, on_each_device, over_shards
 from millstream._run.state import WORDS, check_x64
 
 if TYPE_CHECKING:
-    from millstream._run.built import Program
+    from millstream._run.built import BuiltPipeline
 
 # What JAX raises where a compiled call fails. One that it dispatches in place, of a
 # program that it has run before, comes as a ValueError with the status for its text.
@@ -52,23 +52,23 @@ def _only_cpu() -> bool:
     return all(device.platform == "cpu" for device in jax.devices())
 
 
-def native_batch(program: Program, words: Any) -> tuple[list[Any], Any, Any]:
-    """``(leaves, mask, words)`` from the engine, inside of jit."""
-    results = [*program.leaf_specs(), program.mask_spec(), STATE_SPEC]
-    split = program.split
+def native_batch(built: BuiltPipeline, words: Any) -> tuple[list[Any], Any, Any]:
+    """``(leaves, mask, words)`` from the engine, inside jit."""
+    results = [*built.leaf_specs(), built.mask_spec(), STATE_SPEC]
+    split = built.split
     if split is not None:
-        shard = functools.partial(_shard, program, split, results)
+        shard = functools.partial(_shard, built, split, results)
         return over_shards(split, len(results) - 2, shard)(words)
 
     def fetch(words: np.ndarray) -> list[np.ndarray]:
-        return program.rows_of(program.engine.take(words))
+        return built.rows_of(built.engine.take(words))
 
-    return _called(program, _target(program, "batch"), fetch, results, words)
+    return _called(built, _target(built, "batch"), fetch, results, words)
 
 
-def native_indices(program: Program, words: Any) -> tuple[Any, Any, Any]:
+def native_indices(built: BuiltPipeline, words: Any) -> tuple[Any, Any, Any]:
     """The samples of a batch (0 in padding), its mask and the words after it."""
-    rows = (program.batch_size,)
+    rows = (built.batch_size,)
     results = [
         jax.ShapeDtypeStruct(rows, np.uint32),
         jax.ShapeDtypeStruct(rows, np.bool_),
@@ -76,28 +76,28 @@ def native_indices(program: Program, words: Any) -> tuple[Any, Any, Any]:
     ]
 
     def fetch(words: np.ndarray) -> list[np.ndarray]:
-        samples: Any = program.plan.indices(words)
+        samples: Any = built.plan.indices(words)
         return [np.maximum(samples, 0).astype(np.uint32), samples >= 0]
 
     def on_device(words: Any) -> tuple[Any, Any, Any]:
         (indices,), mask, after = _called(
-            program, "millstream_indices", fetch, results, words
+            built, "millstream_indices", fetch, results, words
         )
         return indices, mask, after
 
-    if program.split is None:
+    if built.split is None:
         return on_device(words)
-    return on_each_device(program.split, on_device, PartitionSpec())(words)
+    return on_each_device(built.split, on_device, PartitionSpec())(words)
 
 
 def _shard(
-    program: Program, split: Split, whole: list[Any], words: Any, number: Any
+    built: BuiltPipeline, split: Split, whole: list[Any], words: Any, number: Any
 ) -> tuple[list[Any], Any, Any]:
     """``(leaves, mask, words)`` of one shard, on the device that is to hold it."""
 
     def fetch(words: np.ndarray, number: Any) -> list[np.ndarray]:
         first = int(number) * split.rows
-        return program.engine.take_shard(words, first, split.rows)
+        return built.engine.take_shard(words, first, split.rows)
 
     *batch, after = whole
     results = [
@@ -106,16 +106,16 @@ def _shard(
     ]
     rows = np.int64(split.rows)
     return _called(
-        program, _target(program, "shard"), fetch, results, words, number, rows=rows
+        built, _target(built, "shard"), fetch, results, words, number, rows=rows
     )
 
 
-def _target(program: Program, name: str) -> str:
-    return f"millstream_{name}" if program.resident else f"millstream_{name}_later"
+def _target(built: BuiltPipeline, name: str) -> str:
+    return f"millstream_{name}" if built.resident else f"millstream_{name}_later"
 
 
 def _called(
-    program: Program,
+    built: BuiltPipeline,
     target: str,
     fetch: Callable[..., list[np.ndarray]],
     results: list[jax.ShapeDtypeStruct],
@@ -132,13 +132,13 @@ def _called(
 
     def foreign(*operands: Any) -> Any:
         call = jax.ffi.ffi_call(target, results, vmap_method="broadcast_all")
-        digest = np.uint64(program.plan.digest).astype(np.int64)
-        plan = np.int64(program.engine.serial)
+        digest = np.uint64(built.plan.digest).astype(np.int64)
+        plan = np.int64(built.engine.serial)
         return call(*operands, plan=plan, digest=digest, **attributes)
 
     def fetched(words: Any, *others: Any) -> list[np.ndarray]:
         known = np.asarray(words, np.uint32)
-        return [*fetch(known, *others), program.plan.next_state(known)]
+        return [*fetch(known, *others), built.plan.next_state(known)]
 
     def host(*operands: Any) -> Any:
         return jax.pure_callback(fetched, results, *operands, vmap_method="sequential")

@@ -170,7 +170,7 @@ class Listed(Order):
 
 
 @dataclass(frozen=True, eq=False)
-class Part(Order):
+class SplitRange(Order):
     """One part of a split, visited in the order of ``inner``."""
 
     inner: Order

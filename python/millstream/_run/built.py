@@ -49,7 +49,7 @@ from millstream._stages.map import HostCallbackTransform, check_spec
 from millstream._stages.stage import Stage, WorkerStage
 
 if TYPE_CHECKING:
-    from millstream._workers.pools import Crew
+    from millstream._workers.pools import WorkerPool
 
 
 class Placed(NamedTuple):
@@ -64,7 +64,7 @@ class Placed(NamedTuple):
     spec: Tree = None
 
 
-class Program:
+class BuiltPipeline:
     """A validated pipeline with its engine: makes states and steps through batches.
 
     Stages are native up to the first that cannot be; from there on they are traced.
@@ -90,7 +90,7 @@ class Program:
         self.placed: list[Placed] = []
         self.device: Any = None
         self.split: Split | None = None
-        self._crews: list[Crew] = []
+        self._pools: list[WorkerPool] = []
         self._unmet: str | None = None
         self._failure: BaseException | None = None
         source, tree, names = head.native()
@@ -119,7 +119,7 @@ class Program:
                 first = Sequential().native(head.num_samples)
                 earlier = _engine.plan(source, first, 1, "pad", before, after)
                 bound = stage.bound(earlier, tree, number)
-                self._crews.append(bound.crew)
+                self._pools.append(bound.pool)
                 made, spec = ([bound.transform], bound.tree, bound.names), bound.spec
             elif native:
                 made = stage.native(tree, names, batched)
@@ -146,7 +146,7 @@ class Program:
         self.resident = bool(self.plan.resident)
         self.waits = bool(self.plan.waits)
         self.skip = skip
-        self.beside: tuple[str, ...] = head.beside
+        self.host_fields: tuple[str, ...] = head.host_field_names
         self.traced = traced or head.device() is not None
         if self.traced and self.waits:
             raise ValueError(
@@ -177,18 +177,18 @@ class Program:
         self.later = [p for p in self.placed if not p.native]
         if self.split is not None:
             self._check_split(self.split)
-        self._check_beside(self.element_spec())
+        self._check_host_fields(self.element_spec())
         self._check_specs()
 
-    def _check_beside(self, spec: Tree) -> None:
+    def _check_host_fields(self, spec: Tree) -> None:
         """Raises ``ValueError`` where a stage makes an array that lists would hide."""
         hidden = [
-            key for key in self.beside if isinstance(spec, Mapping) and key in spec
+            key for key in self.host_fields if isinstance(spec, Mapping) and key in spec
         ]
         if hidden:
             raise ValueError(
                 f"a stage makes an array {hidden[0]!r}, but in samples of the source "
-                "that is a value that is no array and comes beside the batch: give "
+                "that is a host field (a value that is not an array): give "
                 "the array another name"
             )
 
@@ -264,7 +264,7 @@ class Program:
             return value
         return jax.eval_shape(self.finish, value, self.mask_spec())
 
-    # The line inside of jit.
+    # The line inside jit.
 
     def arrays(self) -> list[Any]:
         """What a traced gather reads, to be handed to jitted programs; else nothing."""
@@ -272,7 +272,7 @@ class Program:
 
     @functools.cached_property
     def _device_arrays(self) -> list[Any]:
-        with jax.ensure_compile_time_eval():  # also when first asked for inside of jit
+        with jax.ensure_compile_time_eval():  # also when first asked for inside jit
             arrays = self.head.arrays()
             if arrays is None:
                 raise ValueError(
@@ -306,7 +306,7 @@ class Program:
         a thread of XLA's, and what is no array has no place.
         """
         usual = (self.waits or self.skip) and self.split is None
-        return usual or bool(self.beside)
+        return usual or bool(self.host_fields)
 
     def check_masked(self) -> None:
         """Raises ``ValueError`` where a skipped sample would not show."""
@@ -331,7 +331,7 @@ class Program:
         if self.remainder == "partial":
             raise ValueError(
                 "remainder='partial' gives a shorter last batch, which has no place "
-                "inside of jit: use 'pad', 'drop' or 'wrap', or iterate()"
+                "inside jit: use 'pad', 'drop' or 'wrap', or iterate()"
             )
 
     def _gathered(self, words: Any, arrays: list[Any]) -> tuple[Tree, Any, Any]:
@@ -397,10 +397,10 @@ class Program:
             try:
                 return stage.run(value, mask)
             except BaseException as error:
-                program = owner()
-                if program is not None:
-                    program.forget_error()
-                    program._failure = error
+                built = owner()
+                if built is not None:
+                    built.forget_error()
+                    built._failure = error
                 raise
 
         return stage.through(run, value, mask)
@@ -453,7 +453,7 @@ class Program:
 
     @property
     def last_error(self) -> BaseException | None:
-        """What last went wrong inside of jit, in its own type; None if nothing did."""
+        """What last went wrong inside jit, in its own type; None if nothing did."""
         return cast(BaseException | None, self.engine.last_error) or self._failure
 
     def forget_error(self) -> None:

@@ -14,20 +14,20 @@ from millstream._stages.map import HostCallbackTransform
 from millstream._stages.stage import WorkerStage
 
 if TYPE_CHECKING:
-    from millstream._run.built import Placed, Program
+    from millstream._run.built import BuiltPipeline, Placed
 
 
-def explained(program: Program) -> str:
+def explained(built: BuiltPipeline) -> str:
     """Each stage, where it runs, and what leaves it."""
-    head = program.head
-    where = "XLA" if program.traced else "native"
-    sample = _sample_spec(program)
+    head = built.head
+    where = "XLA" if built.traced else "native"
+    sample = _sample_spec(built)
     rows = [
         ("stage", "runs in", "gives"),
         (f"order: {head.order}", where, f"{head.num_samples} samples"),
         (type(head).__name__, where, _described(sample)),
     ]
-    for placed, value in specs_after(program):
+    for placed, value in specs_after(built):
         stage = placed.stage
         runs = where if placed.native else "XLA"
         if isinstance(stage, HostCallbackTransform):
@@ -41,25 +41,25 @@ def explained(program: Program) -> str:
         for row in rows
     ]
     lines.insert(1, "  ".join("-" * width for width in widths))
-    engine = program.engine
+    engine = built.engine
     lines.append(
-        f"{program.steps} steps an epoch, {engine.batch_bytes} bytes a batch; "
+        f"{built.steps} steps an epoch, {engine.batch_bytes} bytes a batch; "
         f"at most {engine.threads} threads, {engine.prefetch} batches ahead"
     )
     return "\n".join(lines)
 
 
-def specs_after(program: Program) -> Iterator[tuple[Placed, Any]]:
+def specs_after(built: BuiltPipeline) -> Iterator[tuple[Placed, Any]]:
     """Each stage, and what leaves it."""
-    value: Any = _sample_spec(program)
+    value: Any = _sample_spec(built)
     mask: Any = jax.ShapeDtypeStruct((), bool)
-    for placed in program.placed:
+    for placed in built.placed:
         value, mask = _after(placed, value, mask)
         yield placed, value
 
 
-def _sample_spec(program: Program) -> Any:
-    source, tree, _ = program.head.native()
+def _sample_spec(built: BuiltPipeline) -> Any:
+    source, tree, _ = built.head.native()
     fields = [
         jax.ShapeDtypeStruct(shape, jax.dtypes.canonicalize_dtype(dtype_named(dtype)))
         for _, dtype, shape in source.schema

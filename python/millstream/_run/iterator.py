@@ -12,7 +12,7 @@ from millstream._run import resume
 from millstream._run.state import LoaderState, step_of, words_in
 
 if TYPE_CHECKING:
-    from millstream._delivery.host import HostDoor
+    from millstream._delivery.host import HostDelivery
 
 
 # Words, batches left, and either the cursor of the next batch or that batch itself,
@@ -27,17 +27,17 @@ class BatchIterator:
     and resumed at any point.
     """
 
-    def __init__(self, door: HostDoor, words: Any, steps: int | None) -> None:
-        self.program = door.program
-        self._door = door
-        self._fetch = door.fetch
-        self._next_state = door.program.plan.next_state
+    def __init__(self, delivery: HostDelivery, words: Any, steps: int | None) -> None:
+        self.built = delivery.built
+        self._delivery = delivery
+        self._fetch = delivery.fetch
+        self._next_state = delivery.built.plan.next_state
         self._at = self._beginning(words, steps)
         self._closed = False
 
     def _beginning(self, words: Any, steps: int | None) -> _At:
         known = np.array(words)
-        left = self.program.steps - step_of(known) if steps is None else steps
+        left = self.built.steps - step_of(known) if steps is None else steps
         return known, left, None, None
 
     def __iter__(self) -> BatchIterator:
@@ -53,12 +53,12 @@ class BatchIterator:
             made = self._fetch(words, cursor)
         value, mask, cursor = made
         made = None
-        if cursor is not None and not self._door.counts:
+        if cursor is not None and not self._delivery.counts:
             words = None
         else:
             words = self._next_state(words)
-            if self._door.transfers and left > 1:
-                made = self._door.fetch_if_ready(words)
+            if self._delivery.transfers and left > 1:
+                made = self._delivery.fetch_if_ready(words)
         # Only here, and at once: Ctrl-C may come at any line before.
         self._at = words, left - 1, cursor, made
         return value, mask
@@ -78,7 +78,7 @@ class BatchIterator:
 
     def get_state(self) -> dict[str, Any]:
         """Where the iteration stands, as what JSON can hold; for ``set_state``."""
-        saved = resume.saved(self.program, self._words())
+        saved = resume.saved(self.built, self._words())
         return {**saved, "left": len(self)}
 
     def set_state(self, state: Any) -> None:
@@ -87,7 +87,7 @@ class BatchIterator:
         A state that does not say how many batches are left goes to its epoch's end.
         """
         kept = resume.parsed(state)
-        words = resume.restored(self.program, kept, "step").words
+        words = resume.restored(self.built, kept, "step").words
         self._abandon()
         self._at = self._beginning(words, _left_of(kept))
         self._closed = False
@@ -108,7 +108,7 @@ class BatchIterator:
         loops go on with the next one.
         """
         if len(self) > 0:
-            self.program.engine.abandon(self._words())
+            self.built.engine.abandon(self._words())
 
 
 def _left_of(state: Any) -> int | None:

@@ -1,4 +1,4 @@
-"""The loader: a pipeline with the doors out of it."""
+"""The loader: a pipeline and the ways in which its batches are delivered."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from millstream._core.arguments import whole
 from millstream._core.description import Tree
 from millstream._core.public import public
 from millstream._delivery import jit
-from millstream._delivery.host import HostDoor, stepper
+from millstream._delivery.host import HostDelivery, stepper
 from millstream._run import resume
-from millstream._run.built import Program
+from millstream._run.built import BuiltPipeline
 from millstream._run.iterator import BatchIterator
 from millstream._run.pipeline import assembled
 from millstream._run.state import LoaderState, is_traced
@@ -34,7 +34,7 @@ _MOST = (1 << 31) - 1  # threads, and batches made ahead
 
 @public
 class DataLoader:
-    """Batches of a pipeline, for a Python loop and for code inside of ``jax.jit``.
+    """Batches of a pipeline, for a Python loop and for code inside ``jax.jit``.
 
     A batch is a pure function of the state, so every way of getting at it gives the
     same bytes, and a state resumes exactly.
@@ -53,7 +53,7 @@ class DataLoader:
     """
 
     next_batch: Callable[[Any], tuple[Tree, LoaderState, Any]]
-    """``next_batch(state) -> (batch, state, mask)``, eagerly or inside of ``jax.jit``.
+    """``next_batch(state) -> (batch, state, mask)``, eagerly or inside ``jax.jit``.
 
     It is one function for the life of the loader: ``jax.jit(loader.next_batch)`` does
     not trace again.
@@ -80,7 +80,7 @@ class DataLoader:
         if error_budget is not None and on_error == "raise":
             raise ValueError('error_budget is for on_error="skip"')
         source = assembled(pipeline)
-        self._program = Program(
+        self._built = BuiltPipeline(
             source.head,
             source.stages,
             threads=threads,
@@ -90,10 +90,10 @@ class DataLoader:
             error_budget=error_budget,
         )
         if on_error == "skip":
-            self._program.check_masked()
+            self._built.check_masked()
         self._scans: dict[int, tuple[weakref.ref[Any], dict[Any, Any]]] = {}
-        self._door = HostDoor(self._program)
-        self.next_batch = stepper(self._door)
+        self._delivery = HostDelivery(self._built)
+        self.next_batch = stepper(self._delivery)
 
     @property
     def next(self) -> Callable[[Any], tuple[Tree, LoaderState, Any]]:
@@ -103,35 +103,35 @@ class DataLoader:
     @property
     def steps_per_epoch(self) -> int:
         """How many batches an epoch has."""
-        return self._program.steps
+        return self._built.steps
 
     @property
     def last_error(self) -> BaseException | None:
-        """What last went wrong inside of jit, in its own type; None if nothing did."""
-        return self._program.last_error
+        """What last went wrong inside jit, in its own type; None if nothing did."""
+        return self._built.last_error
 
     @property
     def skipped(self) -> dict[int, str]:
         """The samples that the batches delivered so far lack, and why."""
-        return dict(self._program.engine.skipped)
+        return dict(self._built.engine.skipped)
 
     @property
     def delivered(self) -> int:
-        """How many batches the engine has handed out, also inside of a running jit."""
-        return self._program.engine.delivered
+        """How many batches the engine has handed out, also inside a running jit."""
+        return self._built.engine.delivered
 
     @property
     def bytes_read(self) -> int:
         """How many bytes of samples this process has asked of the source so far."""
-        return self._program.engine.bytes_read
+        return self._built.engine.bytes_read
 
     def element_spec(self) -> Tree:
         """A ``jax.ShapeDtypeStruct`` for each leaf of a batch."""
-        return self._program.element_spec()
+        return self._built.element_spec()
 
     def init_state(self, key: Any = None) -> LoaderState:
         """The state at the first batch: from an int, a raw key or a typed key."""
-        return self._program.init_state(key)
+        return self._built.init_state(key)
 
     @overload
     def save(self, state: Any, *, format: Literal["dict"] = ...) -> dict[str, Any]: ...
@@ -144,7 +144,7 @@ class DataLoader:
         """
         if format not in ("dict", "bytes"):
             raise ValueError(f"format is 'dict' or 'bytes', not {format!r}")
-        kept = resume.saved(self._program, self._program.words(state))
+        kept = resume.saved(self._built, self._built.words(state))
         return kept if format == "dict" else resume.as_bytes(kept)
 
     def restore(self, saved: Any, *, by: str = "step") -> LoaderState:
@@ -155,23 +155,23 @@ class DataLoader:
         ``by="sample"`` the batch size may differ: the state is that of the batch that
         holds the next sample, with a warning where that batch begins before it.
         """
-        return resume.restored(self._program, saved, by)
+        return resume.restored(self._built, saved, by)
 
     def which_samples(self, state: Any) -> np.ndarray:
         """The sample indices (int64) of the batch that ``state`` names; -1 in padding.
 
         It is arithmetic: nothing is read.
         """
-        words = self._program.words(state)
+        words = self._built.words(state)
         if is_traced(words):
             raise TypeError("which_samples() needs a state that is known, not traced")
-        return np.asarray(self._program.plan.indices(np.asarray(words)))
+        return np.asarray(self._built.plan.indices(np.asarray(words)))
 
     def explain(self) -> str:
         """The plan as a table: each stage, where it runs, its shapes and dtypes."""
         from millstream._run.explain import explained
 
-        return explained(self._program)
+        return explained(self._built)
 
     def iterate(
         self, state: Any, *, steps: int | None = None, progress: bool = False
@@ -182,18 +182,16 @@ class DataLoader:
         that after the last batch delivered. ``progress`` shows a bar on standard error
         with samples a second, the wait for data a step, and what limits the loop.
         """
-        words = self._program.start(state)
+        words = self._built.start(state)
         if is_traced(words):
-            raise TypeError(
-                "iterate() is a Python loop; inside of jit use scan_epoch()"
-            )
+            raise TypeError("iterate() is a Python loop; inside jit use scan_epoch()")
         if steps is not None:
             steps = whole("steps", steps, 0)
         if progress:
             from millstream._run.progress_loop import WatchedIterator
 
-            return WatchedIterator(self._door, words, steps)
-        return BatchIterator(self._door, words, steps)
+            return WatchedIterator(self._delivery, words, steps)
+        return BatchIterator(self._delivery, words, steps)
 
     def scan_epoch(
         self,
@@ -208,21 +206,21 @@ class DataLoader:
 
         Returns ``(state, carry, outputs)``, the outputs stacked. It starts wherever
         ``state`` is; ``steps`` takes another number of steps, such as the rest of an
-        epoch. Called outside of jit it compiles once for each ``body_fn`` and waits for
+        epoch. Called outside jit it compiles once for each ``body_fn`` and waits for
         the result.
         """
-        self._program.check_traceable()
-        words = self._program.start(state)
+        self._built.check_traceable()
+        words = self._built.start(state)
         length = self.steps_per_epoch if steps is None else whole("steps", steps, 0)
         if not callable(body_fn):
             raise TypeError(f"body_fn must be a function, not {body_fn!r}")
         traced = any(is_traced(leaf) for leaf in jax.tree.leaves((words, carry)))
-        arrays = self._program.arrays()
+        arrays = self._built.arrays()
         if traced:
-            result = _scan(self._program, body_fn, length, unroll, words, carry, arrays)
+            result = _scan(self._built, body_fn, length, unroll, words, carry, arrays)
         else:
             run = self._compiled(body_fn, length, unroll)
-            result = self._run(run, self._program.on_device(words), carry, arrays)
+            result = self._run(run, self._built.on_device(words), carry, arrays)
         words, carry, outputs = result
         return LoaderState(words), carry, outputs
 
@@ -231,14 +229,12 @@ class DataLoader:
         method = getattr(body_fn, "__func__", None)
         owner = body_fn.__self__ if method is not None else body_fn  # type: ignore[attr-defined]
         # By identity: owners may compare equal, or have no hash, and do other things.
-        number, scans, program = id(owner), self._scans, self._program
+        number, scans, built = id(owner), self._scans, self._built
         if number not in scans:
             try:
                 reference = weakref.ref(owner, lambda _: scans.pop(number, None))
             except TypeError:
-                return jax.jit(
-                    functools.partial(_scan, program, body_fn, length, unroll)
-                )
+                return jax.jit(functools.partial(_scan, built, body_fn, length, unroll))
             scans[number] = reference, {}
         reference, cached = scans[number]
         key = (method, length, unroll)
@@ -247,15 +243,15 @@ class DataLoader:
             def run(words: Any, carry: Any, arrays: Any) -> Any:
                 alive: Any = reference()
                 body = alive if method is None else functools.partial(method, alive)
-                return _scan(program, body, length, unroll, words, carry, arrays)
+                return _scan(built, body, length, unroll, words, carry, arrays)
 
             cached[key] = jax.jit(run)
         return cached[key]
 
     def _run(self, run: Any, words: Any, carry: Any, arrays: Any) -> Any:
         """Runs to the end; raises what went wrong in its own type."""
-        self._program.forget_error()
-        guard = _engine.Interruptible(self._program.engine, _raises_on_interrupt())
+        self._built.forget_error()
+        guard = _engine.Interruptible(self._built.engine, _raises_on_interrupt())
         with guard:
             try:
                 result = run(words, carry, arrays)
@@ -265,11 +261,11 @@ class DataLoader:
             except jit.FAILURES as error:
                 if guard.interrupted:
                     raise KeyboardInterrupt from None
-                self._program.raise_original(error)
+                self._built.raise_original(error)
 
 
 def _scan(
-    program: Program,
+    built: BuiltPipeline,
     body: Body,
     length: int,
     unroll: int,
@@ -279,7 +275,7 @@ def _scan(
 ) -> tuple[Any, Any, Any]:
     def step(carried: tuple[Any, Any], _: None) -> tuple[tuple[Any, Any], Any]:
         words, carry = carried
-        batch, mask, words = program.step(words, arrays)
+        batch, mask, words = built.step(words, arrays)
         carry, output = body(carry, batch, mask)
         return (words, carry), output
 

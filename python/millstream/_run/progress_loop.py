@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from millstream._core.description import Tree
-from millstream._delivery.host import HostDoor
+from millstream._delivery.host import HostDelivery
 from millstream._run.iterator import BatchIterator
 from millstream.progress import Report, StepProgress
 
@@ -13,13 +13,13 @@ from millstream.progress import Report, StepProgress
 class WatchedIterator(BatchIterator):
     """The same batches, with a bar that ends with the loop."""
 
-    def __init__(self, door: HostDoor, words: Any, steps: int | None) -> None:
-        super().__init__(door, words, steps)
+    def __init__(self, delivery: HostDelivery, words: Any, steps: int | None) -> None:
+        super().__init__(delivery, words, steps)
         self._progress = StepProgress("train", len(self))
 
     def __next__(self) -> tuple[Tree, Any]:
         before = self._at
-        samples = self.program.plan.valid_rows(self._words())
+        samples = self.built.plan.valid_rows(self._words())
         self._progress.wait()
         try:
             delivered = super().__next__()

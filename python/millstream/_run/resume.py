@@ -22,7 +22,7 @@ from millstream._run.state import (
 )
 
 if TYPE_CHECKING:
-    from millstream._run.built import Program
+    from millstream._run.built import BuiltPipeline
 
 VERSION = 1
 
@@ -43,21 +43,21 @@ _NAMES = {
 _LONGEST = 200
 
 
-def described(program: Program) -> dict[str, Any]:
+def described(built: BuiltPipeline) -> dict[str, Any]:
     """All that the resume digest is made of, in words, and the digest."""
-    plan = program.plan
-    order = repr(program.head.order)
+    plan = built.plan
+    order = repr(built.head.order)
     if len(order) > _LONGEST:
         order = f"{order[:_LONGEST]}..."
     return {
-        "samples": program.head.num_samples,
+        "samples": built.head.num_samples,
         "fields": {
             name: f"{dtype}{list(shape)}" for name, dtype, shape in plan.source_schema
         },
         "order": {"is": order, "digest": f"{plan.order_digest:016x}"},
         "epoch_length": plan.epoch_length,
-        "batch_size": program.batch_size,
-        "remainder": program.policy,
+        "batch_size": built.batch_size,
+        "remainder": built.policy,
         "digest": f"{plan.digest:016x}",
     }
 
@@ -79,14 +79,14 @@ def differences(theirs: Mapping[str, Any], mine: Mapping[str, Any]) -> list[Any]
     return found
 
 
-def saved(program: Program, words: Any) -> dict[str, Any]:
+def saved(built: BuiltPipeline, words: Any) -> dict[str, Any]:
     """A state as plain numbers and texts, with the pipeline that it belongs to."""
     if is_traced(words):
-        raise TypeError("a state is saved where it is known, not inside of jit")
+        raise TypeError("a state is saved where it is known, not inside jit")
     return {
         "millstream": VERSION,
         "words": [int(word) for word in np.asarray(words)],
-        "pipeline": described(program),
+        "pipeline": described(built),
     }
 
 
@@ -95,7 +95,7 @@ def as_bytes(state: Mapping[str, Any]) -> bytes:
     return json.dumps(state).encode()
 
 
-def restored(program: Program, kept: Any, by: str) -> LoaderState:
+def restored(built: BuiltPipeline, kept: Any, by: str) -> LoaderState:
     """The state that was kept, checked against the pipeline.
 
     Raises ``ValueError`` naming what differs.
@@ -111,27 +111,27 @@ def restored(program: Program, kept: Any, by: str) -> LoaderState:
             )
         if isinstance(kept, Mapping) and not hasattr(kept.get("words"), "dtype"):
             raise _damaged(f"it has the keys {reprlib.repr(sorted(map(str, kept)))}")
-        words = program.words(kept)
+        words = built.words(kept)
         return LoaderState(words if is_traced(words) else np.array(words))
     checked, pipeline = _checked(kept)
     words = np.array(checked, np.uint32)
-    mine = described(program)
+    mine = described(built)
     found = differences(pipeline, mine)
     if by == "sample":
         found = [entry for entry in found if entry[0] != _NAMES["batch_size"]]
     elif [name for name, _, _ in found] == [_NAMES["batch_size"]]:
         raise ValueError(
             f"this state was saved with batches of {pipeline['batch_size']} samples, "
-            f"and this pipeline has batches of {program.batch_size}: its step does not "
+            f"and this pipeline has batches of {built.batch_size}: its step does not "
             "carry over; restore(..., by='sample') goes on at the same sample instead"
         )
     if found and not (by == "sample" and found[0][0] == "the resume digest"):
         listed = "; ".join(f"{name} was {a} and is {b}" for name, a, b in found)
         raise ValueError(f"this state belongs to another pipeline: {listed}")
     if by == "sample":
-        words = _at_sample(program, words, pipeline)
+        words = _at_sample(built, words, pipeline)
     state = LoaderState(words)
-    program.words(state)
+    built.words(state)
     return state
 
 
@@ -215,19 +215,19 @@ def _checked(kept: Mapping[str, Any]) -> tuple[list[int], Mapping[str, Any]]:
 
 
 def _at_sample(
-    program: Program, words: np.ndarray, pipeline: Mapping[str, Any]
+    built: BuiltPipeline, words: np.ndarray, pipeline: Mapping[str, Any]
 ) -> np.ndarray:
     """The words at the same sample, counted in this pipeline's batches."""
-    size, before = program.batch_size, int(pipeline["batch_size"])
+    size, before = built.batch_size, int(pipeline["batch_size"])
     epoch, step = int(words[EPOCH]), step_of(words)
-    if program.policy == "wrap":  # positions go on through the epochs
+    if built.policy == "wrap":  # positions go on through the epochs
         steps_before = -(-int(pipeline["epoch_length"]) // before)
         position = (epoch * steps_before + step) * before
-        epoch, step = divmod(position // size, program.steps)
+        epoch, step = divmod(position // size, built.steps)
     else:
         position = step * before
         step = position // size
-        if step >= program.steps:  # what is left is less than a batch, and dropped
+        if step >= built.steps:  # what is left is less than a batch, and dropped
             epoch, step = epoch + 1, 0
             position = 0
     if again := position % size:
@@ -240,5 +240,5 @@ def _at_sample(
     if epoch >= 1 << 32:
         raise _damaged(f"it names epoch {epoch}, expected one below 2^32")
     after = moved(words, epoch, step)
-    after[CHECK] = program.plan.check_word
+    after[CHECK] = built.plan.check_word
     return after

@@ -47,8 +47,8 @@ class Combined(SampleSource):
         return self._parts[0].device()
 
     @property
-    def beside(self) -> tuple[str, ...]:
-        return self._parts[0].beside
+    def host_field_names(self) -> tuple[str, ...]:
+        return self._parts[0].host_field_names
 
     @property
     def prefetch_samples(self) -> int | None:
@@ -217,10 +217,11 @@ class Zipped(Combined, OrderedSource):
                     f"zip_sources: '{names[0]}' has {parts[0].num_samples} "
                     f"samples, '{name}' has {source.num_samples}"
                 )
-            if source.beside:
+            if source.host_field_names:
                 raise ValueError(
                     f"zip_sources: samples of '{name}' have values that are no arrays "
-                    f"({', '.join(source.beside)}), which a zipped source cannot carry"
+                    f"({', '.join(source.host_field_names)}), which a zipped source "
+                    "cannot carry"
                 )
         shown = [f"'{name}'" for name in names]
         if self.ordering is None:

@@ -17,7 +17,7 @@ from millstream._sources.functions import is_dataset
 from millstream._sources.source import Source
 from millstream._stages.python_map import Bound, PythonMapTransform
 from millstream._workers.first_sample import columns_of, specs
-from millstream._workers.tasks import Column, FillTask
+from millstream._workers.tasks import FieldSpec, FillTask
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,10 +28,10 @@ class _FillTransform(PythonMapTransform):
 
     def bound(self, plan: _engine.Plan, tree: Tree, number: int) -> Bound:
         columns = self.task.outputs
-        inputs = tuple(Column(n, d, tuple(s)) for n, d, s in plan.schema)
-        made = self._staffed(replace(self.task, inputs=inputs))
+        inputs = tuple(FieldSpec(n, d, tuple(s)) for n, d, s in plan.schema)
+        made = self._started(replace(self.task, inputs=inputs))
         stage = _engine.made_transform(
-            f"fill {number}", specs(inputs), specs(columns), made.maker
+            f"fill {number}", specs(inputs), specs(columns), made.native
         )
         after = {column.name: i for i, column in enumerate(columns)}
         return Bound(stage, after, columns, made)

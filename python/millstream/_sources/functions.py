@@ -21,11 +21,11 @@ from millstream._workers.first_sample import (
     specs,
     without,
 )
-from millstream._workers.pools import Crew, Staffed, staffing
+from millstream._workers.pools import UsesWorkers, WorkerPool, checked_workers
 from millstream._workers.tasks import SamplesTask, SampleTask
 
 
-class FunctionSource(Staffed, OrderedSource):
+class FunctionSource(UsesWorkers, OrderedSource):
     """A source whose samples a function makes in workers.
 
     Subclasses are dataclasses with the fields ``ordering``, ``prefetch_size`` and
@@ -34,8 +34,8 @@ class FunctionSource(Staffed, OrderedSource):
 
     prefetch_size: int
     host_fields: tuple[str, ...] | None
-    _beside: tuple[str, ...]
-    _crew: Crew
+    _host_field_names: tuple[str, ...]
+    _pool: WorkerPool
 
     def _check(self) -> None:
         """What can be refused before the samples are asked for anything."""
@@ -43,7 +43,7 @@ class FunctionSource(Staffed, OrderedSource):
         size = whole(name, self.prefetch_size, 1)
         object.__setattr__(self, "prefetch_size", size)
         order_of(self.ordering)
-        staffing(self.workers, self.worker_kind, self.restart_workers)
+        checked_workers(self.workers, self.worker_kind, self.restart_workers)
 
     def _start(
         self, length: int, one: Callable[[int], Any], task: type[SampleTask], fn: Any
@@ -62,9 +62,9 @@ class FunctionSource(Staffed, OrderedSource):
             spec = without(sample, apart)
         columns, tree = columns_of(spec, name)
         made = task(fn, tree, tuple(apart or ()), outputs=columns)
-        workers = self._crew_for(made)
-        self.__dict__.update(_beside=made.beside, _crew=workers)
-        native = _engine.made_source(length, specs(columns), workers.maker)
+        workers = self._pool_for(made)
+        self.__dict__.update(_host_field_names=made.host_fields, _pool=workers)
+        native = _engine.made_source(length, specs(columns), workers.native)
         self._open(native, tree)
 
     @property
@@ -72,18 +72,18 @@ class FunctionSource(Staffed, OrderedSource):
         return max(self.prefetch_size, 2 * self.workers)
 
     @property
-    def beside(self) -> tuple[str, ...]:
-        """Keys of samples whose values are no arrays: lists beside a batch."""
-        return self._beside
+    def host_field_names(self) -> tuple[str, ...]:
+        """The keys of host fields: values that are not arrays."""
+        return self._host_field_names
 
     @property
     def pids(self) -> list[int]:
         """The worker processes that run now."""
-        return self._crew.pids
+        return self._pool.pids
 
     def close(self) -> None:
         """Ends the workers; what is asked of them from then on is refused."""
-        self._crew.close()
+        self._pool.close()
 
 
 @public
@@ -93,7 +93,7 @@ class DiskSampleSource(FunctionSource):
 
     The function has to be pure: a sample that differs from call to call differs
     between the Python loop, jit and a resumed run. A value of a sample that is no array
-    (a path, a string) reaches the Python loop as a list beside the batch.
+    (a path, a string) reaches the Python loop as a list, a host field.
 
     Args:
       length: How many samples there are.

@@ -15,7 +15,13 @@ from millstream import _engine
 from millstream._core.arguments import flag
 from millstream._core.arguments import whole as whole_number
 from millstream._core.description import Description, Tree
-from millstream._order.orders import Order, Part, Sequential, order_of, split_sizes
+from millstream._order.orders import (
+    Order,
+    Sequential,
+    SplitRange,
+    order_of,
+    split_sizes,
+)
 from millstream._run.state import key_words, state_words
 from millstream._sources.source import SampleSource
 
@@ -63,7 +69,7 @@ class OrderedSource(Description, SampleSource):
     def __len__(self) -> int:
         """How many samples there are, of a part of a split its own."""
         order = self._order
-        return order.count if isinstance(order, Part) else self.num_samples
+        return order.count if isinstance(order, SplitRange) else self.num_samples
 
     @property
     def order(self) -> Order:
@@ -83,7 +89,7 @@ class OrderedSource(Description, SampleSource):
             return Subset(self, index)
         position = operator.index(index)
         part = self._order
-        if not isinstance(part, Part):
+        if not isinstance(part, SplitRange):
             return sample_at(self, position)
         if not -part.count <= position < part.count:
             raise IndexError(f"sample {position} of {part.count}")
@@ -109,7 +115,7 @@ class OrderedSource(Description, SampleSource):
         words = _fixed_words(seed) if flag("split: shuffle", shuffle) else None
         starts = np.cumsum([0, *sizes])
         return [
-            whole._with(Part(inner, int(first), size, (0, 0), words))
+            whole._with(SplitRange(inner, int(first), size, (0, 0), words))
             for first, size in zip(starts, sizes, strict=False)
         ]
 
@@ -133,8 +139,8 @@ class OrderedSource(Description, SampleSource):
         pairs = []
         for first, end in itertools.pairwise(edges):
             size = end - first
-            training = Part(order, 0, n - size, (first, size), words)
-            validation = Part(order, first, size, (0, 0), words)
+            training = SplitRange(order, 0, n - size, (first, size), words)
+            validation = SplitRange(order, first, size, (0, 0), words)
             pairs.append((whole._with(training), whole._with(validation)))
         return pairs
 
@@ -143,7 +149,7 @@ class OrderedSource(Description, SampleSource):
         order.native(self.num_samples)
         twin = object.__new__(type(self))
         twin.__dict__.update(self.__dict__, ordering=order, _order=order)
-        for made in ("_program", "_step"):
+        for made in ("_built", "_step"):
             twin.__dict__.pop(made, None)
         return twin
 
@@ -177,7 +183,7 @@ def own(source: Any) -> Any:
     The latter lists them, so it takes 8 bytes a sample.
     """
     order = source.order
-    if not isinstance(order, Part):
+    if not isinstance(order, SplitRange):
         return source
     from millstream._sources.combine import Subset
 
@@ -255,11 +261,11 @@ def check_alike(who: str, what: str, sources: Sequence[Any]) -> None:
                 f"{who}: samples of {what} 0 are {structure}, "
                 f"those of {what} {i} are {its}"
             )
-        if source.beside != sources[0].beside:
+        if source.host_field_names != sources[0].host_field_names:
             raise ValueError(
                 f"{who}: what is no array in samples of {what} 0 is "
-                f"{list(sources[0].beside)}, in those of {what} {i} "
-                f"{list(source.beside)}"
+                f"{list(sources[0].host_field_names)}, in those of {what} {i} "
+                f"{list(source.host_field_names)}"
             )
         for a, b in zip(first.schema, other.schema, strict=True):
             if a != b:

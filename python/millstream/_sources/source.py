@@ -10,7 +10,7 @@ from millstream._core.public import public
 
 if TYPE_CHECKING:
     from millstream._order.orders import Order
-    from millstream._run.built import Program
+    from millstream._run.built import BuiltPipeline
     from millstream._stages.stage import Stage
 
 
@@ -33,38 +33,38 @@ class Source:
         return ()
 
     @property
-    def program(self) -> Program:
+    def built(self) -> BuiltPipeline:
         """The pipeline at work; made when first asked for."""
-        from millstream._run.built import Program
+        from millstream._run.built import BuiltPipeline
 
-        made = self.__dict__.get("_program")
+        made = self.__dict__.get("_built")
         if made is None:
-            made = Program(self.head, self.stages)
-            self.__dict__["_program"] = made
+            made = BuiltPipeline(self.head, self.stages)
+            self.__dict__["_built"] = made
         return made
 
     @property
     def steps_per_epoch(self) -> int:
         """How many values an epoch has."""
-        return self.program.steps
+        return self.built.steps
 
     def init_state(self, key: Any = None) -> Any:
         """The state at the first step: from an int, a raw key or a typed key."""
-        return self.program.init_state(key)
+        return self.built.init_state(key)
 
     def next(self, state: Any) -> tuple[Tree, Any, Any]:
         """``(value, mask, state)``: the value that ``state`` names and what follows."""
-        from millstream._delivery.host import HostDoor, stepper
+        from millstream._delivery.host import HostDelivery, stepper
 
         step = self.__dict__.get("_step")
         if step is None:
-            step = self.__dict__["_step"] = stepper(HostDoor(self.program))
+            step = self.__dict__["_step"] = stepper(HostDelivery(self.built))
         value, state, mask = step(state)
         return value, mask, state
 
     def element_spec(self) -> Tree:
         """A ``jax.ShapeDtypeStruct`` for each leaf of a value."""
-        return self.program.element_spec()
+        return self.built.element_spec()
 
 
 class SampleSource(Source):
@@ -97,8 +97,8 @@ class SampleSource(Source):
         return None
 
     @property
-    def beside(self) -> tuple[str, ...]:
-        """Keys of samples whose values are no arrays and travel beside a batch."""
+    def host_field_names(self) -> tuple[str, ...]:
+        """The keys of host fields: values that are not arrays."""
         return ()
 
     @property

@@ -1,7 +1,8 @@
 """Writes the samples of a source to files, in the order of their numbers.
 
-Files are written beside their names and renamed when they are whole. ``progress`` is
-told from time to time how many samples are written, and may raise to stop.
+Files are written under temporary names and renamed when they are complete. The engine
+calls ``progress`` from time to time with the number of samples written; it may raise
+to stop.
 """
 
 from __future__ import annotations

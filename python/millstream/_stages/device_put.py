@@ -21,11 +21,11 @@ from millstream._stages.stage import Stage
 class DevicePutTransform(Stage):
     """Puts batches onto ``device``: one of JAX's, or "cpu", "gpu:1"; or the first.
 
-    In a Python loop the arrays arrive there. Inside of jit the program itself says
+    In a Python loop the arrays arrive there. Inside jit the program itself says
     where it runs, and batches are made there.
 
     A ``NamedSharding`` in its place splits batches over the devices of its mesh, in a
-    Python loop and inside of jit: each process reads the rows that its devices need,
+    Python loop and inside jit: each process reads the rows that its devices need,
     each row once, and the arrays are global. See docs/sharding.md.
     """
 

@@ -18,8 +18,8 @@ from millstream._delivery.jit import dtype_named
 from millstream._run.state import state_words
 from millstream._stages.stage import WorkerStage
 from millstream._workers.first_sample import columns_of, first_sample, specs
-from millstream._workers.pools import Crew, Staffed
-from millstream._workers.tasks import Column, MapTask, Task, drawn
+from millstream._workers.pools import UsesWorkers, WorkerPool
+from millstream._workers.tasks import FieldSpec, MapTask, Task, drawn
 
 
 class Bound(NamedTuple):
@@ -27,8 +27,8 @@ class Bound(NamedTuple):
 
     transform: _engine.Transform
     tree: Tree
-    columns: tuple[Column, ...]
-    crew: Crew
+    columns: tuple[FieldSpec, ...]
+    pool: WorkerPool
 
     @property
     def names(self) -> list[str]:
@@ -45,7 +45,7 @@ class Bound(NamedTuple):
 
 @public
 @dataclass(frozen=True, eq=False)
-class PythonMapTransform(Staffed, WorkerStage):
+class PythonMapTransform(UsesWorkers, WorkerStage):
     """``fn(sample) -> sample`` in NumPy, in workers, for one sample at a time.
 
     An argument called ``seed`` (a whole number of 64 bits) or ``key`` (two uint32, as
@@ -71,7 +71,7 @@ class PythonMapTransform(Staffed, WorkerStage):
         object.__setattr__(self, "_wants", _wanted(self.fn))
 
     def bound(self, plan: _engine.Plan, tree: Tree, number: int) -> Bound:
-        inputs = tuple(Column(n, d, tuple(s)) for n, d, s in plan.schema)
+        inputs = tuple(FieldSpec(n, d, tuple(s)) for n, d, s in plan.schema)
         spec = self.element_spec
         if spec is None:
             spec = self._tried(plan, tree, inputs)
@@ -84,25 +84,25 @@ class PythonMapTransform(Staffed, WorkerStage):
             inputs=inputs,
             outputs=columns,
         )
-        made = self._staffed(task)
+        made = self._started(task)
         name = f"python({getattr(self.fn, '__name__', type(self.fn).__name__)})"
         stage = _engine.made_transform(
             f"{name} {number}",
             specs(inputs),
             specs(columns),
-            made.maker,
+            made.native,
             bool(self._wants),  # type: ignore[attr-defined]
         )
         return Bound(stage, after, columns, made)
 
-    def _staffed(self, task: Task) -> Crew:
-        made = self._crew_for(task)
+    def _started(self, task: Task) -> WorkerPool:
+        made = self._pool_for(task)
         # Weakly: a stage is a description, and workers end with their loader.
-        self.__dict__.setdefault("_crews", weakref.WeakSet()).add(made)
+        self.__dict__.setdefault("_pools", weakref.WeakSet()).add(made)
         return made
 
     def _tried(
-        self, plan: _engine.Plan, tree: Tree, inputs: tuple[Column, ...]
+        self, plan: _engine.Plan, tree: Tree, inputs: tuple[FieldSpec, ...]
     ) -> Tree:
         """What it makes of the first sample."""
         dtypes = [column.dtype for column in inputs]
@@ -118,7 +118,7 @@ class PythonMapTransform(Staffed, WorkerStage):
     @property
     def pids(self) -> list[int]:
         """The worker processes that run now."""
-        return [pid for made in self.__dict__.get("_crews", []) for pid in made.pids]
+        return [pid for made in self.__dict__.get("_pools", []) for pid in made.pids]
 
     def trace(self, value: Tree, mask: Any, batched: bool) -> Tree:
         raise TypeError(

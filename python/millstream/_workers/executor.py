@@ -9,33 +9,33 @@ from typing import Any
 import numpy as np
 
 from millstream import _engine
-from millstream._workers.host_values import beside_rows
-from millstream._workers.pools import crew
-from millstream._workers.tasks import Column, Task
+from millstream._workers.host_values import host_value_rows
+from millstream._workers.pools import worker_pool
+from millstream._workers.tasks import FieldSpec, Task
 
 Field = tuple[str, Any, tuple[int, ...]]
 """Name, dtype and shape of one row."""
 
 
 @dataclass(frozen=True)
-class Made:
-    """A batch: arrays with the rows first, and a value a row of what came beside them.
+class HostBatch:
+    """A batch: arrays with the rows first, and one host value for each row.
 
     The arrays are where the workers wrote them, each aligned so that JAX aliases it;
     the memory is used again when they are gone.
     """
 
     arrays: dict[str, np.ndarray]
-    beside: list[Any]
+    host_values: list[Any]
 
 
-class Ticket:
+class PendingBatch:
     """A batch that was begun."""
 
     def __init__(
-        self, native: _engine.Ticket, columns: tuple[Column, ...], rows: int
+        self, native: _engine.PendingBatch, columns: tuple[FieldSpec, ...], rows: int
     ) -> None:
-        self._native: _engine.Ticket | None = native
+        self._native: _engine.PendingBatch | None = native
         self._columns = columns
         self._rows = rows
         self._error: Exception | None = None
@@ -45,7 +45,7 @@ class Ticket:
         """Whether waiting would take no time."""
         return self._native is None or self._native.done
 
-    def wait(self, timeout: float | None = None) -> Made | None:
+    def wait(self, timeout: float | None = None) -> HostBatch | None:
         """The batch, or None after ``timeout`` seconds; raises what went wrong."""
         if self._native is None:
             assert self._error is not None
@@ -53,7 +53,7 @@ class Ticket:
         try:
             answer: Any = self._native.wait(1e8 if timeout is None else timeout)
         except Exception as error:
-            # The engine's ticket would hold the error, whose traceback holds this one:
+            # The engine's pending would hold the error, whose traceback holds this one:
             # a ring that no collector sees, with all that the caller's frames hold.
             self._native, self._error = None, error
             raise
@@ -64,10 +64,10 @@ class Ticket:
             column.name: rows
             for column, rows in zip(self._columns, fields, strict=True)
         }
-        return Made(arrays, beside_rows(parts, self._rows))
+        return HostBatch(arrays, host_value_rows(parts, self._rows))
 
 
-class Workshop:
+class Executor:
     """Makes batches ahead, in the order in which they were begun.
 
     Args:
@@ -94,11 +94,11 @@ class Workshop:
         nice: int = 0,
     ) -> None:
         self._columns = tuple(
-            Column(name, np.dtype(dtype).name, tuple(shape))
+            FieldSpec(name, np.dtype(dtype).name, tuple(shape))
             for name, dtype, shape in fields
         )
         self._rows = rows
-        self._crew = crew(
+        self._pool = worker_pool(
             replace(task, outputs=self._columns),
             workers,
             worker_kind,
@@ -108,20 +108,22 @@ class Workshop:
         )
         specs = [column.spec for column in self._columns]
         at_once = min(max(2, workers + 1), 32)
-        self._native = _engine.workshop(self._crew.maker, specs, rows, at_once)
+        self._native = _engine.executor(self._pool.native, specs, rows, at_once)
 
-    def begin(
+    def submit(
         self, indices: Sequence[int] | np.ndarray, seeds: np.ndarray | None = None
-    ) -> Ticket:
+    ) -> PendingBatch:
         """Queues a batch of these samples; never waits."""
         numbers = np.ascontiguousarray(indices, np.int64)
         drawn = None if seeds is None else np.ascontiguousarray(seeds, np.uint64)
-        return Ticket(self._native.begin(numbers, drawn), self._columns, self._rows)
+        return PendingBatch(
+            self._native.begin(numbers, drawn), self._columns, self._rows
+        )
 
     @property
     def pids(self) -> list[int]:
         """The worker processes that run now."""
-        return self._crew.pids
+        return self._pool.pids
 
     @property
     def live(self) -> int:

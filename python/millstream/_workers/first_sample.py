@@ -12,7 +12,7 @@ import numpy as np
 from millstream._core.arguments import check_unmasked
 from millstream._core.description import Tree
 from millstream._sources.ordered import name_of, names_of
-from millstream._workers.tasks import Column
+from millstream._workers.tasks import FieldSpec
 
 
 def first_sample(who: str, make: Callable[[], Any], stacklevel: int) -> Any:
@@ -69,7 +69,7 @@ def _is_numbers(node: Any) -> bool:
     )
 
 
-def columns_of(spec: Tree, who: str) -> tuple[tuple[Column, ...], Tree]:
+def columns_of(spec: Tree, who: str) -> tuple[tuple[FieldSpec, ...], Tree]:
     """The columns of a sample and the tree of their positions.
 
     Dtypes are those that JAX will have, so that workers write them in place.
@@ -88,11 +88,11 @@ def columns_of(spec: Tree, who: str) -> tuple[tuple[Column, ...], Tree]:
                 "that are not arrays stand under keys of a dict (host_fields)"
             )
         dtype = jax.dtypes.canonicalize_dtype(leaf.dtype)
-        columns.append(Column(name, dtype.name, tuple(leaf.shape)))
+        columns.append(FieldSpec(name, dtype.name, tuple(leaf.shape)))
     return tuple(columns), jax.tree.unflatten(structure, range(len(columns)))
 
 
-def specs(columns: tuple[Column, ...]) -> list[tuple[str, str, list[int]]]:
+def specs(columns: tuple[FieldSpec, ...]) -> list[tuple[str, str, list[int]]]:
     return [column.spec for column in columns]
 
 

@@ -1,4 +1,4 @@
-"""What travels beside a batch: values that are no arrays."""
+"""Host values: what functions return that is not an array."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 
-def beside_rows(parts: Sequence[tuple[list[int], Any]], rows: int) -> list[Any]:
-    """What travels beside a batch, a value a row; None where there is none."""
+def host_value_rows(parts: Sequence[tuple[list[int], Any]], rows: int) -> list[Any]:
+    """The host values of a batch, one for each row; None where there is none."""
     values: list[Any] = [None] * rows
     for at, part in parts:
         # Bytes are of a worker process that this one started.

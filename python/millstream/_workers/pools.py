@@ -1,4 +1,4 @@
-"""Crews: threads and processes that run a task, and how a task gets to them."""
+"""Worker pools: threads and processes that run a task, and how a task is sent."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _MP_MAIN = "__mp_main__"
 _FOREVER = 1e8
 _MOST = (1 << 31) - 1
 
-_crews: weakref.WeakSet[Any] = weakref.WeakSet()
+_pools: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
-def crew(
+def worker_pool(
     task: Task,
     workers: int,
     worker_kind: str,
@@ -39,12 +39,12 @@ def crew(
     timeout: float | None = None,
     restart_workers: int = 0,
     nice: int = 0,
-) -> Crew:
+) -> WorkerPool:
     """Workers that begin with the first rows that are asked of them.
 
     Raises ``ValueError`` or ``TypeError`` where an argument does not suit.
     """
-    workers, restart_workers = staffing(workers, worker_kind, restart_workers)
+    workers, restart_workers = checked_workers(workers, worker_kind, restart_workers)
     most = None if timeout is None else seconds("timeout", timeout)
     patience = 0 if most is None else max(int(most * 1000), 1)
     if worker_kind == "thread":
@@ -58,10 +58,12 @@ def crew(
             patience,
             restart_workers,
         )
-    return Crew(made)
+    return WorkerPool(made)
 
 
-def staffing(workers: Any, worker_kind: Any, restart_workers: Any) -> tuple[int, int]:
+def checked_workers(
+    workers: Any, worker_kind: Any, restart_workers: Any
+) -> tuple[int, int]:
     """Both numbers as ints; ``ValueError`` names what does not suit."""
     workers = whole("workers", workers, 1, _MOST)
     restart_workers = whole("restart_workers", restart_workers, 0, _MOST)
@@ -100,30 +102,30 @@ def _called(task: Task) -> Callable[..., list[Any] | None]:
     return call
 
 
-class Crew:
+class WorkerPool:
     """Workers of one task. They end when it is closed or let go of, and at exit."""
 
-    def __init__(self, maker: _engine.Maker) -> None:
-        self.maker = maker
-        _crews.add(self)
+    def __init__(self, native: _engine.Maker) -> None:
+        self.native = native
+        _pools.add(self)
 
     @property
     def pids(self) -> list[int]:
         """The worker processes that run now."""
-        return list(self.maker.pids)
+        return list(self.native.pids)
 
     def close(self) -> None:
-        self.maker.close()
+        self.native.close()
 
 
 @atexit.register
 def _close_all() -> None:
-    for one in list(_crews):
+    for one in list(_pools):
         one.close()
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Staffed:
+class UsesWorkers:
     """Who calls a function: the arguments of everything that has workers."""
 
     workers: int = 1
@@ -131,8 +133,8 @@ class Staffed:
     timeout: float | None = None
     restart_workers: int = 0
 
-    def _crew_for(self, task: Task) -> Crew:
-        return crew(
+    def _pool_for(self, task: Task) -> WorkerPool:
+        return worker_pool(
             task,
             self.workers,
             self.worker_kind,

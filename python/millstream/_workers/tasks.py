@@ -23,10 +23,10 @@ from millstream._core.errors import stand_in
 _LISTED = 8
 
 Rows = list[np.ndarray]
-"""Columns of a part: arrays with the rows first."""
+"""Columns of a chunk: arrays with the rows first."""
 
 
-class Part(NamedTuple):
+class Chunk(NamedTuple):
     """Rows to make: their samples, their seeds if there are any, what there is of them,
     where they belong, and a cell that says which of them is being made, or -n while
     the first n are made at once.
@@ -40,7 +40,7 @@ class Part(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Column:
+class FieldSpec:
     """A field of a sample: its name, the name of its dtype, and its shape."""
 
     name: str
@@ -56,7 +56,7 @@ class Column:
         return self.name, self.dtype, list(self.shape)
 
 
-def writer(rows: Rows, columns: tuple[Column, ...], tree: Any) -> _engine.RowWriter:
+def writer(rows: Rows, columns: tuple[FieldSpec, ...], tree: Any) -> _engine.RowWriter:
     """Writes samples, trees of that kind, to the rows of their fields.
 
     It raises ``ValueError`` where a value has another shape or would lose what it
@@ -71,7 +71,7 @@ def writer(rows: Rows, columns: tuple[Column, ...], tree: Any) -> _engine.RowWri
     return _engine.RowWriter(rows, tree, slowly)
 
 
-def _put(rows: np.ndarray, k: int, value: Any, column: Column) -> None:
+def _put(rows: np.ndarray, k: int, value: Any, column: FieldSpec) -> None:
     check_unmasked(column.name, value)
     found = np.asarray(value)
     mismatch = f"{column.name}: expected {column}, found {found.dtype}"
@@ -162,14 +162,14 @@ class Task:
     gives_rows: ClassVar[bool] = False
     """Whether the function is given the very rows that it makes."""
 
-    inputs: tuple[Column, ...] = field(default=(), kw_only=True)
-    outputs: tuple[Column, ...] = field(default=(), kw_only=True)
+    inputs: tuple[FieldSpec, ...] = field(default=(), kw_only=True)
+    outputs: tuple[FieldSpec, ...] = field(default=(), kw_only=True)
 
     def start(self) -> None:
         """Called once in each worker."""
 
-    def make(self, part: Part) -> list[Any] | None:
-        """Makes the rows, noting in ``part.row[0]`` which; returns what is beside."""
+    def make(self, chunk: Chunk) -> list[Any] | None:
+        """Makes the rows, noting in ``chunk.row[0]`` which; returns host values."""
         raise NotImplementedError
 
     def tell(self, error: BaseException, index: int) -> None:
@@ -178,26 +178,26 @@ class Task:
 
 @dataclass(frozen=True)
 class SampleTask(Task):
-    """``fn(index)`` gives a sample; its keys in ``beside`` are not arrays."""
+    """``fn(index)`` gives a sample; its keys in ``host_fields`` are not arrays."""
 
     fn: Callable[[int], Any]
     tree: Any
-    beside: tuple[str, ...] = ()
+    host_values: tuple[str, ...] = ()
 
-    def make(self, part: Part) -> list[Any] | None:
-        rows = writer(part.made, self.outputs, self.tree)
-        if not self.beside:
-            self._write(rows, part)
+    def make(self, chunk: Chunk) -> list[Any] | None:
+        rows = writer(chunk.made, self.outputs, self.tree)
+        if not self.host_fields:
+            self._write(rows, chunk)
             return None
-        beside = []
-        for k, sample in enumerate(self._samples(part.indices.tolist(), part.row)):
-            arrays, apart = _parted(sample, self.beside)
-            beside.append(apart)
+        host_values = []
+        for k, sample in enumerate(self._samples(chunk.indices.tolist(), chunk.row)):
+            arrays, apart = _parted(sample, self.host_fields)
+            host_values.append(apart)
             rows.put(k, arrays)
-        return beside
+        return host_values
 
-    def _write(self, rows: _engine.RowWriter, part: Part) -> None:
-        rows.put_all(self.fn, part.indices, part.row)
+    def _write(self, rows: _engine.RowWriter, chunk: Chunk) -> None:
+        rows.put_all(self.fn, chunk.indices, chunk.row)
 
     def _samples(self, indices: list[int], row: np.ndarray) -> Iterator[Any]:
         for k, index in enumerate(indices):
@@ -209,8 +209,8 @@ class SampleTask(Task):
 class SamplesTask(SampleTask):
     """``fn(indices)`` gives a list of samples."""
 
-    def _write(self, rows: _engine.RowWriter, part: Part) -> None:
-        for k, sample in enumerate(self._samples(part.indices.tolist(), part.row)):
+    def _write(self, rows: _engine.RowWriter, chunk: Chunk) -> None:
+        for k, sample in enumerate(self._samples(chunk.indices.tolist(), chunk.row)):
             rows.put(k, sample)
 
     def _samples(self, indices: list[int], row: np.ndarray) -> Iterator[Any]:
@@ -248,13 +248,15 @@ class MapTask(Task):
     after: Any
     wants: str = ""
 
-    def make(self, part: Part) -> list[Any] | None:
-        numbers = [0] * len(part.indices) if part.seeds is None else part.seeds.tolist()
-        rows = writer(part.made, self.outputs, self.after)
+    def make(self, chunk: Chunk) -> list[Any] | None:
+        numbers = (
+            [0] * len(chunk.indices) if chunk.seeds is None else chunk.seeds.tolist()
+        )
+        rows = writer(chunk.made, self.outputs, self.after)
         for k, seed in enumerate(numbers):
-            part.row[0] = k
+            chunk.row[0] = k
             # With an ellipsis a scalar is an array too.
-            sample = rebuilt(self.before, [given[k, ...] for given in part.given])
+            sample = rebuilt(self.before, [given[k, ...] for given in chunk.given])
             rows.put(k, self.fn(sample, **drawn(self.wants, seed)))
         return None
 
@@ -273,7 +275,7 @@ class FillTask(Task):
     """``fn(data[i], arrays, seed)`` writes a sample into the arrays of its row.
 
     They are zero before, unless it is known to write all of them (``clear``). What it
-    returns travels beside the batch if it is ``kept``. ``startup()`` runs once in each
+    returns is a host value if it is ``kept``. ``startup()`` runs once in each
     worker.
     """
 
@@ -289,21 +291,23 @@ class FillTask(Task):
         if self.startup is not None:
             self.startup()
 
-    def make(self, part: Part) -> list[Any] | None:
+    def make(self, chunk: Chunk) -> list[Any] | None:
         # All of them first: a large sample leaves nothing of Python in the caches.
-        samples = [_views(part.made, self.outputs, k) for k in range(len(part.indices))]
-        indices = part.indices.tolist()
-        seeds = [None] * len(indices) if part.seeds is None else part.seeds.tolist()
-        beside: list[Any] = []
+        samples = [
+            _views(chunk.made, self.outputs, k) for k in range(len(chunk.indices))
+        ]
+        indices = chunk.indices.tolist()
+        seeds = [None] * len(indices) if chunk.seeds is None else chunk.seeds.tolist()
+        host_values: list[Any] = []
         for k, (index, arrays, seed) in enumerate(
             zip(indices, samples, seeds, strict=True)
         ):
-            part.row[0] = k
+            chunk.row[0] = k
             if self.clear or index < 0:
                 for array in arrays.values():
                     array.fill(0)
             if index < 0:  # padding has nothing to be filled with
-                beside.append(None)
+                host_values.append(None)
                 continue
             item = self.data[index]
             try:
@@ -311,8 +315,8 @@ class FillTask(Task):
             except KeyError as error:
                 error.add_note(f"millstream: the arrays to fill are {list(arrays)}")
                 raise
-            beside.append(value if self.kept else None)
-        return beside if any(value is not None for value in beside) else None
+            host_values.append(value if self.kept else None)
+        return host_values if any(value is not None for value in host_values) else None
 
     def tell(self, error: BaseException, index: int) -> None:
         tell_item = getattr(self.fn, "tell_item", None)
@@ -320,7 +324,9 @@ class FillTask(Task):
             tell_item(error, self.data[index])
 
 
-def _views(made: Rows, columns: tuple[Column, ...], k: int) -> Mapping[str, np.ndarray]:
+def _views(
+    made: Rows, columns: tuple[FieldSpec, ...], k: int
+) -> Mapping[str, np.ndarray]:
     """Row k by names. With an ellipsis a scalar is a view too."""
     pairs = zip(columns, made, strict=True)
     return MappingProxyType({column.name: rows[k, ...] for column, rows in pairs})
@@ -332,11 +338,11 @@ class ItemTask(Task):
 
     fn: Any
 
-    def make(self, part: Part) -> list[Any] | None:
+    def make(self, chunk: Chunk) -> list[Any] | None:
         one = self.fn if callable(self.fn) else self.fn.__getitem__
         values = []
-        for k, index in enumerate(part.indices.tolist()):
-            part.row[0] = k
+        for k, index in enumerate(chunk.indices.tolist()):
+            chunk.row[0] = k
             values.append(one(index))
         return values
 
@@ -351,7 +357,7 @@ def run(
 ) -> list[Any] | None:
     """Makes the rows of one part; what is thrown is told the sample that it is of."""
     try:
-        return task.make(Part(indices, seeds, given, made, row))
+        return task.make(Chunk(indices, seeds, given, made, row))
     except BaseException as error:
         sample = _named(indices, row)
         error.add_note(f"millstream: this was {sample}")
@@ -362,15 +368,15 @@ def run(
 
 
 def packed(
-    task: Task, indices: np.ndarray, beside: list[Any] | None, row: np.ndarray
+    task: Task, indices: np.ndarray, host_values: list[Any] | None, row: np.ndarray
 ) -> bytes:
-    """What is beside the rows as bytes; what is thrown is told its sample too."""
-    if beside is None:
+    """The host values as bytes; errors name the sample."""
+    if host_values is None:
         return b""
     try:
-        return pickle.dumps(beside, protocol=5)
+        return pickle.dumps(host_values, protocol=5)
     except Exception:
-        for k, value in enumerate(beside):
+        for k, value in enumerate(host_values):
             row[0] = k
             try:
                 pickle.dumps(value, protocol=5)

@@ -59,10 +59,10 @@ def _serve(worker: Any, task: Any) -> None:
 
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, interrupt)
-    while (part := worker.next()) is not None:
+    while (chunk := worker.next()) is not None:
         try:
             busy = True
-            answer = _answer(task, part, row, given, made)
+            answer = _answer(task, chunk, row, given, made)
             busy = False
         except BaseException as error:
             busy = False
@@ -71,19 +71,19 @@ def _serve(worker: Any, task: Any) -> None:
             worker.done(answer)
 
 
-def _answer(task: Any, part: Any, row: Any, given: _Staging, made: _Staging) -> bytes:
+def _answer(task: Any, chunk: Any, row: Any, given: _Staging, made: _Staging) -> bytes:
     """A function may keep arrays, and other tasks write to the shared memory later."""
     from millstream._workers.tasks import packed, run
 
-    indices, seeds, inputs, outputs = part
+    indices, seeds, inputs, outputs = chunk
     if inputs:
         shared, inputs = inputs, given.like(inputs)
         _copy(shared, inputs)
     own_outputs = made.like(outputs) if task.gives_rows else outputs
-    beside = run(task, indices, seeds, inputs, own_outputs, row)
+    host_values = run(task, indices, seeds, inputs, own_outputs, row)
     if task.gives_rows:
         _copy(own_outputs, outputs)
-    return packed(task, indices, beside, row)
+    return packed(task, indices, host_values, row)
 
 
 def _copy(columns: list[Any], to: list[Any]) -> None:

@@ -1,7 +1,7 @@
 """Batches on disk: the descriptor of a cache, and the file of a batch.
 
 A file has each array at its layout's offset, then the additional data, then a trailer
-with the length of that data and a checksum of everything. Files are written beside
+with the length of that data and a checksum of everything. Files are written next to
 their place and renamed, so a file that is there is whole.
 """
 
@@ -157,9 +157,9 @@ def write(
 ) -> None:
     """Writes the file of a batch; raises `Abandoned` as soon as ``is_over()``."""
     blob = pickle.dumps(additional)
-    beside = _beside(path)
+    temporary = _temporary_name(path)
     try:
-        with open(beside, "xb") as file:
+        with open(temporary, "xb") as file:
             checksum = 0
             for piece in _pieces(arrays, layouts, size, blob):
                 if is_over():
@@ -169,9 +169,9 @@ def write(
             file.write(_TRAILER.pack(_MAGIC, len(blob), checksum))
             file.flush()
             os.fsync(file.fileno())
-        os.replace(beside, path)
+        os.replace(temporary, path)
     except BaseException:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 
@@ -192,23 +192,23 @@ def _pieces(
     yield blob
 
 
-def _beside(path: Path) -> Path:
+def _temporary_name(path: Path) -> Path:
     """A name for the file while it is written, that tells whose it is."""
     return path.with_name(f"{path.name}.{socket.gethostname()}.{os.getpid()}.tmp")
 
 
 def _create(path: Path, text: bytes) -> None:
     """Writes the file unless another process has."""
-    beside = _beside(path)
-    beside.write_bytes(text)
+    temporary = _temporary_name(path)
+    temporary.write_bytes(text)
     try:
-        os.link(beside, path)
+        os.link(temporary, path)
     except FileExistsError:
         pass
     except OSError:  # a file system without links
-        os.replace(beside, path)
+        os.replace(temporary, path)
     finally:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
 def _remove_abandoned(location: Path) -> None:

@@ -26,7 +26,7 @@ class Dataloader(Generic[D]):
     """Batches that loader processes fill, for training and validation, in one loop.
 
     ``with dataloader:`` starts the processes and ends them; ``for batch in dataloader``
-    inside of it runs from ``start_at`` to ``end_at``. It can be entered again.
+    inside it runs from ``start_at`` to ``end_at``. It can be entered again.
 
     Args:
       loader_func: ``(descriptor, arrays, seed)``, run in the loader processes: writes

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from millstream.hydrax._cache import Additional, Arrays
 
 if TYPE_CHECKING:
-    from millstream._workers.executor import Made, Ticket
+    from millstream._workers.executor import HostBatch, PendingBatch
 
 
 @dataclass(frozen=True)
@@ -41,20 +41,20 @@ class Load(Protocol):
 class FromWorkers:
     """A batch that loader processes fill."""
 
-    def __init__(self, ticket: Ticket, rows: int) -> None:
-        self._ticket = ticket
+    def __init__(self, pending: PendingBatch, rows: int) -> None:
+        self._pending = pending
         self._rows = rows
-        self._made: Made | None = None
+        self._made: HostBatch | None = None
         self._error: BaseException | None = None
 
     def is_done(self) -> bool:
         """Whether it is filled, or has failed."""
-        return self._made is not None or self._error is not None or self._ticket.done
+        return self._made is not None or self._error is not None or self._pending.done
 
     def pause(self, seconds: float) -> None:
         """Waits until it is filled, but no longer than so many seconds."""
         try:
-            self._made = self._ticket.wait(seconds)
+            self._made = self._pending.wait(seconds)
         except Exception as error:
             self._error = error
 
@@ -65,10 +65,10 @@ class FromWorkers:
         if error is not None:
             raise error
         if made is None:
-            made = self._ticket.wait()
+            made = self._pending.wait()
             assert made is not None
         arrays = {name: array[: self._rows] for name, array in made.arrays.items()}
-        additional, remarks = _merged(made.beside, self._rows)
+        additional, remarks = _merged(made.host_values, self._rows)
         return Loaded(arrays, additional, False, remarks)
 
 
@@ -139,11 +139,11 @@ class Missing:
         )
 
 
-def _merged(beside: list[Any], rows: int) -> tuple[Additional, tuple[str, ...]]:
+def _merged(host_values: list[Any], rows: int) -> tuple[Additional, tuple[str, ...]]:
     """What the loader function returned for each item, as lists by key."""
     additional: Additional = {}
     remarks: dict[str, None] = {}
-    for row, returned in enumerate(beside[:rows]):
+    for row, returned in enumerate(host_values[:rows]):
         if returned is None:
             continue
         values, said = returned

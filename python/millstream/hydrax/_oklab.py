@@ -39,7 +39,7 @@ def oklab_from_srgb(colours: Any, xp: Any) -> Any:
 
 
 def srgb_from_oklab(colours: Any, xp: Any) -> Any:
-    """Oklab as sRGB; colours outside of its gamut are outside of [0, 1]."""
+    """Oklab as sRGB; colours outside its gamut are outside [0, 1]."""
     linear = _times(_times(colours, _LMS_FROM_LAB) ** 3, _RGB_FROM_LMS)
     curved = 1.055 * xp.maximum(linear, 0.0031308) ** (1 / 2.4) - 0.055
     return xp.where(linear > 0.0031308, curved, linear * 12.92)

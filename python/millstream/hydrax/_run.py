@@ -30,12 +30,12 @@ from millstream.hydrax._loads import (
 from millstream.hydrax._place import PlacementFunc, placed
 from millstream.hydrax._references import Watch
 from millstream.hydrax._schedule import Schedule, Step
-from millstream.hydrax._work import Crew, LoaderFunc, is_of_an_item
+from millstream.hydrax._work import GroupExecutors, LoaderFunc, is_of_an_item
 
 # How long a wait may last before it looks whether it is still wanted.
 _POLL = 0.05
 _POLL_ANY = 0.002
-# A stalled sample is reported by the workshop; it gets so long to say which one it is.
+# A stalled sample is reported by the executor; it gets so long to say which one it is.
 _GRACE = 1.0
 # Before the first batch the processes have to start, which is not the batch's fault.
 _START = 30.0
@@ -68,7 +68,7 @@ class Run:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._crew: Crew | None = None
+        self._pool: GroupExecutors | None = None
         self._cacher: Cacher | None = None
         self._steps = plan.schedule.steps()
         self._pending: deque[tuple[Step, Load]] = deque()
@@ -82,7 +82,7 @@ class Run:
             if any(group._cache_location is not None for group in plan.groups):
                 self._cacher = Cacher(plan.depth, plan.cacher_count)
             if plan.loader_count:
-                self._crew = Crew(
+                self._pool = GroupExecutors(
                     plan.function,
                     plan.groups,
                     count=plan.loader_count,
@@ -134,8 +134,8 @@ class Run:
         self._ended = True
         self._pending.clear()
         try:
-            if self._crew is not None:
-                self._crew.close()
+            if self._pool is not None:
+                self._pool.close()
             if self._cacher is not None:
                 self._cacher.close(is_over=lambda: failed or self.interrupts.stopped)
         finally:
@@ -168,8 +168,8 @@ class Run:
             path = _cache.batch_path(group, _epoch(step), step.index)
             assert path is not None
             return Missing(path)
-        assert self._crew is not None
-        return FromWorkers(self._crew.begin(step), len(step.indices))
+        assert self._pool is not None
+        return FromWorkers(self._pool.submit(step), len(step.indices))
 
     def _take(self) -> tuple[Step, Load] | None:
         """Takes out a batch that is ready, the next one or, if any will do, the first.
@@ -259,7 +259,7 @@ class Run:
         )
 
     def _kill(self) -> None:
-        for pid in self._crew.pids if self._crew is not None else ():
+        for pid in self._pool.pids if self._pool is not None else ():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 

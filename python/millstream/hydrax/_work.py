@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 if TYPE_CHECKING:
-    from millstream._workers.executor import Ticket, Workshop
+    from millstream._workers.executor import Executor, PendingBatch
     from millstream.hydrax._groups import DataGroup
     from millstream.hydrax._schedule import Step
 
@@ -155,7 +155,7 @@ def _checked(additional: Any) -> tuple[str, ...]:
     )
 
 
-class Crew:
+class GroupExecutors:
     """The loader processes of a run: so many for each layout that its groups have."""
 
     def __init__(
@@ -168,17 +168,17 @@ class Crew:
         startup: Callable[[], None] | None,
         timeout: float | None,
     ) -> None:
-        self._places: dict[int, tuple[Workshop, int, int]] = {}
-        self._workshops: list[Workshop] = []
+        self._places: dict[int, tuple[Executor, int, int]] = {}
+        self._executors: list[Executor] = []
         try:
             for numbers in _by_layout(groups).values():
                 some = [groups[number] for number in numbers]
-                workshop, starts = _workshop(
+                executor, starts = _executor(
                     function, some, count, nice=nice, startup=startup, timeout=timeout
                 )
-                self._workshops.append(workshop)
+                self._executors.append(executor)
                 for number, start in zip(numbers, starts, strict=False):
-                    self._places[number] = workshop, start, groups[number]._order.seed
+                    self._places[number] = executor, start, groups[number]._order.seed
         except BaseException:
             self.close()
             raise
@@ -186,22 +186,22 @@ class Crew:
     @property
     def pids(self) -> list[int]:
         """The process ids of the loaders that run now."""
-        return [pid for workshop in self._workshops for pid in workshop.pids]
+        return [pid for executor in self._executors for pid in executor.pids]
 
-    def begin(self, step: Step) -> Ticket:
+    def submit(self, step: Step) -> PendingBatch:
         """Queues a batch."""
-        workshop, start, base = self._places[step.group]
+        executor, start, base = self._places[step.group]
         indices = np.asarray(step.indices, np.int64) + start
         if step.seed is None:
-            return workshop.begin(indices)
+            return executor.submit(indices)
         first = step.seed - base
-        return workshop.begin(indices, np.arange(first, first + len(indices)))
+        return executor.submit(indices, np.arange(first, first + len(indices)))
 
     def close(self) -> None:
         """Ends the processes; batches that were not waited for are given up."""
-        for workshop in self._workshops:
-            workshop.close()
-        self._workshops.clear()
+        for executor in self._executors:
+            executor.close()
+        self._executors.clear()
         self._places.clear()
 
 
@@ -217,7 +217,7 @@ def _by_layout(groups: Sequence[DataGroup[Any]]) -> dict[Any, list[int]]:
     return found
 
 
-def _workshop(
+def _executor(
     function: LoaderFunc,
     groups: list[DataGroup[Any]],
     count: int,
@@ -225,8 +225,8 @@ def _workshop(
     nice: int,
     startup: Callable[[], None] | None,
     timeout: float | None,
-) -> tuple[Workshop, tuple[int, ...]]:
-    from millstream._workers.executor import Workshop
+) -> tuple[Executor, tuple[int, ...]]:
+    from millstream._workers.executor import Executor
     from millstream._workers.tasks import FillTask
 
     joined = Joined.of(group._data for group in groups)
@@ -236,8 +236,8 @@ def _workshop(
         for name, layout in (groups[0].loader_layouts or {}).items()
     ]
 
-    def made(data: Joined) -> Workshop:
-        return Workshop(
+    def made(data: Joined) -> Executor:
+        return Executor(
             FillTask(fill, data, startup),
             fields,
             max(group.batch_size for group in groups),

@@ -1,4 +1,4 @@
-"""What the dialect's arguments have to be."""
+"""What Loadax's arguments have to be."""
 
 from __future__ import annotations
 

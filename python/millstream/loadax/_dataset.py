@@ -56,7 +56,7 @@ class Dataset(Generic[T_co]):
     """Items by index: a pure function of the index, called from any thread.
 
     A subclass defines ``__len__`` and either ``get(index)`` or ``__getitem__(index)``;
-    the other follows. ``get`` gives None for an index outside of the data set where
+    the other follows. ``get`` gives None for an index outside the data set where
     ``dataset[index]`` raises ``IndexError``; negative indices count from the end.
     """
 
@@ -71,7 +71,7 @@ class Dataset(Generic[T_co]):
     def __getitem__(self, index: int) -> T_co:
         place = self._place(index)
         if place is None:
-            raise IndexError(f"index {index} is outside of {len(self)} items")
+            raise IndexError(f"index {index} is outside {len(self)} items")
         return self._item(place)
 
     def _item(self, index: int) -> T_co:

@@ -18,7 +18,7 @@ def _words(key: Any) -> Words:
 
     high, low = key_words(key)
     if is_traced(high) or is_traced(low):
-        raise TypeError("a data set's key has to be known, not traced inside of jit")
+        raise TypeError("a data set's key has to be known, not traced inside jit")
     return int(high), int(low)
 
 

@@ -6,15 +6,15 @@ import copy
 from collections.abc import Generator, Sequence
 from typing import Any, Generic, Self, TypeVar, overload
 
-from millstream._workers.executor import Workshop
+from millstream._workers.executor import Executor
 from millstream.loadax._arguments import ArgumentError, chosen, shard_of, whole
 from millstream.loadax._batching import Batcher, BatchStrategy, FixedBatchStrategy
 from millstream.loadax._dataset import Dataset, Indexed, dataset_of
 from millstream.loadax._loading import (
     BatchIterator,
-    Crew,
     Fetch,
     Gathering,
+    WorkerOptions,
     plain_items,
     worked_items,
 )
@@ -33,7 +33,7 @@ class Loader(Generic[B_co]):
     same loader over what data sets in a drawn order have in epoch n.
     """
 
-    _crew: Crew | None = None
+    _workers_options: WorkerOptions | None = None
     _refuse_none = True
 
     def __init__(
@@ -54,7 +54,7 @@ class Loader(Generic[B_co]):
         self._dataset: Dataset[Any] = dataset_of(dataset)
         self._gathering = Gathering(strategy, batcher, bool(drop_last))
         self._skip = chosen("on_error", on_error, ("raise", "skip")) == "skip"
-        self._kept: Workshop | None = None
+        self._kept: Executor | None = None
 
     @property
     def dataset(self) -> Dataset[Any]:
@@ -100,26 +100,26 @@ class Loader(Generic[B_co]):
         """The items of a walk; nothing starts before the first is asked for."""
         fetch = Fetch(self._dataset, self._skip, self._refuse_none)
         positions, count = self._positions(), self.num_items()
-        crew, rows = self._crew, self._gathering.strategy.size
-        if crew is None:
+        options, rows = self._workers_options, self._gathering.strategy.size
+        if options is None:
             yield from plain_items(fetch, positions, count)
-        elif crew.kind == "process":  # dear to start: they stay for the next walk
+        elif options.kind == "process":  # dear to start: they stay for the next walk
             if self._kept is None:
-                self._kept = crew.open(fetch, rows)
+                self._kept = options.open(fetch, rows)
             try:
-                ahead = crew.ahead(rows)
+                ahead = options.ahead(rows)
                 yield from worked_items(self._kept, positions, count, rows, ahead)
             except Exception:
                 self.close()  # they may be in any state
                 raise
         elif count:
-            workshop = crew.open(fetch, rows)
+            executor = options.open(fetch, rows)
             try:
-                ahead = crew.ahead(rows)
-                yield from worked_items(workshop, positions, count, rows, ahead)
+                ahead = options.ahead(rows)
+                yield from worked_items(executor, positions, count, rows, ahead)
             finally:
-                workshop.close()
-                del workshop
+                executor.close()
+                del executor
 
 
 class NaiveDataLoader(Loader[B]):
@@ -171,7 +171,7 @@ class DistributedDataLoader(Loader[B]):
         super().__init__(
             dataset, batcher, strategy, drop_last=drop_last, on_error=on_error
         )
-        self._crew = Crew(
+        self._workers_options = WorkerOptions(
             whole("num_workers", num_workers, 1),
             chosen("worker_kind", worker_kind, ("thread", "process")),
             whole("prefetch_factor", prefetch_factor, 1),
@@ -305,9 +305,11 @@ class Dataloader(DistributedDataLoader[B]):
             worker_kind=worker_kind,
         )
         self._refuse_none = False
-        self._crew = None
+        self._workers_options = None
         if workers or prefetch:
-            self._crew = Crew(max(workers, 1), worker_kind, prefetch)
+            self._workers_options = WorkerOptions(
+                max(workers, 1), worker_kind, prefetch
+            )
 
 
 def _listed(items: Any) -> Any:

@@ -8,7 +8,7 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from millstream._workers.executor import Ticket, Workshop
+from millstream._workers.executor import Executor, PendingBatch
 from millstream._workers.tasks import ItemTask
 from millstream.loadax._batching import Batcher, BatchStrategy
 from millstream.loadax._dataset import Dataset
@@ -73,16 +73,16 @@ def plain_items(fetch: Fetch, positions: Sequence[int], count: int) -> Iterator[
 
 
 @dataclass(frozen=True)
-class Crew:
+class WorkerOptions:
     """The workers that load items: how many, of which kind, and how far ahead."""
 
     workers: int
     kind: str
     prefetch: int
 
-    def open(self, fetch: Fetch, rows: int) -> Workshop:
+    def open(self, fetch: Fetch, rows: int) -> Executor:
         """Puts them to work on items of ``fetch``, in chunks of ``rows``."""
-        return Workshop(
+        return Executor(
             ItemTask(fetch), [], rows, workers=self.workers, worker_kind=self.kind
         )
 
@@ -92,25 +92,25 @@ class Crew:
 
 
 def worked_items(
-    workshop: Workshop, positions: Sequence[int], count: int, rows: int, ahead: int
+    executor: Executor, positions: Sequence[int], count: int, rows: int, ahead: int
 ) -> Iterator[Any]:
     """The first ``count`` items in order, ``ahead`` chunks of ``rows`` under way."""
-    pending: deque[tuple[int, Ticket]] = deque()
+    pending: deque[tuple[int, PendingBatch]] = deque()
     firsts = iter(range(0, count, rows))
     try:
         while True:
             while len(pending) < ahead and (first := next(firsts, None)) is not None:
                 chunk = positions[first : min(first + rows, count)]
-                pending.append((len(chunk), workshop.begin(chunk)))
+                pending.append((len(chunk), executor.submit(chunk)))
             if not pending:
                 return
-            size, ticket = pending.popleft()
-            made = ticket.wait()
+            size, pending = pending.popleft()
+            made = pending.wait()
             assert made is not None  # as there was no timeout
-            yield from made.beside[:size]
+            yield from made.host_values[:size]
     finally:
         pending.clear()
-        del workshop  # the traceback of an error keeps this frame, but not its threads
+        del executor  # the traceback of an error keeps this frame, but not its threads
 
 
 @dataclass(frozen=True)
