@@ -11,7 +11,7 @@ MAY_INCLUDE = {
     "io": {"core"},
     "order": {"core"},
     "parallel": {"core"},
-    "ipc": {"core", "parallel"},
+    "workers": {"core", "parallel"},
     "codec": {"core", "io/byte_reader"},
     "source": {"core", "io", "codec"},
     "transform": {"core", "codec"},

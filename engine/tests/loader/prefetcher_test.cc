@@ -15,11 +15,11 @@
 #include <thread>
 #include <vector>
 
-#include "ipc/crew_rows.h"
 #include "loader/sample_plan.h"
 #include "millstream/loader/loader.h"
-#include "millstream/parallel/thread_crew.h"
 #include "millstream/source/made.h"
+#include "millstream/workers/thread_crew.h"
+#include "workers/crew_rows.h"
 
 namespace millstream {
 namespace {

@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "conformance/source_conformance.h"
 #include "millstream/core/error.h"
-#include "millstream/parallel/thread_crew.h"
+#include "millstream/workers/thread_crew.h"
+#include "source/source_conformance.h"
 
 namespace millstream {
 namespace {

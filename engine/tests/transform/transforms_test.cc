@@ -8,11 +8,11 @@
 #include <utility>
 #include <vector>
 
-#include "conformance/transform_conformance.h"
-#include "millstream/parallel/thread_crew.h"
 #include "millstream/transform/made.h"
 #include "millstream/transform/normalize.h"
 #include "millstream/transform/reshape.h"
+#include "millstream/workers/thread_crew.h"
+#include "transform/transform_conformance.h"
 
 namespace millstream::conformance {
 namespace {

@@ -1,4 +1,4 @@
-#include "millstream/ipc/process_crew.h"
+#include "millstream/workers/process_crew.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -9,9 +9,9 @@
 #include <thread>
 #include <vector>
 
-#include "ipc/crew_rows.h"
 #include "millstream/core/error.h"
 #include "millstream/source/made.h"
+#include "workers/crew_rows.h"
 
 namespace millstream {
 namespace {
