@@ -1,4 +1,4 @@
-"""Fails when a room of the engine includes what it may not."""
+"""Fails when a folder of the engine includes what it may not."""
 
 import re
 import sys
@@ -25,22 +25,22 @@ def faults() -> list[str]:
     """One line for each include that breaks the rules."""
     found = []
     for path in sorted([*ENGINE.rglob("*.h"), *ENGINE.rglob("*.cc")]):
-        room = path.relative_to(ENGINE).parts[0]
-        allowed = MAY_INCLUDE.get(room)
+        folder = path.relative_to(ENGINE).parts[0]
+        allowed = MAY_INCLUDE.get(folder)
         if allowed is None:
-            found.append(f"{path}: there is no room called {room}")
+            found.append(f"{path}: there is no folder called {folder}")
             continue
         for include in INCLUDE.findall(path.read_text()):
-            if not _allowed(room, allowed, include):
-                found.append(f"{path}: {room} may not include {include}")
+            if not _allowed(folder, allowed, include):
+                found.append(f"{path}: {folder} may not include {include}")
     return found
 
 
-def _allowed(room: str, allowed: set[str], include: str) -> bool:
+def _allowed(folder: str, allowed: set[str], include: str) -> bool:
     if include.startswith("millstream/"):
         inner = include.removeprefix("millstream/").removesuffix(".h")
         target = inner.split("/")[0]
-        return target == room or target in allowed or inner in allowed
+        return target == folder or target in allowed or inner in allowed
     if include.startswith("xla/"):
         return "xla" in allowed
     return not include.startswith(("nanobind", "Python.h", "bindings"))
@@ -48,5 +48,5 @@ def _allowed(room: str, allowed: set[str], include: str) -> bool:
 
 if __name__ == "__main__":
     lines = faults()
-    print("\n".join(lines) or "every room includes only what it may")
+    print("\n".join(lines) or "every folder includes only what it may")
     sys.exit(1 if lines else 0)
