@@ -78,7 +78,8 @@ std::string as_text(nb::handle object) {
 
 /// Whether another try may succeed.
 bool transient(const nb::python_error& error) {
-  if (error.matches(nb::module_::import_("millstream._core.errors").attr("WorkerError"))) {
+  if (error.matches(
+          nb::module_::import_("millstream._core.errors").attr("WorkerError"))) {
     return true;
   }
   int code = 0;
