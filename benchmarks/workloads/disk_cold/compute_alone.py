@@ -1,6 +1,6 @@
-"""The same step over one row in memory, as often as there are rows.
+"""Runs the same step as often as there are rows in the file, over one row in memory.
 
-Includes Millstream's loader and the step inside jit; does not include reading the file.
+Includes Millstream's loader and the step inside jit. Does not include reading the file.
 """
 
 from pathlib import Path
