@@ -1,4 +1,4 @@
-"""Runs the same step as often as there are rows in the file, over one row in memory.
+"""Runs the same step over one row in memory, as many times as the file has rows.
 
 Includes Millstream's loader and the step inside jit. Does not include reading the file.
 """
