@@ -66,7 +66,7 @@ void raise(PyObject* type, const std::string& message) {
 
 /// Raises an exception of Millstream's own.
 void raise_own(const char* type, const std::string& message) {
-  raise(nb::module_::import_("millstream._errors").attr(type).ptr(), message);
+  raise(nb::module_::import_("millstream._core.errors").attr(type).ptr(), message);
 }
 
 /// Raises what a function threw, as it threw it.
@@ -77,7 +77,7 @@ void raise_thrown(const FunctionError& error) {
         const_cast<PyObject*>(static_cast<const PyObject*>(error.object().get())));
   } else {
     const nb::bytes bytes(error.bytes().data(), error.bytes().size());
-    thrown = nb::module_::import_("millstream._errors")
+    thrown = nb::module_::import_("millstream._core.errors")
                  .attr("thrown")(bytes, readable(error.what()));
   }
   PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(thrown.ptr())), thrown.ptr());

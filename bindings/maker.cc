@@ -78,7 +78,7 @@ std::string as_text(nb::handle object) {
 
 /// Whether another try may succeed.
 bool transient(const nb::python_error& error) {
-  if (error.matches(nb::module_::import_("millstream._errors").attr("WorkerError"))) {
+  if (error.matches(nb::module_::import_("millstream._core.errors").attr("WorkerError"))) {
     return true;
   }
   int code = 0;
@@ -146,7 +146,7 @@ std::unique_ptr<MakerHandle> thread_crew(nb::callable function, int workers,
     const auto gil =
         in_python([] { return std::make_unique<nb::gil_scoped_acquire>(); });
     try {
-      const auto tasks = nb::module_::import_("millstream._tasks");
+      const auto tasks = nb::module_::import_("millstream._workers.tasks");
       return as_text(tasks.attr("whereabouts")(thread));
     } catch (const std::exception&) {
       return std::string();

@@ -2,12 +2,12 @@
 
 from typing import TYPE_CHECKING
 
-from millstream._lazy import lazy
+from millstream._core.lazy import lazy
 
 if TYPE_CHECKING:
-    from millstream._combine import Subset as Subset
-    from millstream._combine import concatenate as concatenate
-    from millstream._combine import zip_sources as zip_sources
+    from millstream._core.errors import DataError as DataError
+    from millstream._core.errors import WorkerError as WorkerError
+    from millstream._core.errors import WorkerTimeout as WorkerTimeout
     from millstream._datasets.celeba import CelebADataset as CelebADataset
     from millstream._datasets.cifar import CIFAR10Dataset as CIFAR10Dataset
     from millstream._datasets.cifar import CIFAR100Dataset as CIFAR100Dataset
@@ -32,46 +32,48 @@ if TYPE_CHECKING:
     )
     from millstream._datasets.windows import select_split as select_split
     from millstream._datasets.windows import sliding_window_many as sliding_window_many
-    from millstream._disk import CifarSource as CifarSource
-    from millstream._disk import CsvSource as CsvSource
-    from millstream._disk import IdxSource as IdxSource
-    from millstream._disk import NpySource as NpySource
-    from millstream._disk import NpzSource as NpzSource
-    from millstream._disk import PackedSource as PackedSource
-    from millstream._errors import DataError as DataError
-    from millstream._errors import WorkerError as WorkerError
-    from millstream._errors import WorkerTimeout as WorkerTimeout
-    from millstream._functions import DatasetSource as DatasetSource
-    from millstream._functions import DiskSampleSource as DiskSampleSource
-    from millstream._functions import PythonMapTransform as PythonMapTransform
-    from millstream._functions import fill_source as fill_source
-    from millstream._loader import DataLoader as DataLoader
-    from millstream._materialize import dataset_to_jax as dataset_to_jax
-    from millstream._mixture import mix as mix
-    from millstream._orders import Listed as Listed
-    from millstream._orders import Order as Order
-    from millstream._orders import Sequential as Sequential
-    from millstream._orders import Shuffle as Shuffle
-    from millstream._orders import Weighted as Weighted
-    from millstream._orders import WithReplacement as WithReplacement
-    from millstream._pipeline import Source as Source
-    from millstream._source import ArraySampleSource as ArraySampleSource
-    from millstream._state import LoaderState as LoaderState
-    from millstream._transforms import BatchTransform as BatchTransform
-    from millstream._transforms import CastTransform as CastTransform
-    from millstream._transforms import DevicePutTransform as DevicePutTransform
-    from millstream._transforms import FlattenImageTransform as FlattenImageTransform
-    from millstream._transforms import FlattenTransform as FlattenTransform
-    from millstream._transforms import HostCallbackTransform as HostCallbackTransform
-    from millstream._transforms import MapTransform as MapTransform
-    from millstream._transforms import (
+    from millstream._order.orders import Listed as Listed
+    from millstream._order.orders import Order as Order
+    from millstream._order.orders import Sequential as Sequential
+    from millstream._order.orders import Shuffle as Shuffle
+    from millstream._order.orders import Weighted as Weighted
+    from millstream._order.orders import WithReplacement as WithReplacement
+    from millstream._run.loader import DataLoader as DataLoader
+    from millstream._run.state import LoaderState as LoaderState
+    from millstream._sources.arrays import ArraySampleSource as ArraySampleSource
+    from millstream._sources.combine import Subset as Subset
+    from millstream._sources.combine import concatenate as concatenate
+    from millstream._sources.combine import zip_sources as zip_sources
+    from millstream._sources.disk import CifarSource as CifarSource
+    from millstream._sources.disk import CsvSource as CsvSource
+    from millstream._sources.disk import IdxSource as IdxSource
+    from millstream._sources.disk import NpySource as NpySource
+    from millstream._sources.disk import NpzSource as NpzSource
+    from millstream._sources.disk import PackedSource as PackedSource
+    from millstream._sources.fill import fill_source as fill_source
+    from millstream._sources.functions import DatasetSource as DatasetSource
+    from millstream._sources.functions import DiskSampleSource as DiskSampleSource
+    from millstream._sources.materialize import dataset_to_jax as dataset_to_jax
+    from millstream._sources.mixture import mix as mix
+    from millstream._sources.source import Source as Source
+    from millstream._sources.write import write_csv as write_csv
+    from millstream._sources.write import write_idx as write_idx
+    from millstream._sources.write import write_npy as write_npy
+    from millstream._sources.write import write_packed as write_packed
+    from millstream._stages.batch import BatchTransform as BatchTransform
+    from millstream._stages.device_put import DevicePutTransform as DevicePutTransform
+    from millstream._stages.map import HostCallbackTransform as HostCallbackTransform
+    from millstream._stages.map import MapTransform as MapTransform
+    from millstream._stages.normalize import CastTransform as CastTransform
+    from millstream._stages.normalize import (
         NormalizeImageTransform as NormalizeImageTransform,
     )
-    from millstream._transforms import RenameTransform as RenameTransform
-    from millstream._write import write_csv as write_csv
-    from millstream._write import write_idx as write_idx
-    from millstream._write import write_npy as write_npy
-    from millstream._write import write_packed as write_packed
+    from millstream._stages.python_map import PythonMapTransform as PythonMapTransform
+    from millstream._stages.reshape import (
+        FlattenImageTransform as FlattenImageTransform,
+    )
+    from millstream._stages.reshape import FlattenTransform as FlattenTransform
+    from millstream._stages.reshape import RenameTransform as RenameTransform
 
 __version__ = "0.1.0"
 

@@ -16,8 +16,8 @@ from typing import Any
 
 import jax
 
-from millstream._loader import DataLoader
-from millstream._state import LoaderState
+from millstream._run.loader import DataLoader
+from millstream._run.state import LoaderState
 
 try:
     import orbax.checkpoint as ocp

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sized
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TextIO, TypeVar
 
-from millstream._progress import ProgressBar
+from millstream._core.progress_bar import ProgressBar
 
 __all__ = ["Report", "StepProgress", "Tracked", "track"]
 

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from cli_files import Command, run_with
 from file_server import FileServer
-from millstream import _download
+from millstream._datasets import download
 
 TESTS = Path(__file__).resolve().parent
 
@@ -95,4 +95,4 @@ def no_surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name.lower().endswith("_proxy") or name.startswith("MILLSTREAM_"):
             monkeypatch.delenv(name)
-    monkeypatch.setattr(_download, "_PAUSE", 0.01)
+    monkeypatch.setattr(download, "_PAUSE", 0.01)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import random
 
-from millstream._download import RemoteFile
+from millstream._datasets.download import RemoteFile
 
 CONTENT = random.Random(5).randbytes(300_000)
 NOWHERE = "http://127.0.0.1:9/nothing"

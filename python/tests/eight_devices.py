@@ -24,7 +24,7 @@ from meshes import (
     plain_of,
     sharding_of,
 )
-from millstream import _jit
+from millstream._delivery import jit
 from walks import iterated, jitted, same_bytes, same_walk, scanned, stepped
 
 
@@ -239,7 +239,7 @@ def test_a_call_back_to_the_host_gives_the_same_shards(
 ) -> None:
     plain = plain_of(source)
     expected = iterated(plain, plain.init_state(7), STEPS)
-    monkeypatch.setattr(_jit, "_only_cpu", lambda: False)
+    monkeypatch.setattr(jit, "_only_cpu", lambda: False)
     monkeypatch.setattr(
         jax.lax, "platform_dependent", lambda *x, cpu, default: default(*x)
     )

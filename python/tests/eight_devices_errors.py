@@ -15,7 +15,7 @@ import pytest
 from jax.sharding import NamedSharding, SingleDeviceSharding
 from jax.sharding import PartitionSpec as P
 from meshes import BATCH, STEPS, data, loader_of, mesh_of, plain_of, sharding_of
-from millstream import _jit
+from millstream._delivery import jit
 from walks import iterated, same_walk, scanned
 
 
@@ -39,7 +39,7 @@ def test_a_sample_that_cannot_be_read_fails_on_every_shard(tmp_path: Path) -> No
         with pytest.raises((OSError, ms.DataError), match=r"samples\.npy"):
             loader.scan_epoch(loader.init_state(7), 0.0, total)
     run = jax.jit(lambda state: loader.scan_epoch(state, 0.0, total)[1])
-    with pytest.raises(_jit.FAILURES, match=r"samples\.npy"):
+    with pytest.raises(jit.FAILURES, match=r"samples\.npy"):
         jax.block_until_ready(run(loader.init_state(7)))
     with pytest.raises((OSError, ms.DataError), match=r"samples\.npy"):
         list(loader.iterate(loader.init_state(7)))

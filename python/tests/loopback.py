@@ -97,13 +97,13 @@ def train(folder: Path, job: dict[str, Any], process: int) -> None:
     """Steps from the checkpoint to the job's end; everything seen goes to a file."""
     import jax
     from jax.sharding import AxisType, NamedSharding, PartitionSpec
-    from millstream import _agreement
+    from millstream._run import agreement
 
     shape = tuple(job.get("mesh", [4]))
     axes = ("data", "model")[: len(shape)]
     mesh = jax.make_mesh(shape, axes, axis_types=(AxisType.Auto,) * len(shape))
     if job.get("absent") is not None:
-        _agreement.PATIENCE = 2.0
+        agreement.PATIENCE = 2.0
         if job["absent"] == process:
             time.sleep(4)
             return
@@ -118,7 +118,7 @@ def train(folder: Path, job: dict[str, Any], process: int) -> None:
         params = {k: np.array(v, np.float32) for k, v in kept["params"].items()}
     params = jax.device_put(params, everywhere)
     if job.get("late") is not None:
-        _agreement.PATIENCE = 1.0
+        agreement.PATIENCE = 1.0
         time.sleep(3 * (job["late"] == process))
     if job.get("functions"):
         go_alone(folder, loader, process)

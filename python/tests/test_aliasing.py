@@ -8,8 +8,8 @@ import jax
 import millstream as ms
 import numpy as np
 import pytest
-from millstream import _aliasing
-from millstream._aliasing import Aliasing
+from millstream._delivery import aliasing
+from millstream._delivery.aliasing import Aliasing
 
 ROWS = np.arange(64 << 16, dtype=np.float32).reshape(64, -1)
 EACH = 8
@@ -34,13 +34,13 @@ def aligned(rows: np.ndarray) -> np.ndarray:
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What is put without `jax.device_put`."""
     calls: list[Any] = []
-    put = _aliasing._put
+    put = aliasing._put
 
     def counting(*arguments: Any) -> Any:
         calls.append(arguments)
         return put(*arguments)
 
-    monkeypatch.setattr(_aliasing, "_put", counting)
+    monkeypatch.setattr(aliasing, "_put", counting)
     return calls
 
 
@@ -84,14 +84,14 @@ def test_batches_of_a_loop_do_not_pass_through_device_put(
 def test_a_jax_without_that_function_is_served_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(_aliasing, "_put", None)
+    monkeypatch.setattr(aliasing, "_put", None)
     np.testing.assert_array_equal(np.concatenate(list(batches())), ROWS)
 
 
 def test_a_jax_whose_function_is_another_is_served_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(_aliasing, "_put", lambda aval: aval)
+    monkeypatch.setattr(aliasing, "_put", lambda aval: aval)
     np.testing.assert_array_equal(np.concatenate(list(batches())), ROWS)
 
 

@@ -14,9 +14,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from millstream import _archive
-from millstream._archive import extract_folder, extract_member
-from millstream._errors import DataError
+from millstream._core.errors import DataError
+from millstream._datasets import archive as archives
+from millstream._datasets.archive import extract_folder, extract_member
 
 FILES = {"data/a.bin": b"a" * 5000, "data/deep/b.bin": b"b", "other/c": b"c"}
 
@@ -112,7 +112,7 @@ def test_a_member_of_another_thread_is_kept(
         target.write_bytes(b"theirs")
         yield True
 
-    monkeypatch.setattr(_archive, "locked", waited)
+    monkeypatch.setattr(archives, "locked", waited)
     assert extract_member(archive, "b.bin", tmp_path / "b").read_bytes() == b"theirs"
 
 
@@ -139,14 +139,14 @@ def test_threads_that_unpack_one_archive(
     unpack: Unpack,
     has_locks: bool,
 ) -> None:
-    real, together = _archive._members, threading.Barrier(4)
+    real, together = archives._members, threading.Barrier(4)
 
-    def members(path: Path) -> Iterator[_archive.Member]:
+    def members(path: Path) -> Iterator[archives.Member]:
         together.wait(60)
         return real(path)
 
     if not has_locks:
-        monkeypatch.setattr(_archive, "_members", members)
+        monkeypatch.setattr(archives, "_members", members)
         monkeypatch.setattr("fcntl.flock", without_locks)
     begin = threading.Barrier(4)
 
@@ -162,13 +162,13 @@ def test_threads_that_unpack_one_archive(
 def test_a_folder_is_unpacked_once(
     archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, reads = _archive._members, []
+    real, reads = archives._members, []
 
-    def members(path: Path) -> Iterator[_archive.Member]:
+    def members(path: Path) -> Iterator[archives.Member]:
         reads.append(path)
         return real(path)
 
-    monkeypatch.setattr(_archive, "_members", members)
+    monkeypatch.setattr(archives, "_members", members)
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda _: extract_folder(archive, "data", tmp_path), range(8)))
     assert len(reads) == 1

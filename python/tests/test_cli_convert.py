@@ -299,7 +299,7 @@ def test_nothing_is_left_after_an_error(run, paths, tmp_path, monkeypatch) -> No
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("millstream._progress.ProgressBar.update", interrupted)
+    monkeypatch.setattr("millstream._core.progress_bar.ProgressBar.update", interrupted)
     for target in ("x.npz", "x.packed", "x.csv", "x"):
         result = run("convert", paths["npz"], tmp_path / target)
         assert result.status == 130

@@ -12,13 +12,13 @@ from cli_files import write_all
 # Sends itself a signal from within the work.
 SIGNALLED = """
 import os, signal, sys
-import millstream._progress
+import millstream._core.progress_bar
 from millstream._cli import main
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup has it ignored
 number = int(sys.argv[1])
 def update(*_):
     os.kill(os.getpid(), number)
-millstream._progress.ProgressBar.update = update
+millstream._core.progress_bar.ProgressBar.update = update
 sys.exit(main(sys.argv[2:]))
 """
 

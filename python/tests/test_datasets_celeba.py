@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from millstream import BatchTransform, CelebADataset, DataLoader
-from millstream._errors import DataError
+from millstream._core.errors import DataError
 from walks import indexed, iterated, jitted, same_walk, scanned
 
 NAMES = [f"{number:06}.jpg" for number in range(1, 7)]

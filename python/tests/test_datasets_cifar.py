@@ -15,9 +15,10 @@ import file_server
 import numpy as np
 import pytest
 from file_server import FileServer
-from millstream import CIFAR10Dataset, CIFAR100Dataset, _download
-from millstream._download import RemoteFile, fetch
-from millstream._errors import DataError, DownloadError
+from millstream import CIFAR10Dataset, CIFAR100Dataset
+from millstream._core.errors import DataError, DownloadError
+from millstream._datasets import download
+from millstream._datasets.download import RemoteFile, fetch
 from numpy.typing import NDArray
 
 PLAIN = np.zeros((2, 3072), np.uint8)
@@ -28,7 +29,7 @@ TRAIN = [f"data_batch_{number}" for number in range(1, 6)]
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("MILLSTREAM_MIRROR", "http://127.0.0.1:9")
-    monkeypatch.setattr(_download, "_PAUSE", 0.01)
+    monkeypatch.setattr(download, "_PAUSE", 0.01)
     return tmp_path / "home"
 
 

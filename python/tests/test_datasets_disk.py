@@ -31,7 +31,7 @@ from millstream import (
     make_sequence_disk_source,
     prepare_time_series_windows,
 )
-from millstream._errors import DownloadError
+from millstream._core.errors import DownloadError
 from walks import iterated, jitted, same_walk, scanned
 
 N = 150

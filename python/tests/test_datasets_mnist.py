@@ -20,10 +20,10 @@ from millstream import (
     MNISTDataset,
     _download,
 )
+from millstream._core.errors import DataError, DownloadError
 from millstream._datasets import emnist as emnist_module
-from millstream._download import RemoteFile
-from millstream._errors import DataError, DownloadError
-from millstream._materialize import dataset_to_jax
+from millstream._datasets.download import RemoteFile
+from millstream._sources.materialize import dataset_to_jax
 
 DEBIAN = Path("/usr/share/datasets/fashion-mnist")
 IMAGES, LABELS = images_and_labels(12)

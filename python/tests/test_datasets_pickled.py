@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from millstream import CIFAR10Dataset
-from millstream._errors import DataError
+from millstream._core.errors import DataError
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (2, 3072), np.uint8)
 

@@ -2,7 +2,7 @@
 
 import jax
 import pytest
-from millstream._devices import device_named
+from millstream._core.devices import device_named
 
 
 def test_devices_are_found_by_name() -> None:

@@ -9,8 +9,8 @@ import file_server
 import pytest
 from downloads import CONTENT, NOWHERE, described
 from file_server import FileServer
-from millstream._download import RemoteFile, fetch
-from millstream._errors import DataError, DownloadError
+from millstream._core.errors import DataError, DownloadError
+from millstream._datasets.download import RemoteFile, fetch
 
 pytestmark = pytest.mark.usefixtures("no_surroundings")
 

@@ -22,16 +22,16 @@ import file_server
 import pytest
 from downloads import CONTENT, NOWHERE, described
 from file_server import FileServer
-from millstream._download import fetch
-from millstream._errors import DownloadError
-from millstream._progress import ProgressBar, amount_text
+from millstream._core.errors import DownloadError
+from millstream._core.progress_bar import ProgressBar, amount_text
+from millstream._datasets.download import fetch
 
 pytestmark = pytest.mark.usefixtures("no_surroundings")
 
 _CHILD = """
 import sys
 from pathlib import Path
-from millstream._download import RemoteFile, fetch
+from millstream._datasets.download import RemoteFile, fetch
 url, target, size, sha256 = sys.argv[1:]
 fetch(RemoteFile("a", (url,), size=int(size), sha256=sha256), Path(target))
 """

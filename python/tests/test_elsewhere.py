@@ -4,7 +4,7 @@ import jax
 import millstream as ms
 import numpy as np
 import pytest
-from millstream import _jit
+from millstream._delivery import jit
 
 
 @pytest.fixture
@@ -15,7 +15,7 @@ def elsewhere(monkeypatch):
         return default(*operands)
 
     def choose():
-        monkeypatch.setattr(_jit, "_only_cpu", lambda: False)
+        monkeypatch.setattr(jit, "_only_cpu", lambda: False)
         monkeypatch.setattr(jax.lax, "platform_dependent", chosen)
 
     return choose
@@ -65,7 +65,7 @@ def test_a_call_back_to_the_host_can_be_vmapped(loader, elsewhere):
 
 def test_the_platform_is_chosen_when_a_program_is_lowered(loader, monkeypatch):
     expected, end = batches(loader)
-    monkeypatch.setattr(_jit, "_only_cpu", lambda: False)
+    monkeypatch.setattr(jit, "_only_cpu", lambda: False)
     found, state = batches(loader)
     assert_same(found, expected)
     assert state == end

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from hydrax_loaders import fill, gathered, group
-from millstream._errors import WorkerError
+from millstream._core.errors import WorkerError
 from millstream.hydrax import BatchTimeoutError, DataGroup, Dataloader
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from conftest import rows_of
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from millstream._jit import FAILURES
+from millstream._delivery.jit import FAILURES
 
 N, BATCH, STEPS = 11, 4, 7
 

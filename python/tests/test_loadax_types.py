@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
-import millstream
+from type_checker import check_types
 
 SNIPPET = """
 from millstream.loadax import (
@@ -55,20 +53,7 @@ DataLoader(Batcher(total)).build(Words())  # error
 
 
 def test_a_checker_infers_the_batch(tmp_path: Path) -> None:
-    (tmp_path / "snippet.py").write_text(SNIPPET)
-    package = Path(millstream.__file__).parent.parent
-    config = tmp_path / "mypy.ini"
-    # Where it is installed mypy finds it, and refuses to be told.
-    path = "" if package.name == "site-packages" else f"mypy_path = {package}\n"
-    config.write_text(
-        f"[mypy]\nstrict = true\n{path}follow_imports = silent\n"
-        f"cache_dir = {tmp_path / 'cache'}\n"
-        "[mypy-jax.*,numpy.*]\nfollow_imports = skip\n"  # they take most of the time
-    )
-    command = [sys.executable, "-m", "mypy", "--config-file", config, "snippet.py"]
-    done = subprocess.run(
-        command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
-    )
+    done = check_types(SNIPPET, tmp_path)
     assert done.returncode == 1, done.stdout + done.stderr
     said: dict[int, str] = {}
     for line in done.stdout.splitlines():

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from millstream._materialize import dataset_to_jax
+from millstream._sources.materialize import dataset_to_jax
 
 
 class Samples:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from conftest import rows_of
 from millstream import ArraySampleSource, BatchTransform, DataLoader, Shuffle
-from millstream._mixture import whole_weights
+from millstream._sources.mixture import whole_weights
 from walks import (
     indexed,
     iterated,

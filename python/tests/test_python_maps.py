@@ -25,7 +25,7 @@ from millstream import (
     RenameTransform,
     fill_source,
 )
-from millstream._tasks import Column, FillTask, Part
+from millstream._workers.tasks import Column, FillTask, Part
 from walks import (
     indexed,
     iterated,

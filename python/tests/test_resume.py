@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from conftest import Python, rows_of
 from millstream import ArraySampleSource, BatchTransform, DataLoader, LoaderState
-from millstream._jit import FAILURES
+from millstream._delivery.jit import FAILURES
 from walks import iterated, same_bytes, same_walk, scanned, specified, stacked, stepped
 
 N, BATCH = 23, 5

@@ -13,7 +13,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from millstream._engine import RowWriter
-from millstream._tasks import Column, writer
+from millstream._workers.tasks import Column, writer
 
 ROWS = 5
 

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from conftest import TESTS, Python
 from idx_files import images_and_labels, write_idx
-from millstream import _download
+from millstream._datasets import download
 
 N = 300
 IMAGES, LABELS = images_and_labels(N)
@@ -34,7 +34,7 @@ def write_mnist(home: Path) -> None:
 def mnist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("MILLSTREAM_MIRROR", "http://127.0.0.1:9")
-    monkeypatch.setattr(_download, "_PAUSE", 0.01)
+    monkeypatch.setattr(download, "_PAUSE", 0.01)
     write_mnist(tmp_path)
     return tmp_path
 

@@ -17,7 +17,7 @@ import pytest
 from downloads import CONTENT, described
 from file_server import FileServer
 from millstream import IdxSource
-from millstream._download import fetch
+from millstream._datasets.download import fetch
 
 pytestmark = pytest.mark.usefixtures("no_surroundings")
 
@@ -39,7 +39,7 @@ def _pipe(path: Path, victim: Path) -> None:
 _FETCH = """
 import sys
 from pathlib import Path
-from millstream._download import RemoteFile, fetch
+from millstream._datasets.download import RemoteFile, fetch
 url, target, size, sha256 = sys.argv[1:]
 try:
     fetch(RemoteFile("a", (url,), size=int(size), sha256=sha256), Path(target))

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from conftest import rows_of
 from millstream import ArraySampleSource, BatchTransform, DataLoader, LoaderState
-from millstream._jit import FAILURES
+from millstream._delivery.jit import FAILURES
 
 
 @pytest.fixture(scope="module")

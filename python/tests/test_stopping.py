@@ -25,8 +25,8 @@ from millstream import (
     WorkerError,
     fill_source,
 )
-from millstream._tasks import FillTask
-from millstream._workshop import Workshop
+from millstream._workers.executor import Workshop
+from millstream._workers.tasks import FillTask
 
 N, BATCH = 20, 2
 KINDS = ["thread", "process"]

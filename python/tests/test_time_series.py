@@ -17,7 +17,7 @@ from millstream import (
     select_split,
     sliding_window_many,
 )
-from millstream._errors import DataError, DownloadError
+from millstream._core.errors import DataError, DownloadError
 
 SERIES = np.arange(20, dtype=np.float32)
 

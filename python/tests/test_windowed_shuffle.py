@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from conftest import rows_of
 from millstream import ArraySampleSource, BatchTransform, DataLoader, Shuffle
-from millstream._orders import Order
+from millstream._order.orders import Order
 from walks import (
     indexed,
     iterated,

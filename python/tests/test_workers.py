@@ -56,7 +56,7 @@ def test_a_worker_imports_no_jax_and_runs_none_of_the_program() -> None:
     assert np.asarray(batch["jax"]).tolist() == [False] * 4
     assert batch["platforms"] == ["cpu"] * 4
     assert batch["argv"] == [sys.argv] * 4
-    assert [Path(name).name for name in batch["main"]] == ["_worker.py"] * 4
+    assert [Path(name).name for name in batch["main"]] == ["worker.py"] * 4
     assert np.asarray(batch["pid"]).tolist() == source.pids * 4
 
 

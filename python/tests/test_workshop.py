@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 import worker_functions as fns
 from millstream import WorkerError, WorkerTimeout
-from millstream._tasks import FillTask, ItemTask
-from millstream._workshop import Made, Workshop
+from millstream._workers.executor import Made, Workshop
+from millstream._workers.tasks import FillTask, ItemTask
 
 FIELDS = [
     ("image", np.uint8, (40, 40)),

@@ -27,7 +27,7 @@ struct Grid {
 /// Up to `kExact` samples every order is equally likely: samples sorted by random
 /// words. Above, eight rounds add a keyed hash of the column to the row and of the
 /// row to the column, modulo their numbers; cells left over are walked past.
-/// The same arithmetic stands in python/millstream/_traced.py.
+/// The same arithmetic stands in python/millstream/_order/jnp_orders.py.
 class Permutation {
  public:
   static constexpr int kExact = 128;

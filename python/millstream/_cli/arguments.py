@@ -20,7 +20,7 @@ from millstream._cli.schema import (
     is_utf8,
     parse_schema,
 )
-from millstream._errors import DataError
+from millstream._core.errors import DataError
 
 _FORMATS = f"Formats: {KNOWN}. They are told by content, then by name."
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from millstream import _engine
 from millstream._cli.reading import Reader, fields_of
 from millstream._cli.schema import Field, UsageError
-from millstream._jit import dtype_named
+from millstream._delivery.jit import dtype_named
 
 
 def cast_source(

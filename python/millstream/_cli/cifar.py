@@ -8,7 +8,7 @@ import tarfile
 import zlib
 from pathlib import Path, PurePosixPath
 
-from millstream._errors import DataError
+from millstream._core.errors import DataError
 
 _TEN = re.compile(r"(data_batch_[1-5]|test_batch)(\.bin)?")
 _HUNDRED = re.compile(r"(train|test)(\.bin)?")

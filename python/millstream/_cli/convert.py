@@ -18,8 +18,8 @@ from millstream._cli.formats import IDX_NAME, MANIFEST
 from millstream._cli.output import printable
 from millstream._cli.reading import Reader, fields_of, sample_bytes
 from millstream._cli.schema import UsageError, read_json
-from millstream._errors import DataError
-from millstream._progress import ProgressBar
+from millstream._core.errors import DataError
+from millstream._core.progress_bar import ProgressBar
 
 WRITTEN = ("npy", "npz", "idx", "packed", "csv", "tsv")
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from millstream import _engine
 from millstream._cli import cifar, tables
 from millstream._cli.schema import Field, UsageError, is_utf8, read_json, read_schema
-from millstream._errors import DataError
+from millstream._core.errors import DataError
 
 KNOWN = (
     ".npy, folders of .npy, .npz, IDX (raw or gzipped), CIFAR (binary, pickled, "

@@ -13,7 +13,7 @@ from millstream._cli.formats import DataSet
 from millstream._cli.histogram import Histogram, Range, histograms
 from millstream._cli.reading import Reader, sample_bytes
 from millstream._cli.schema import type_text
-from millstream._progress import amount_text
+from millstream._core.progress_bar import amount_text
 
 _DRAWN_BYTES = 64 << 20
 _SHOWN_VALUES = 8

@@ -13,7 +13,7 @@ from millstream import _engine
 from millstream._cli.formats import DataSet, Options, find
 from millstream._cli.reading import fields_of
 from millstream._cli.schema import UsageError, is_utf8
-from millstream._errors import DataError
+from millstream._core.errors import DataError
 
 UNPACKED = " (unpacked)"  # stands behind the name of a file that was
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from millstream import _engine
 from millstream._cli.schema import Field
-from millstream._jit import dtype_named
+from millstream._delivery.jit import dtype_named
 
 BATCH_BYTES = 4 << 20
 _MOST_ROWS = 1 << 16

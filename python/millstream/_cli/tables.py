@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from millstream import _engine
-from millstream._errors import DataError
-from millstream._tables import is_header, start_of
+from millstream._core.errors import DataError
+from millstream._sources.csv_header import is_header, start_of
 
 _NAMES = {"\t": "tabs", ",": "commas", ";": "semicolons", " ": "spaces", "|": "bars"}
 

@@ -16,8 +16,8 @@ from millstream._cli.opening import TemporaryError, error_text, opened
 from millstream._cli.output import printable
 from millstream._cli.reading import Reader, sample_bytes
 from millstream._cli.tables import Form
-from millstream._errors import DataError
-from millstream._progress import ProgressBar, amount_text
+from millstream._core.errors import DataError
+from millstream._core.progress_bar import ProgressBar, amount_text
 
 _MOST_DEFECTS = 20  # reported of one data set
 _CHUNK = 1 << 20

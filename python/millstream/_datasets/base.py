@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from numpy.typing import NDArray
 
 from millstream import _engine
-from millstream._download import RemoteFile, fetch
-from millstream._errors import DataError, DownloadError
+from millstream._core.errors import DataError, DownloadError
+from millstream._datasets.download import RemoteFile, fetch
 
 if TYPE_CHECKING:
-    from millstream._samples import OrderedSource
+    from millstream._sources.ordered import OrderedSource
 
 Arrays = dict[str, NDArray[Any]]
 Sample = dict[str, Any]

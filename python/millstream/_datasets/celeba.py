@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from millstream._archive import extract_folder, is_filled
+from millstream._core.errors import DataError
+from millstream._core.public import public
+from millstream._datasets.archive import extract_folder, is_filled
 from millstream._datasets.base import (
     ArrayDataset,
     Arrays,
@@ -22,11 +24,10 @@ from millstream._datasets.base import (
     checked_index,
     fetched,
 )
-from millstream._download import RemoteFile
-from millstream._errors import DataError
+from millstream._datasets.download import RemoteFile
 
 if TYPE_CHECKING:
-    from millstream._functions import DatasetSource
+    from millstream._sources.functions import DatasetSource
 
 _SPLITS = ("train", "valid", "test")
 _IMAGES = "img_align_celeba"
@@ -42,6 +43,7 @@ def _on_drive(key: str) -> tuple[str, ...]:
     )
 
 
+@public
 @dataclass(frozen=True)
 class CelebADataset(ArrayDataset):
     """Faces: samples are ``{"image": uint8[218, 178, 3], "attributes": int32[40]}``.
@@ -153,7 +155,7 @@ class CelebADataset(ArrayDataset):
         this process may use. ``prefetch_size`` is how many samples to make ahead, and
         ``more`` are ``data_dir`` and ``include_attributes``.
         """
-        from millstream._functions import DatasetSource
+        from millstream._sources.functions import DatasetSource
 
         return DatasetSource(
             cls(split=split, cache_dir=cache_dir, **more),

@@ -10,7 +10,9 @@ from typing import ClassVar
 import numpy as np
 
 from millstream import _engine
-from millstream._archive import extract_folder, extract_member
+from millstream._core.errors import DataError
+from millstream._core.public import public
+from millstream._datasets.archive import extract_folder, extract_member
 from millstream._datasets.base import (
     ArrayDataset,
     Arrays,
@@ -20,9 +22,8 @@ from millstream._datasets.base import (
     fetched,
     mended,
 )
-from millstream._download import RemoteFile
-from millstream._errors import DataError
-from millstream._samples import recast
+from millstream._datasets.download import RemoteFile
+from millstream._sources.ordered import recast
 
 _HOME = "https://www.cs.toronto.edu/~kriz/"
 _PADDLE = "https://dataset.bj.bcebos.com/cifar/"
@@ -133,6 +134,7 @@ class _CifarDataset(ArrayDataset):
         return recast(native, {at: (native.schema[at][0], "int32") for at in labels})
 
 
+@public
 @dataclass(frozen=True)
 class CIFAR10Dataset(_CifarDataset):
     """Photographs of ten kinds of things: 50,000 to train on and 10,000 to test with.
@@ -171,6 +173,7 @@ class CIFAR10Dataset(_CifarDataset):
     _classes: ClassVar[int] = 10
 
 
+@public
 @dataclass(frozen=True)
 class CIFAR100Dataset(_CifarDataset):
     """Photographs of a hundred kinds of things in twenty groups, 60,000 in all.

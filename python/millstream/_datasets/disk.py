@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from millstream import _engine
+from millstream._core.arguments import whole
+from millstream._core.public import public
 from millstream._datasets.base import ArrayDataset
 from millstream._datasets.cifar import CIFAR10Dataset
 from millstream._datasets.mnist import MNISTDataset
-from millstream._disk import cache_path
-from millstream._numbers import whole
-from millstream._orders import order_of
-from millstream._samples import OrderedSource
+from millstream._order.orders import order_of
+from millstream._sources.disk import cache_path
+from millstream._sources.ordered import OrderedSource
 
 _READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR)
 
@@ -78,12 +79,14 @@ class _NamedDiskSource(DatasetDiskSource):
         super().__init__(self._kind(split, cache_dir), ordering, prefetch_size)
 
 
+@public
 class MNISTDiskSource(_NamedDiskSource):
     """MNIST off the disk: ``MNISTDataset.make_disk_source`` as a class."""
 
     _kind = MNISTDataset
 
 
+@public
 class CIFAR10DiskSource(_NamedDiskSource):
     """CIFAR-10 off the disk: ``CIFAR10Dataset.make_disk_source`` as a class."""
 

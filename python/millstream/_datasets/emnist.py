@@ -6,10 +6,11 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from millstream._archive import extract_member
+from millstream._core.public import public
+from millstream._datasets.archive import extract_member
 from millstream._datasets.base import cache_folder, check_choice, fetched
+from millstream._datasets.download import RemoteFile
 from millstream._datasets.idx import IdxDataset
-from millstream._download import RemoteFile
 
 _SUBSETS = ("balanced", "byclass", "bymerge", "digits", "letters")
 _ARCHIVE_NAMES = ("gzip.zip", "emnist_gzip.zip")
@@ -25,6 +26,7 @@ _ARCHIVE = RemoteFile(
 )
 
 
+@public
 @dataclass(frozen=True)
 class EMNISTDataset(IdxDataset):
     """Handwritten characters in five subsets, as upright images.

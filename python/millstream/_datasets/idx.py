@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from millstream import _engine
+from millstream._core.errors import DataError
 from millstream._datasets.base import (
     ArrayDataset,
     Arrays,
@@ -17,9 +18,8 @@ from millstream._datasets.base import (
     first_existing,
     mended,
 )
-from millstream._download import RemoteFile, fetch
-from millstream._errors import DataError
-from millstream._samples import described, recast
+from millstream._datasets.download import RemoteFile, fetch
+from millstream._sources.ordered import described, recast
 
 STANDARD_NAMES = {
     "train_images": "train-images-idx3-ubyte",

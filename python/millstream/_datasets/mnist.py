@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from millstream._core.public import public
+from millstream._datasets.download import RemoteFile
 from millstream._datasets.idx import STANDARD_NAMES, IdxDataset
-from millstream._download import RemoteFile
 
 
 def _remote_files(
@@ -22,6 +23,7 @@ def _remote_files(
     return files
 
 
+@public
 @dataclass(frozen=True)
 class MNISTDataset(IdxDataset):
     """Handwritten digits: 60,000 images to train on and 10,000 to test with.
@@ -52,6 +54,7 @@ class MNISTDataset(IdxDataset):
     )
 
 
+@public
 @dataclass(frozen=True)
 class FashionMNISTDataset(IdxDataset):
     """Zalando's articles of clothing, in MNIST's format and numbers.
@@ -84,6 +87,7 @@ class FashionMNISTDataset(IdxDataset):
     )
 
 
+@public
 @dataclass(frozen=True)
 class KMNISTDataset(IdxDataset):
     """Kuzushiji-MNIST: ten characters of cursive Japanese, in MNIST's format.

@@ -11,18 +11,19 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from millstream._core.errors import DataError
+from millstream._core.public import public
 from millstream._datasets.base import ArrayDataset, Arrays, cache_folder, fetched
+from millstream._datasets.download import RemoteFile
 from millstream._datasets.windows import (
     check_at_least,
     check_fractions,
     make_sequence_disk_source,
     prepare_time_series_windows,
 )
-from millstream._download import RemoteFile
-from millstream._errors import DataError
 
 if TYPE_CHECKING:
-    from millstream._source import ArraySampleSource
+    from millstream._sources.arrays import ArraySampleSource
 
 _BASES = (
     "https://raw.githubusercontent.com/jbrownlee/Datasets/master/",
@@ -158,6 +159,7 @@ class _SeriesDataset(ArrayDataset):
         return {"context": contexts, "target": targets}
 
 
+@public
 @dataclass(frozen=True)
 class DailyMinTemperaturesDataset(_SeriesDataset):
     """The coldest temperature of each day in Melbourne, 1981 to 1990.
@@ -176,6 +178,7 @@ class DailyMinTemperaturesDataset(_SeriesDataset):
     )
 
 
+@public
 @dataclass(frozen=True)
 class SunspotsDataset(_SeriesDataset):
     """The number of sunspots in each month from 1749 to 1983.

@@ -13,10 +13,11 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import ArrayLike, NDArray
 
+from millstream._core.public import public
 from millstream._datasets.base import check_choice
 
 if TYPE_CHECKING:
-    from millstream._source import ArraySampleSource
+    from millstream._sources.arrays import ArraySampleSource
 
 SPLITS = ("train", "val", "test")
 
@@ -41,6 +42,7 @@ def check_fractions(split: str, train_fraction: float, val_fraction: float) -> N
         raise ValueError("split 'val' needs a val_fraction above 0; found 0.0")
 
 
+@public
 def select_split(
     array: ArrayLike,
     split: str,
@@ -73,6 +75,7 @@ def select_split(
     return series[(slice(None),) * axis + (slice(start, end),)]
 
 
+@public
 def sliding_window_many(
     array: ArrayLike, window_size: int, *, stride: int = 1, offset: int = 0
 ) -> NDArray[Any]:
@@ -96,6 +99,7 @@ def sliding_window_many(
     return windows[(slice(None),) * axis + (slice(offset, None, stride),)]
 
 
+@public
 def prepare_time_series_windows(
     series: ArrayLike,
     split: str,
@@ -125,6 +129,7 @@ def prepare_time_series_windows(
     )
 
 
+@public
 def prepare_seq_to_seq_windows(
     input_sequence: ArrayLike,
     target_sequence: ArrayLike,
@@ -177,6 +182,7 @@ def prepare_seq_to_seq_windows(
     return contexts, answers
 
 
+@public
 def make_sequence_disk_source(
     *,
     contexts: ArrayLike,
@@ -190,7 +196,7 @@ def make_sequence_disk_source(
     and overlapping ones take no more memory than the series. ``prefetch_size`` is taken
     for the sake of other loaders; what is in place need not be fetched.
     """
-    from millstream._source import ArraySampleSource
+    from millstream._sources.arrays import ArraySampleSource
 
     check_at_least("prefetch_size", prefetch_size, 1)
     return ArraySampleSource({"context": contexts, "target": targets}, ordering)

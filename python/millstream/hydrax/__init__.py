@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from millstream._lazy import lazy
+from millstream._core.lazy import lazy
 
 if TYPE_CHECKING:
     from millstream.hydrax._batch import Batch as Batch

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from millstream._errors import DataError
+from millstream._core.errors import DataError
 from millstream.hydrax._layout import ALIGNMENT, ArrayLayout
 
 if TYPE_CHECKING:

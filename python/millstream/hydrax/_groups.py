@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
 
-from millstream._numbers import whole
+from millstream._core.arguments import whole
 from millstream.hydrax._layout import ArrayLayout, ArraySpec, layouts_of
 from millstream.hydrax._schedule import SHUFFLES, GroupOrder
 

@@ -6,8 +6,8 @@ import warnings
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, Self, TypeVar
 
-from millstream._crews import seconds
-from millstream._numbers import whole
+from millstream._core.arguments import whole
+from millstream._workers.pools import seconds
 from millstream.hydrax import _cache
 from millstream.hydrax._batch import Batch
 from millstream.hydrax._groups import DataGroup

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from millstream.hydrax._cache import Additional, Arrays
 
 if TYPE_CHECKING:
-    from millstream._workshop import Made, Ticket
+    from millstream._workers.executor import Made, Ticket
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from millstream._errors import WorkerTimeout, stand_in
+from millstream._core.errors import WorkerTimeout, stand_in
 from millstream.hydrax import _cache
 from millstream.hydrax._batch import Batch, TrainingBatch, ValidationBatch
 from millstream.hydrax._cacher import Cacher

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 if TYPE_CHECKING:
-    from millstream._workshop import Ticket, Workshop
+    from millstream._workers.executor import Ticket, Workshop
     from millstream.hydrax._groups import DataGroup
     from millstream.hydrax._schedule import Step
 
@@ -226,8 +226,8 @@ def _workshop(
     startup: Callable[[], None] | None,
     timeout: float | None,
 ) -> tuple[Workshop, tuple[int, ...]]:
-    from millstream._tasks import FillTask
-    from millstream._workshop import Workshop
+    from millstream._workers.executor import Workshop
+    from millstream._workers.tasks import FillTask
 
     joined = Joined.of(group._data for group in groups)
     fill = Fill(function, tuple(group._order.seed for group in groups))

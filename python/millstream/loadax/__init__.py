@@ -6,7 +6,7 @@ What differs from Loadax, and why, is in docs/loadax.md.
 
 from typing import TYPE_CHECKING
 
-from millstream._lazy import lazy
+from millstream._core.lazy import lazy
 from millstream.loadax._batching import Batcher, BatchStrategy, FixedBatchStrategy
 from millstream.loadax._builder import DataLoader, DataloaderBuilder
 from millstream.loadax._dataset import (

@@ -61,7 +61,7 @@ def _placement(device: Any) -> Any:
         return None
     import jax
 
-    from millstream._devices import device_named
+    from millstream._core.devices import device_named
 
     if isinstance(device, jax.sharding.Sharding):
         return device

@@ -14,7 +14,7 @@ Words = tuple[int, int]
 
 def _words(key: Any) -> Words:
     """The two words of a key: an int, a raw key or a typed one."""
-    from millstream._state import is_traced, key_words
+    from millstream._run.state import is_traced, key_words
 
     high, low = key_words(key)
     if is_traced(high) or is_traced(low):

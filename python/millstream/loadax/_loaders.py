@@ -6,7 +6,7 @@ import copy
 from collections.abc import Generator, Sequence
 from typing import Any, Generic, Self, TypeVar, overload
 
-from millstream._workshop import Workshop
+from millstream._workers.executor import Workshop
 from millstream.loadax._arguments import ArgumentError, chosen, shard_of, whole
 from millstream.loadax._batching import Batcher, BatchStrategy, FixedBatchStrategy
 from millstream.loadax._dataset import Dataset, Indexed, dataset_of
@@ -202,7 +202,7 @@ class DistributedDataLoader(Loader[B]):
 
     def _agree(self) -> None:
         """Raises ``ValueError`` unless all processes load shards of the same."""
-        from millstream._agreement import agree
+        from millstream._run.agreement import agree
 
         strategy = self.sharding_strategy
         mine = {

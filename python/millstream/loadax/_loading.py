@@ -8,8 +8,8 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from millstream._tasks import ItemTask
-from millstream._workshop import Ticket, Workshop
+from millstream._workers.executor import Ticket, Workshop
+from millstream._workers.tasks import ItemTask
 from millstream.loadax._batching import Batcher, BatchStrategy
 from millstream.loadax._dataset import Dataset
 

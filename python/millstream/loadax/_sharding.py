@@ -116,7 +116,7 @@ class DistributedShardingStrategy(ShardingStrategy):
         return sorted({device.process_index for device in self.mesh.devices.flat})
 
     def layout(self) -> str:
-        from millstream._agreement import layout
+        from millstream._run.agreement import layout
 
         return layout(self.mesh, self._sharding.spec)
 

@@ -1,0 +1,1 @@
+"""What every other folder uses: errors, checked arguments, devices, lazy imports."""

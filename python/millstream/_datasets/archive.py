@@ -1,0 +1,204 @@
+"""Unpacks tar and zip archives without leaving the folder they are unpacked into."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import glob
+import gzip
+import lzma
+import os
+import shutil
+import stat
+import tarfile
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+from millstream._core.errors import DataError
+from millstream._datasets.lock import locked
+
+_CHUNK = 1 << 20
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+Member = tuple[tuple[str, ...], IO[bytes], int]
+
+
+def extract_folder(archive: Path, name: str, into: Path) -> Path:
+    """Return ``into / name``, unpacked from the folder ``name`` of ``archive``.
+
+    The folder appears only once it is complete. One that is there is kept, and of
+    threads and processes that want it at once one unpacks and the others wait. Archive
+    members that name a place outside, links and devices are refused before anything is
+    written in their place.
+
+    Raises ``DataError`` for a damaged or dangerous archive and for one without
+    ``name``.
+    """
+    final = into / name
+    if is_filled(final):
+        return final
+    with _scratch(archive, final) as scratch:
+        if is_filled(final):
+            return final
+        unfinished = scratch / name
+        for parts, stream, size in _members(archive):
+            if parts[0] == name and len(parts) > 1:
+                path = unfinished.joinpath(*parts[1:])
+                path.parent.mkdir(parents=True, exist_ok=True)
+                _write(archive, "/".join(parts), stream, size, path)
+        if not unfinished.exists():
+            raise DataError(f"{archive}: expected files in {name}/, found none")
+        try:
+            unfinished.rename(final)
+        except OSError:
+            # Without locks another may have been first.
+            if not is_filled(final):
+                raise
+    return final
+
+
+def extract_member(archive: Path, name: str, target: Path) -> Path:
+    """Return ``target``, a copy of ``name`` in whatever folder of ``archive`` it is.
+
+    What ``target`` held before is replaced; what another thread or process put there
+    in the meantime is kept.
+
+    Raises ``DataError`` for a damaged or dangerous archive and for one without
+    ``name``.
+    """
+    before = _version(target)
+    with _scratch(archive, target) as scratch:
+        if _version(target) not in (None, before):
+            return target
+        for parts, stream, size in _members(archive):
+            if parts[-1] == name:
+                unfinished = scratch / target.name
+                _write(archive, "/".join(parts), stream, size, unfinished)
+                os.replace(unfinished, target)
+                return target
+    raise DataError(f"{archive}: expected a member {name}, found none")
+
+
+def is_filled(folder: Path) -> bool:
+    """Whether there is such a folder with anything in it."""
+    return folder.is_dir() and any(folder.iterdir())
+
+
+def _version(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+@contextlib.contextmanager
+def _scratch(archive: Path, target: Path) -> Iterator[Path]:
+    """A folder of the caller's own beside ``target``, deleted in the end.
+
+    The lock of ``target`` is held meanwhile; folders that killed processes left behind
+    are deleted. Only its owner may enter the folder, so what is to stay is made in it
+    and moved out. Damage to ``archive`` is a ``DataError``.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with locked(target) as alone:
+        if alone:
+            for other in target.parent.glob(f".{glob.escape(target.name)}.*.part"):
+                if other.name.count(".") == target.name.count(".") + 3:
+                    shutil.rmtree(other, ignore_errors=True)
+        with (
+            tempfile.TemporaryDirectory(
+                prefix=f".{target.name}.", suffix=".part", dir=target.parent
+            ) as folder,
+            _naming_damage(archive),
+        ):
+            yield Path(folder)
+
+
+@contextlib.contextmanager
+def _naming_damage(archive: Path) -> Iterator[None]:
+    try:
+        yield
+    except (
+        EOFError,
+        gzip.BadGzipFile,
+        lzma.LZMAError,
+        tarfile.TarError,
+        zipfile.BadZipFile,
+        zlib.error,
+    ) as error:
+        raise DataError(f"{archive}: damaged archive: {error}") from error
+
+
+def _members(archive: Path) -> Iterator[Member]:
+    if archive.is_dir():
+        raise DataError(f"{archive}: expected an archive, found a directory")
+    if zipfile.is_zipfile(archive):
+        return _zip_members(archive)
+    return _tar_members(archive)
+
+
+def _zip_members(archive: Path) -> Iterator[Member]:
+    with zipfile.ZipFile(archive) as opened:
+        for member in opened.infolist():
+            parts = _checked_parts(archive, member.filename)
+            kind = stat.S_IFMT(member.external_attr >> 16)
+            if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
+                raise _refusal(archive, member.filename, "is a link or a device")
+            if member.flag_bits & 1:
+                raise _refusal(archive, member.filename, "is encrypted")
+            if not member.is_dir():
+                with opened.open(member) as stream:
+                    yield parts, stream, member.file_size
+
+
+def _tar_members(archive: Path) -> Iterator[Member]:
+    with tarfile.open(archive, "r:*") as opened:
+        for member in opened:
+            parts = _checked_parts(archive, member.name)
+            if member.isdir():
+                continue
+            stream = opened.extractfile(member) if member.isreg() else None
+            if stream is None:
+                raise _refusal(archive, member.name, "is a link or a device")
+            with stream:
+                yield parts, stream, member.size
+        # A compressed stream is known to be whole only once it is read to its end.
+        while opened.fileobj is not None and opened.fileobj.read(_CHUNK):
+            pass
+
+
+def _checked_parts(archive: Path, name: str) -> tuple[str, ...]:
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts or "\\" in name or "\0" in name:
+        raise _refusal(archive, name, "leads out of the folder")
+    return path.parts or (".",)
+
+
+def _refusal(archive: Path, name: str, why: str) -> DataError:
+    return DataError(f"{archive}: member {name!r} {why}, so nothing is unpacked")
+
+
+def _write(archive: Path, name: str, stream: IO[bytes], size: int, path: Path) -> None:
+    written = 0
+    try:
+        output = path.open("xb")
+    except FileExistsError as error:
+        raise DataError(f"{archive}: member {name!r} occurs twice") from error
+    try:
+        with output:
+            while chunk := stream.read(_CHUNK):
+                written += len(chunk)
+                output.write(chunk)
+    except OSError as error:
+        if error.errno in _FULL:
+            raise type(error)(error.errno, error.strerror, str(path)) from error
+        raise
+    if written != size:
+        raise DataError(
+            f"{archive}: member {name!r}: expected {size} bytes, found {written}"
+        )

@@ -1,0 +1,1 @@
+"""How batches reach JAX: in a Python loop, inside jit, and over several devices."""

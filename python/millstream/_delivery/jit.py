@@ -1,0 +1,176 @@
+"""The door into jit: the engine's batches as results of a foreign function call."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import PartitionSpec
+
+from millstream import _engine
+from millstream._delivery.sharding import Split, on_each_device, over_shards
+from millstream._run.state import WORDS, check_x64
+
+if TYPE_CHECKING:
+    from millstream._run.built import Program
+
+# What JAX raises where a compiled call fails. One that it dispatches in place, of a
+# program that it has run before, comes as a ValueError with the status for its text.
+FAILURES = (jax.errors.JaxRuntimeError, ValueError)
+
+STATE_SPEC = jax.ShapeDtypeStruct((WORDS,), np.uint32)
+
+
+def is_failure(error: Exception) -> bool:
+    """Whether one of `FAILURES` is of a call, and not of what was traced."""
+    if isinstance(error, jax.errors.JaxRuntimeError):
+        return True
+    return re.match(r"[A-Z_]+: ", str(error)) is not None
+
+
+@functools.cache
+def dtype_named(name: str) -> np.dtype[Any]:
+    """NumPy's dtype of an engine name; bfloat16 is one that JAX brings."""
+    return np.dtype(jnp.bfloat16) if name == "bfloat16" else np.dtype(name)
+
+
+@functools.cache
+def register() -> None:
+    """Tells XLA of the handlers, once and not before they are needed."""
+    for name, handler in _engine.handlers().items():
+        jax.ffi.register_ffi_target(name, handler, platform="cpu")
+
+
+@functools.cache
+def _only_cpu() -> bool:
+    """Whether this process has no device but CPUs, so that no other code is needed."""
+    return all(device.platform == "cpu" for device in jax.devices())
+
+
+def native_batch(program: Program, words: Any) -> tuple[list[Any], Any, Any]:
+    """``(leaves, mask, words)`` from the engine, inside of jit."""
+    results = [*program.leaf_specs(), program.mask_spec(), STATE_SPEC]
+    split = program.split
+    if split is not None:
+        shard = functools.partial(_shard, program, split, results)
+        return over_shards(split, len(results) - 2, shard)(words)
+
+    def fetch(words: np.ndarray) -> list[np.ndarray]:
+        return program.rows_of(program.engine.take(words))
+
+    return _called(program, _target(program, "batch"), fetch, results, words)
+
+
+def native_indices(program: Program, words: Any) -> tuple[Any, Any, Any]:
+    """The samples of a batch (0 in padding), its mask and the words after it."""
+    rows = (program.batch_size,)
+    results = [
+        jax.ShapeDtypeStruct(rows, np.uint32),
+        jax.ShapeDtypeStruct(rows, np.bool_),
+        STATE_SPEC,
+    ]
+
+    def fetch(words: np.ndarray) -> list[np.ndarray]:
+        samples: Any = program.plan.indices(words)
+        return [np.maximum(samples, 0).astype(np.uint32), samples >= 0]
+
+    def on_device(words: Any) -> tuple[Any, Any, Any]:
+        (indices,), mask, after = _called(
+            program, "millstream_indices", fetch, results, words
+        )
+        return indices, mask, after
+
+    if program.split is None:
+        return on_device(words)
+    return on_each_device(program.split, on_device, PartitionSpec())(words)
+
+
+def _shard(
+    program: Program, split: Split, whole: list[Any], words: Any, number: Any
+) -> tuple[list[Any], Any, Any]:
+    """``(leaves, mask, words)`` of one shard, on the device that is to hold it."""
+
+    def fetch(words: np.ndarray, number: Any) -> list[np.ndarray]:
+        first = int(number) * split.rows
+        return program.engine.take_shard(words, first, split.rows)
+
+    *batch, after = whole
+    results = [
+        *(jax.ShapeDtypeStruct((split.rows, *x.shape[1:]), x.dtype) for x in batch),
+        after,
+    ]
+    rows = np.int64(split.rows)
+    return _called(
+        program, _target(program, "shard"), fetch, results, words, number, rows=rows
+    )
+
+
+def _target(program: Program, name: str) -> str:
+    return f"millstream_{name}" if program.resident else f"millstream_{name}_later"
+
+
+def _called(
+    program: Program,
+    target: str,
+    fetch: Callable[..., list[np.ndarray]],
+    results: list[jax.ShapeDtypeStruct],
+    *operands: Any,
+    **attributes: Any,
+) -> tuple[list[Any], Any, Any]:
+    """What the engine answers for the words that come first: the last two results are
+    the mask and the words after it.
+
+    On the CPU XLA calls the engine; elsewhere it calls ``fetch`` on the host, which
+    gives all but the words.
+    """
+    register()
+
+    def foreign(*operands: Any) -> Any:
+        call = jax.ffi.ffi_call(target, results, vmap_method="broadcast_all")
+        digest = np.uint64(program.plan.digest).astype(np.int64)
+        plan = np.int64(program.engine.serial)
+        return call(*operands, plan=plan, digest=digest, **attributes)
+
+    def fetched(words: Any, *others: Any) -> list[np.ndarray]:
+        known = np.asarray(words, np.uint32)
+        return [*fetch(known, *others), program.plan.next_state(known)]
+
+    def host(*operands: Any) -> Any:
+        return jax.pure_callback(fetched, results, *operands, vmap_method="sequential")
+
+    if _only_cpu():
+        answer = foreign(*operands)
+    else:
+        answer = jax.lax.platform_dependent(*operands, cpu=foreign, default=host)
+    *leaves, mask, after = answer
+    return leaves, mask, after
+
+
+@functools.cache
+def shared_call(
+    specs: tuple[tuple[tuple[int, ...], Any], ...],
+    structure: Any,
+    positions: tuple[int, ...],
+    x64: bool,
+) -> Any:
+    """A jitted call for a Python loop: ``cursor -> (value, mask, cursor)``.
+
+    A cursor is the words of a state and the loader's number: all loaders of one shape
+    share one program.
+    """
+    register()
+    results = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in specs]
+    after = jax.ShapeDtypeStruct((WORDS + 2,), np.uint32)
+    call = jax.ffi.ffi_call("millstream_host_batch", [*results, after])
+
+    def fetch(cursor: Any) -> tuple[Any, Any, Any]:
+        check_x64(x64)
+        *leaves, mask, after = call(cursor)
+        return structure.unflatten([leaves[i] for i in positions]), mask, after
+
+    return jax.jit(fetch)

@@ -1,0 +1,243 @@
+"""Which sample comes when: descriptions that `ordering=` takes."""
+
+from __future__ import annotations
+
+import math
+import operator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from millstream import _engine
+from millstream._core.arguments import number, whole
+from millstream._core.description import Description
+from millstream._core.public import public
+from millstream._order import jnp_orders
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+
+@public
+class Order(Description):
+    """Which sample comes when: a pure function of (seed, epoch, position)."""
+
+    names_samples: ClassVar[bool] = False
+    """Whether it knows samples by their numbers, so that it is not one of a part."""
+
+    def native(self, n: int) -> _engine.Order:
+        """The engine's order of ``n`` samples."""
+        raise TypeError(f"{type(self).__name__} is not an order of its own")
+
+    def traced(self, n: int) -> jnp_orders.Order | None:
+        """The same order in `jnp`; None where only the engine knows it."""
+        return None
+
+    def length(self, n: int) -> int:
+        """Positions in one epoch."""
+        return n
+
+
+@public
+@dataclass(frozen=True, eq=False)
+class Sequential(Order):
+    """0, 1, 2, ... in every epoch."""
+
+    def native(self, n: int) -> _engine.Order:
+        return _engine.sequential(n)
+
+    def traced(self, n: int) -> jnp_orders.Order:
+        return jnp_orders.sequential(n)
+
+
+@public
+@dataclass(frozen=True, eq=False)
+class Shuffle(Order):
+    """Every sample once an epoch, in an order of the epoch's own.
+
+    With ``window``, samples stay near their neighbours, for disks and networks where
+    random access is dear: blocks of ``block_size`` samples (1024 unless given) are
+    shuffled, then samples within each window of so many shuffled blocks. An epoch reads
+    one window's blocks, then the next one's; there is no buffer to fill or to lose.
+    """
+
+    window: int | None = field(default=None, kw_only=True)
+    block_size: int | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        for name in ("window", "block_size"):
+            _set_whole(self, name, math.inf)
+        if self.window is None and self.block_size is not None:
+            raise ValueError(
+                f"Shuffle: block_size={self.block_size} needs a window, in blocks"
+            )
+
+    def __repr__(self) -> str:
+        if self.window is None:
+            return "Shuffle()"
+        return f"Shuffle(window={self.window}, block_size={self.block_size})"
+
+    def native(self, n: int) -> _engine.Order:
+        if self.window is None:
+            return _engine.shuffle(n)
+        most = (1 << 63) - 1  # more of either than samples is as many as samples
+        block = min(self.block_size or 1024, most)
+        return _engine.windowed_shuffle(n, block, min(self.window, most))
+
+    def traced(self, n: int) -> jnp_orders.Order | None:
+        return jnp_orders.shuffle(n) if self.window is None else None
+
+
+@public
+@dataclass(frozen=True, eq=False)
+class WithReplacement(Order):
+    """Draws of any sample: ``num_samples`` an epoch, or as many as there are."""
+
+    num_samples: int | None = None
+
+    def __post_init__(self) -> None:
+        _set_whole(self, "num_samples")
+
+    def length(self, n: int) -> int:
+        return n if self.num_samples is None else self.num_samples
+
+    def native(self, n: int) -> _engine.Order:
+        return _engine.replacement(n, self.length(n))
+
+
+@public
+@dataclass(frozen=True, eq=False)
+class Weighted(Order):
+    """Draws of samples as often as their weights say, with replacement.
+
+    ``weights`` has one number a sample; an epoch is ``num_samples`` draws, or as many
+    as there are samples.
+    """
+
+    names_samples = True
+
+    weights: ArrayLike
+    num_samples: int | None = None
+
+    def __post_init__(self) -> None:
+        weights = np.ascontiguousarray(self.weights, np.float64)
+        if weights.ndim != 1:
+            raise ValueError(f"weights are a vector, not of shape {weights.shape}")
+        object.__setattr__(self, "weights", weights)
+        _set_whole(self, "num_samples")
+
+    def length(self, n: int) -> int:
+        return n if self.num_samples is None else self.num_samples
+
+    def native(self, n: int) -> _engine.Order:
+        weights = np.asarray(self.weights)
+        if len(weights) != n:
+            raise ValueError(f"there are {len(weights)} weights for {n} samples")
+        return _engine.weighted(weights, self.length(n))
+
+
+@public
+@dataclass(frozen=True, eq=False)
+class Listed(Order):
+    """The samples that ``indices`` lists, as listed or shuffled anew in each epoch.
+
+    A matrix holds several lists: epoch e takes row e modulo their number.
+    """
+
+    names_samples = True
+
+    indices: ArrayLike
+    shuffle: bool = False
+
+    def __post_init__(self) -> None:
+        given = np.asarray(self.indices)
+        if given.dtype.kind not in "iu" or given.ndim not in (1, 2) or given.size == 0:
+            raise ValueError(
+                "indices are a vector or a matrix of integers, at least one; "
+                f"found {given.dtype}{list(given.shape)}"
+            )
+        lists = np.ascontiguousarray(np.atleast_2d(given), np.int64)
+        object.__setattr__(self, "indices", lists)
+
+    def length(self, n: int) -> int:
+        return int(np.asarray(self.indices).shape[1])
+
+    def native(self, n: int) -> _engine.Order:
+        inner = Shuffle() if self.shuffle else Sequential()
+        order = inner.native(self.length(n))
+        return _engine.listed(order, np.asarray(self.indices).reshape(-1), n)
+
+
+@dataclass(frozen=True, eq=False)
+class Part(Order):
+    """One part of a split, visited in the order of ``inner``."""
+
+    inner: Order
+    first: int
+    count: int
+    gap: tuple[int, int] = (0, 0)
+    seed: tuple[int, int] | None = None
+
+    def length(self, n: int) -> int:
+        return self.inner.length(self.count)
+
+    def native(self, n: int) -> _engine.Order:
+        inner = self.inner.native(self.count)
+        return _engine.parted(inner, n, self.first, self.count, self.gap, self.seed)
+
+    def traced(self, n: int) -> jnp_orders.Order | None:
+        inner = self.inner.traced(self.count)
+        if inner is None:
+            return None
+        return jnp_orders.parted(
+            inner, n, first=self.first, gap=self.gap, seed=self.seed
+        )
+
+
+def _set_whole(order: Order, name: str, most: float = 1 << 62) -> None:
+    """Makes an int of a field that counts something; None stays."""
+    value = getattr(order, name)
+    if value is not None:
+        count = whole(f"{type(order).__name__}: {name}", value, 1, most)
+        object.__setattr__(order, name, count)
+
+
+_NAMED: dict[str, Order] = {"shuffle": Shuffle(), "sequential": Sequential()}
+
+
+def order_of(ordering: Any) -> Order:
+    """The order that ``ordering`` means; ``ValueError`` names those that exist."""
+    if isinstance(ordering, Order):
+        return ordering
+    if isinstance(ordering, str) and ordering in _NAMED:
+        return _NAMED[ordering]
+    raise ValueError(
+        f"unknown ordering {ordering!r}: it is 'shuffle', 'sequential' or an Order "
+        "(Shuffle, Sequential, WithReplacement, Weighted, Listed)"
+    )
+
+
+def split_sizes(n: int, parts: tuple[float, ...]) -> list[int]:
+    """How many of ``n`` samples go to each part: counts as they are, fractions rounded.
+
+    Fractions that add up to one take every sample.
+    """
+    if not parts:
+        raise ValueError("a split needs at least one part")
+    for part in parts:
+        if isinstance(part, bool):
+            raise TypeError(f"a part is a fraction or a count of samples, not {part}")
+        number("a part", part)
+    try:
+        sizes = [operator.index(part) for part in parts]  # type: ignore[arg-type]
+    except TypeError:
+        if any(not 0 < part <= 1 for part in parts) or sum(parts) > 1 + 1e-9:
+            raise ValueError(
+                f"fractions lie in (0, 1] and add up to at most 1, not {parts}"
+            ) from None
+        edges = np.rint(np.cumsum((0.0, *parts)) * n).astype(int)
+        sizes = [int(size) for size in np.diff(edges)]
+    if any(size < 1 for size in sizes) or sum(sizes) > n:
+        raise ValueError(f"parts of {sizes} samples cannot be had from {n}")
+    return sizes

@@ -1,0 +1,1 @@
+"""A pipeline at work: the loader, its states, iteration and resuming."""

@@ -1,0 +1,475 @@
+"""A pipeline at work: the engine's plan, what is traced after it, and its states."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+import weakref
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from millstream import _engine
+from millstream._core.description import Tree
+from millstream._delivery import jit
+from millstream._delivery.sharding import (
+    Split,
+    check_leaves,
+    constrained,
+    replicated,
+    split_of,
+)
+from millstream._order import jnp_orders
+from millstream._order.orders import Sequential
+from millstream._run.agreement import AbsentError, agree, compare, layout
+from millstream._run.pipeline import batch_stage
+from millstream._run.resume import described
+from millstream._run.state import (
+    CHECK,
+    EPOCH,
+    KEY_HIGH,
+    KEY_LOW,
+    STEP_HIGH,
+    STEP_LOW,
+    LoaderState,
+    check_x64,
+    has_x64,
+    is_traced,
+    state_words,
+    step_of,
+    words_of,
+)
+from millstream._sources.source import SampleSource
+from millstream._stages.batch import BatchTransform
+from millstream._stages.device_put import DevicePutTransform
+from millstream._stages.map import HostCallbackTransform, check_spec
+from millstream._stages.stage import Stage, WorkerStage
+
+if TYPE_CHECKING:
+    from millstream._workers.pools import Crew
+
+
+class Placed(NamedTuple):
+    """A stage, and whether it stands after batching and in the engine.
+
+    ``spec`` is what a sample looks like after it, where tracing would not tell.
+    """
+
+    stage: Stage
+    batched: bool
+    native: bool
+    spec: Tree = None
+
+
+class Program:
+    """A validated pipeline with its engine: makes states and steps through batches.
+
+    Stages are native up to the first that cannot be; from there on they are traced.
+    """
+
+    def __init__(
+        self,
+        head: SampleSource,
+        stages: tuple[Stage, ...],
+        *,
+        threads: int | None = None,
+        prefetch: int | None = None,
+        traced: bool = False,
+        skip: bool = False,
+        error_budget: int | None = None,
+    ) -> None:
+        self.head = head
+        self.x64 = has_x64()
+        batch = batch_stage(stages)
+        self.batched = batch is not None
+        self.batch_size = batch.batch_size if batch else 1
+        self.remainder = batch.remainder if batch else "pad"
+        self.placed: list[Placed] = []
+        self.device: Any = None
+        self.split: Split | None = None
+        self._crews: list[Crew] = []
+        self._unmet: str | None = None
+        self._failure: BaseException | None = None
+        source, tree, names = head.native()
+        before: list[_engine.Transform] = []
+        after: list[_engine.Transform] = []
+        native, batched = True, False
+        for number, stage in enumerate(stages, start=1):
+            if isinstance(stage, BatchTransform):
+                self.placed.append(Placed(stage, batched, True))
+                batched = True
+                continue
+            if isinstance(stage, DevicePutTransform):
+                self.device, self.split = None, None
+                if stage.sharding is None:
+                    self.device = stage.device
+                elif not batched:
+                    raise ValueError(
+                        f"stage {number}, DevicePutTransform, splits batches: put it "
+                        "after BatchTransform"
+                    )
+                else:
+                    self.split = split_of(stage.sharding, self.batch_size)
+            made: tuple[list[_engine.Transform], Tree, list[str]] | None
+            spec: Tree = None
+            if native and isinstance(stage, WorkerStage):
+                first = Sequential().native(head.num_samples)
+                earlier = _engine.plan(source, first, 1, "pad", before, after)
+                bound = stage.bound(earlier, tree, number)
+                self._crews.append(bound.crew)
+                made, spec = ([bound.transform], bound.tree, bound.names), bound.spec
+            elif native:
+                made = stage.native(tree, names, batched)
+            else:
+                made = None
+            native = made is not None
+            if made is not None:
+                transforms, tree, names = made
+                (after if batched else before).extend(transforms)
+            elif isinstance(stage, HostCallbackTransform) and self.batched > batched:
+                raise ValueError(
+                    f"stage {number}, HostCallbackTransform, sees delivered batches: "
+                    "put it after BatchTransform"
+                )
+            self.placed.append(Placed(stage, batched, native, spec))
+        self.tree = tree
+        policy = "pad" if self.remainder == "partial" else self.remainder
+        order = head.order.native(head.num_samples)
+        self.plan = _engine.plan(
+            source, order, self.batch_size, policy, before, after, skip
+        )
+        self.policy = policy
+        self.steps: int = self.plan.steps
+        self.resident = bool(self.plan.resident)
+        self.waits = bool(self.plan.waits)
+        self.skip = skip
+        self.beside: tuple[str, ...] = head.beside
+        self.traced = traced or head.device() is not None
+        if self.traced and self.waits:
+            raise ValueError(
+                "traced=True gathers with XLA, where functions in workers have no "
+                "place: leave it off"
+            )
+        if self.traced and head.num_samples >= jnp_orders.MOST_SAMPLES:
+            raise ValueError(
+                f"a traced gather takes fewer than 2^31 samples, not {head.num_samples}"
+            )
+        dtypes = [spec.dtype.name for spec in self.leaf_specs()]
+        samples = head.prefetch_samples
+        for stage in stages:
+            if isinstance(stage, WorkerStage):
+                samples = max(samples or 64, 2 * stage.workers)
+        if prefetch is None and samples is not None:
+            # Workers are to have rows of the next batch while one is handed over.
+            prefetch = max(-(-samples // self.batch_size), 4 if self.waits else 1)
+        self.engine = _engine.loader(
+            self.plan,
+            dtypes,
+            0 if threads is None else threads,
+            -1 if prefetch is None else prefetch,
+            -1 if error_budget is None else error_budget,
+            self.split.parts if self.split else [],
+            self.split.devices if self.split else 1,
+        )
+        self.later = [p for p in self.placed if not p.native]
+        if self.split is not None:
+            self._check_split(self.split)
+        self._check_beside(self.element_spec())
+        self._check_specs()
+
+    def _check_beside(self, spec: Tree) -> None:
+        """Raises ``ValueError`` where a stage makes an array that lists would hide."""
+        hidden = [
+            key for key in self.beside if isinstance(spec, Mapping) and key in spec
+        ]
+        if hidden:
+            raise ValueError(
+                f"a stage makes an array {hidden[0]!r}, but in samples of the source "
+                "that is a value that is no array and comes beside the batch: give "
+                "the array another name"
+            )
+
+    def _check_specs(self) -> None:
+        """Raises ``ValueError`` where a stage does not make what it was told to."""
+        from millstream._run.explain import specs_after
+
+        wanted = [getattr(p.stage, "element_spec_override", None) for p in self.placed]
+        if all(spec is None for spec in wanted):
+            return
+        for (placed, spec), want in zip(specs_after(self), wanted, strict=True):
+            if want is not None:
+                check_spec(spec, want, type(placed.stage).__name__)
+
+    def _check_split(self, split: Split) -> None:
+        """Raises ``ValueError`` where batches cannot be split as asked for.
+
+        Processes that share the mesh have to agree on what they load.
+        """
+        if self.remainder == "partial":
+            raise ValueError(
+                "remainder='partial' gives a shorter last batch, which a sharding "
+                "cannot divide: use 'pad', 'drop' or 'wrap'"
+            )
+        if len(split.processes) > 1:
+            for number, placed in enumerate(self.placed, start=1):
+                if isinstance(placed.stage, HostCallbackTransform):
+                    raise ValueError(
+                        f"stage {number}, HostCallbackTransform, sees whole batches, "
+                        f"and no process has one: they are split over processes "
+                        f"{split.processes}"
+                    )
+        if self.splits_natively:
+            check_leaves(split.sharding, self.unflatten(self.leaf_specs()))
+        if len(split.processes) > 1:
+            spread = layout(split.mesh, split.sharding.spec)
+            mine = {**described(self), "sharding": spread}
+            self._unmet = agree(mine, split.processes)
+
+    # What comes out.
+
+    def leaf_specs(self) -> list[jax.ShapeDtypeStruct]:
+        """What the engine gives, a field each, with the dtypes JAX has at this time."""
+        lead = (self.batch_size,) if self.batched else ()
+        return [
+            jax.ShapeDtypeStruct(
+                (*lead, *shape), jax.dtypes.canonicalize_dtype(jit.dtype_named(dtype))
+            )
+            for _, dtype, shape in self.plan.schema
+        ]
+
+    def mask_spec(self) -> jax.ShapeDtypeStruct:
+        lead = (self.batch_size,) if self.batched else ()
+        return jax.ShapeDtypeStruct(lead, np.bool_)
+
+    def rows_of(self, fields: Any) -> list[np.ndarray]:
+        """What the engine gives, as it comes out: without batches, of the one row."""
+        return fields if self.batched else [field[0, ...] for field in fields]
+
+    @functools.cached_property
+    def _positions(self) -> tuple[list[int], Any]:
+        return jax.tree.flatten(self.tree)
+
+    def unflatten(self, leaves: list[Any]) -> Tree:
+        """The tree of a value from the engine's fields."""
+        positions, structure = self._positions
+        return structure.unflatten([leaves[position] for position in positions])
+
+    def element_spec(self) -> Tree:
+        check_x64(self.x64)
+        value = self.unflatten(self.leaf_specs())
+        if not self.later:
+            return value
+        return jax.eval_shape(self.finish, value, self.mask_spec())
+
+    # The line inside of jit.
+
+    def arrays(self) -> list[Any]:
+        """What a traced gather reads, to be handed to jitted programs; else nothing."""
+        return self._device_arrays if self.traced else []
+
+    @functools.cached_property
+    def _device_arrays(self) -> list[Any]:
+        with jax.ensure_compile_time_eval():  # also when first asked for inside of jit
+            arrays = self.head.arrays()
+            if arrays is None:
+                raise ValueError(
+                    f"{type(self.head).__name__} cannot be held by a device: "
+                    "traced=True takes arrays in memory"
+                )
+            return arrays if self.split is None else replicated(self.split, arrays)
+
+    def step(
+        self, words: Any, arrays: list[Any], later: list[Placed] | None = None
+    ) -> tuple[Tree, Any, Any]:
+        """``(value, mask, words)``, to be traced; by default through all stages."""
+        check_x64(self.x64)
+        if self.traced:
+            value, mask, words = self._gathered(words, arrays)
+            if self.split is not None:
+                rows = self.split.rows_sharding
+                value, mask = constrained(rows, (value, mask))
+        else:
+            leaves, mask, words = jit.native_batch(self, words)
+            value = self.unflatten(leaves)
+        if self.split is not None and self.splits_natively:
+            value = constrained(self.split.sharding, value)
+        return self.finish(value, mask, later), mask, words
+
+    @property
+    def from_slot(self) -> bool:
+        """Whether a Python loop takes batches from the engine before any traced stage.
+
+        Else they come out of a program, in which a batch that is waited for would hold
+        a thread of XLA's, and what is no array has no place.
+        """
+        usual = (self.waits or self.skip) and self.split is None
+        return usual or bool(self.beside)
+
+    def check_masked(self) -> None:
+        """Raises ``ValueError`` where a skipped sample would not show."""
+        if self.remainder == "partial" or self.traced:
+            what = "remainder='partial'" if not self.traced else "traced=True"
+            raise ValueError(
+                f'on_error="skip" needs the engine\'s mask, which {what} has not'
+            )
+
+    @property
+    def splits_natively(self) -> bool:
+        """Whether what the engine gives is to be laid out as the sharding says.
+
+        If not, traced stages come first.
+        """
+        return any(
+            p.native and isinstance(p.stage, DevicePutTransform) for p in self.placed
+        )
+
+    def check_traceable(self) -> None:
+        """Raises ``ValueError`` where batches have no fixed shape."""
+        if self.remainder == "partial":
+            raise ValueError(
+                "remainder='partial' gives a shorter last batch, which has no place "
+                "inside of jit: use 'pad', 'drop' or 'wrap', or iterate()"
+            )
+
+    def _gathered(self, words: Any, arrays: list[Any]) -> tuple[Tree, Any, Any]:
+        """The engine's part of the line in `jnp`: gather, stages, padding."""
+        indices, mask, after = self._indices(words)
+        leaves = [jnp.take(x, indices, axis=0, mode="clip") for x in arrays]
+        _, tree, _ = self.head.native()
+        value = jax.tree.map(lambda position: leaves[position], tree)
+        earlier = [p for p in self.placed if p.native]
+        value = self._run([p for p in earlier if not p.batched], value, mask, rows=True)
+        value = jax.tree.map(lambda x: _masked(x, mask), value)
+        value = self._run([p for p in earlier if p.batched], value, mask, rows=False)
+        if not self.batched:
+            value, mask = jax.tree.map(lambda x: x[0], (value, mask))
+        return value, mask, after
+
+    def _indices(self, words: Any) -> tuple[Any, Any, Any]:
+        """The samples of a batch, its mask and the words after it, to be traced."""
+        n = self.head.num_samples
+        order = self.head.order.traced(n)
+        if order is None or self.policy == "wrap":
+            return jit.native_indices(self, words)
+        length = self.head.order.length(n)
+        indices, mask = jnp_orders.batch_indices(order, length, self.batch_size, words)
+        # A program cannot raise: of a state that does not fit all rows are padding.
+        mask &= words[CHECK] == np.uint32(self.plan.check_word)
+        mask &= (words[STEP_LOW] < np.uint32(self.steps)) & (words[STEP_HIGH] == 0)
+        return indices, mask, jnp_orders.next_words(words, self.steps)
+
+    def finish(self, value: Tree, mask: Any, later: list[Placed] | None = None) -> Tree:
+        """The traced stages on what the engine gives."""
+        later = self.later if later is None else later
+        samples = [p for p in later if not p.batched]
+        value = self._run(samples, value, mask, rows=self.batched)
+        if samples and self.batched:
+            value = jax.tree.map(lambda x: _masked(x, mask), value)
+        value = self._run([p for p in later if p.batched], value, mask, rows=False)
+        called = any(isinstance(p.stage, HostCallbackTransform) for p in later)
+        if self.split is not None and called:  # it came back whole
+            value = constrained(self.split.rows_sharding, value)
+        return value
+
+    def _run(self, placed: list[Placed], value: Tree, mask: Any, *, rows: bool) -> Tree:
+        """Traces stages one after the other; with ``rows`` each row by itself."""
+        if not placed:
+            return value
+
+        def one(value: Tree, mask: Any) -> Tree:
+            for p in placed:
+                if isinstance(p.stage, HostCallbackTransform):
+                    value = self.called(p.stage, value, mask)
+                else:
+                    value = p.stage.trace(value, mask, p.batched)
+            return value
+
+        return jax.vmap(one)(value, mask) if rows else one(value, mask)
+
+    def called(self, stage: HostCallbackTransform, value: Tree, mask: Any) -> Tree:
+        """The stage traced; what it raises while the program runs is kept."""
+        owner = weakref.ref(self)  # compiled programs hold the function
+
+        def run(value: Tree, mask: Any) -> Tree:
+            try:
+                return stage.run(value, mask)
+            except BaseException as error:
+                program = owner()
+                if program is not None:
+                    program.forget_error()
+                    program._failure = error
+                raise
+
+        return stage.through(run, value, mask)
+
+    # States.
+
+    def init_state(self, key: Any = None) -> LoaderState:
+        return LoaderState(state_words(self.plan.check_word, key))
+
+    def words(self, state: Any) -> Any:
+        """The words of a state; one that is known has to fit this pipeline."""
+        words = words_of(state)
+        if is_traced(words):
+            return words
+        known = np.asarray(words)
+        self.plan.valid_rows(known)
+        # One that some device holds could not go to all devices of a mesh.
+        return known if self.split is not None else words
+
+    def on_device(self, words: Any) -> Any:
+        """The same for a program: NumPy's as JAX's, so that it transfers nothing."""
+        if not isinstance(words, np.ndarray):
+            return words
+        with jax.ensure_compile_time_eval():  # also when a program is being traced
+            if self.split is not None:
+                return replicated(self.split, [words])[0]
+            return jax.device_put(words)
+
+    def start(self, state: Any) -> Any:
+        """The words of a state to go on from.
+
+        Processes that share a mesh compare, once, the first that is known. One that
+        is late has its reasons: nothing is compared then.
+        """
+        check_x64(self.x64)
+        words = self.words(state)
+        if self._unmet is not None and self.split is not None and not is_traced(words):
+            name, self._unmet = f"{self._unmet}/state", None
+            key = [int(words[KEY_HIGH]), int(words[KEY_LOW])]
+            mine = {"key": key, "epoch": int(words[EPOCH]), "step": step_of(words)}
+            try:
+                compare(name, mine, self.split.processes, "used")
+            except AbsentError as absent:
+                warnings.warn(
+                    f"states are not compared: {absent}", RuntimeWarning, stacklevel=3
+                )
+        return words
+
+    # What went wrong.
+
+    @property
+    def last_error(self) -> BaseException | None:
+        """What last went wrong inside of jit, in its own type; None if nothing did."""
+        return cast(BaseException | None, self.engine.last_error) or self._failure
+
+    def forget_error(self) -> None:
+        self.engine.forget_error()
+        self._failure = None
+
+    def raise_original(self, error: Exception) -> NoReturn:
+        """Raises what went wrong, in its own type, or else JAX's error."""
+        original = self.last_error
+        if original is None or not jit.is_failure(error):
+            raise error
+        self.forget_error()
+        raise original from error
+
+
+def _masked(x: Any, mask: Any) -> Any:
+    """Zero where the mask is False."""
+    wide = mask.reshape(mask.shape + (1,) * (x.ndim - mask.ndim))
+    return jnp.where(wide, x, jnp.zeros((), x.dtype))

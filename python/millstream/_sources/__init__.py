@@ -1,0 +1,1 @@
+"""Where samples live: arrays, files, Python functions, combinations of sources."""

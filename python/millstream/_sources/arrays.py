@@ -1,0 +1,152 @@
+"""Arrays in memory as a source of samples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from millstream import _engine
+from millstream._core.arguments import check_unmasked
+from millstream._core.description import Tree
+from millstream._core.devices import device_named
+from millstream._core.public import public
+from millstream._run.state import has_x64
+from millstream._sources.ordered import OrderedSource, name_of
+
+DTYPES = {
+    "bool",
+    *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    *("float16", "bfloat16", "float32", "float64", "complex64", "complex128"),
+}
+
+
+@public
+@dataclass(frozen=True, eq=False)
+class ArraySampleSource(OrderedSource):
+    """A pytree of arrays whose rows are samples.
+
+    NumPy arrays and JAX arrays on the CPU are read where they are, at any row stride;
+    other things that NumPy understands are made into arrays once. If an array lies in a
+    memory map, of ``np.memmap``, ``mmap.mmap`` or another library, and its file
+    shrinks, reading it is an ``OSError`` that names the file. Arrays on an accelerator,
+    or put there by ``storage_device``, stay there and are gathered by XLA.
+
+    Args:
+      data: Leaves that share their leading dimension.
+      ordering: "shuffle", "sequential", or an Order.
+      storage_device: A device or its name ("gpu:1") that is to hold the data.
+    """
+
+    data: Tree
+    ordering: Any = "shuffle"
+    storage_device: Any = field(default=None, kw_only=True)
+    _leaves: list[Any] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        paths = jax.tree_util.tree_flatten_with_path(self.data)[0]
+        if not paths:
+            raise ValueError("ArraySampleSource: the data has no arrays in it")
+        names = [name_of(path) for path, _ in paths]
+        leaves = [_leaf(name, x) for name, (_, x) in zip(names, paths, strict=True)]
+        device = None
+        if self.storage_device is not None:
+            device = device_named(self.storage_device)
+            if device.platform != "cpu":
+                leaves = [jax.device_put(leaf, device) for leaf in leaves]
+        self.__dict__["_leaves"] = leaves
+        specs = [_spec(name, x) for name, x in zip(names, leaves, strict=True)]
+        narrow = not has_x64()
+        structure = jax.tree.structure(self.data)
+        tree = jax.tree.unflatten(structure, range(len(names)))
+        self._open(_engine.arrays(specs, narrow), tree)
+
+    def arrays(self) -> list[Any]:
+        return [jax.device_put(leaf) for leaf in self._leaves]
+
+    def device(self) -> Any:
+        for leaf in self._leaves:
+            if isinstance(leaf, jax.Array) and not _on_cpu(leaf):
+                return next(iter(leaf.devices()))
+        return None
+
+
+def _on_cpu(leaf: jax.Array) -> bool:
+    return all(device.platform == "cpu" for device in leaf.devices())
+
+
+def _leaf(name: str, value: Any) -> Any:
+    """An array that the engine or XLA can read."""
+    check_unmasked(name, value)
+    if isinstance(value, jax.Array):
+        if jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
+            raise TypeError(f"'{name}' holds JAX keys; give their jax.random.key_data")
+        array = np.asarray(value) if _on_cpu(value) else value
+    else:
+        try:
+            array = np.asarray(value)
+        except ValueError as error:  # rows of several lengths
+            raise ValueError(f"'{name}' cannot be made an array: {error}") from error
+    if array.dtype.name not in DTYPES:
+        raise TypeError(
+            f"'{name}' is an array of {array.dtype}, which is not a type of numbers "
+            "that batches can have"
+        )
+    if array.ndim == 0:
+        raise ValueError(f"'{name}' is a scalar; its leading dimension is the samples")
+    if isinstance(array, np.ndarray) and not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    if isinstance(array, np.ndarray) and not _rows_dense(array):
+        array = np.ascontiguousarray(array)
+    return array
+
+
+def _rows_dense(array: np.ndarray) -> bool:
+    """Whether each row is contiguous in itself, however far apart rows are."""
+    expected = array.itemsize
+    for extent, stride in zip(array.shape[:0:-1], array.strides[:0:-1], strict=True):
+        if extent != 1 and stride != expected:
+            return False
+        expected *= extent
+    return True
+
+
+_Map = tuple[Path, int, int, int]
+_Spec = tuple[str, str, list[int], int, int, Any, _Map | None]
+
+
+def _spec(name: str, leaf: Any) -> _Spec:
+    """What the engine needs to know of an array to read it in place."""
+    shape = [int(extent) for extent in leaf.shape]
+    if isinstance(leaf, jax.Array):  # on an accelerator: the engine checks, XLA reads
+        return name, leaf.dtype.name, shape, 0, 0, leaf, None
+    address = leaf.__array_interface__["data"][0]
+    return name, leaf.dtype.name, shape, address, leaf.strides[0], leaf, _map_of(leaf)
+
+
+def _map_of(leaf: np.ndarray) -> _Map | None:
+    """Path, address, bytes and offset of the file that an array is mapped from, if any.
+
+    The system is asked, because not every owner of a map knows its file: mmap.mmap,
+    shared memory and the buffers of other libraries do not.
+    """
+    root: Any = leaf
+    while isinstance(root.base, np.ndarray):
+        root = root.base
+    if root.flags.owndata or leaf.nbytes == 0:
+        return None
+    begin, end = np.lib.array_utils.byte_bounds(leaf)
+    with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
+        for line in maps:
+            addresses, _, offset, _, inode, *path = line.rstrip("\n").split(maxsplit=5)
+            first, last = (int(address, 16) for address in addresses.split("-"))
+            if not first <= begin < last:
+                continue
+            if inode == "0" or path[0].startswith("/dev/zero"):  # anonymous memory
+                return None
+            return Path(path[0]), begin, end - begin, int(offset, 16) + begin - first
+    return None

@@ -1,0 +1,60 @@
+"""Batches of samples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from millstream._core.arguments import flag, whole
+from millstream._core.description import Tree
+from millstream._core.public import public
+from millstream._stages.stage import Stage
+
+_REMAINDERS = ("pad", "drop", "wrap", "partial")
+
+
+@public
+@dataclass(frozen=True, eq=False)
+class BatchTransform(Stage):
+    """Batches of ``batch_size`` samples.
+
+    The samples left over at the end of an epoch are padded with zeros, their mask
+    False; with ``drop_last`` they are left out. ``remainder`` says it by name: "pad",
+    "drop", "wrap" (into the next epoch) or "partial" (a shorter last batch, in a Python
+    loop only). Building the pipeline fails where a batch is not as
+    ``element_spec_override`` says.
+    """
+
+    batch_size: int
+    drop_last: bool = False
+    pad_last_batch: bool = False
+    element_spec_override: Tree = None
+    remainder: str = field(default="", kw_only=True)
+
+    def __post_init__(self) -> None:
+        given: Any = self.batch_size
+        if isinstance(given, float | np.floating) and given.is_integer():
+            given = int(given)
+        size = whole("BatchTransform: batch_size", given, 1, 1 << 31)
+        flag("BatchTransform: drop_last", self.drop_last)
+        flag("BatchTransform: pad_last_batch", self.pad_last_batch)
+        chosen = self.remainder or ("drop" if self.drop_last else "pad")
+        if chosen not in _REMAINDERS:
+            raise ValueError(
+                f"BatchTransform: remainder is one of {_REMAINDERS}, not {chosen!r}"
+            )
+        if self.remainder and self.drop_last and chosen != "drop":
+            raise ValueError(
+                f"BatchTransform: drop_last contradicts remainder={chosen!r}"
+            )
+        if self.pad_last_batch and not self.drop_last and chosen != "pad":
+            raise ValueError(
+                f"BatchTransform: pad_last_batch contradicts remainder={chosen!r}"
+            )
+        object.__setattr__(self, "remainder", chosen)
+        object.__setattr__(self, "batch_size", size)
+
+    def trace(self, value: Tree, mask: Any, batched: bool) -> Tree:
+        return value  # rows are batches already where anything is traced

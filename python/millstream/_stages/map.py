@@ -1,0 +1,105 @@
+"""Functions of the user: traced by XLA, or called with each delivered batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from millstream._core.description import Tree
+from millstream._core.public import public
+from millstream._stages.stage import Stage
+
+
+@public
+@dataclass(frozen=True, eq=False)
+class MapTransform(Stage):
+    """``fn(value, mask) -> value``, pure and traced by XLA.
+
+    Before batching it sees one sample and is vmapped over the rows of a batch. Where
+    ``remainder="partial"`` makes the last batch shorter, it sees that shorter batch.
+    Building the pipeline fails where a value is not as ``element_spec_override`` says.
+    """
+
+    fn: Callable[[Tree, Any], Tree]
+    element_spec_override: Tree = None
+
+    def __post_init__(self) -> None:
+        _check_callable(self, self.fn)
+
+    def trace(self, value: Tree, mask: Any, batched: bool) -> Tree:
+        return self.fn(value, mask)
+
+
+@public
+@dataclass(frozen=True, eq=False)
+class HostCallbackTransform(Stage):
+    """``fn(batch, mask)`` in Python, with NumPy arrays, once a delivered batch.
+
+    A batch that it returns goes on in place of the one that it was given and has to
+    look the same, or as ``element_spec_override`` says; None changes nothing.
+    """
+
+    fn: Callable[[Tree, np.ndarray], Tree | None]
+    element_spec_override: Tree = None
+
+    def __post_init__(self) -> None:
+        _check_callable(self, self.fn)
+
+    def run(self, value: Tree, mask: Any) -> Tree:
+        """Calls ``fn`` and returns the batch that goes on, as NumPy arrays."""
+        given, flags = jax.device_get((value, mask))
+        try:
+            returned = self.fn(given, flags)
+        except StopIteration as error:
+            raise RuntimeError(
+                "HostCallbackTransform: fn raised StopIteration"
+            ) from error
+        spec = self.element_spec_override
+        if spec is None:
+            spec = given
+        if returned is None:
+            returned = given
+        return _checked(returned, spec, "HostCallbackTransform")
+
+    def trace(self, value: Tree, mask: Any, batched: bool) -> Tree:
+        return self.through(self.run, value, mask)
+
+    def through(self, run: Callable[..., Tree], value: Tree, mask: Any) -> Tree:
+        """What becomes of ``value`` in a program that calls ``run`` as it runs."""
+        from jax.experimental import io_callback
+
+        spec = self.element_spec_override
+        if spec is None:
+            spec = value
+        result = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), spec)
+        return io_callback(run, result, value, mask)
+
+
+def _check_callable(stage: Stage, fn: Any) -> None:
+    if not callable(fn):
+        raise TypeError(f"{type(stage).__name__} needs a function, not {fn!r}")
+
+
+def _checked(value: Tree, spec: Tree, stage: str) -> Tree:
+    """``value`` as NumPy arrays that look as ``spec`` says."""
+    arrays = jax.tree.map(np.asarray, value)
+    check_spec(arrays, spec, stage)
+    return arrays
+
+
+def check_spec(value: Tree, spec: Tree, stage: str) -> None:
+    """Raises ``ValueError`` unless ``value`` looks as ``spec`` says."""
+    wanted, structure = jax.tree.flatten(spec)
+    leaves, found = jax.tree.flatten(value)
+    if found != structure:  # type: ignore[operator]
+        raise ValueError(f"{stage} returned {found}; expected {structure}")
+    for array, want in zip(leaves, wanted, strict=True):
+        if array.shape != want.shape or array.dtype != want.dtype:
+            raise ValueError(
+                f"{stage} returned {array.dtype}{list(array.shape)}; "
+                f"expected {want.dtype}{list(want.shape)}"
+            )

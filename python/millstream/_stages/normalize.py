@@ -1,0 +1,94 @@
+"""Other dtypes and scales for a field."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from millstream import _engine
+from millstream._core.arguments import number
+from millstream._core.description import Tree
+from millstream._core.public import public
+from millstream._stages.stage import Stage, keyed, with_key
+
+
+@public
+@dataclass(frozen=True, eq=False)
+class NormalizeImageTransform(Stage):
+    """``data_key`` as ``dtype``, times ``scale``, plus ``offset``."""
+
+    data_key: str = "image"
+    dtype: Any = jnp.float32
+    scale: float = 1 / 255
+    offset: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("scale", "offset"):
+            number(f"{type(self).__name__}: {name}", getattr(self, name))
+        dtype = jax.dtypes.canonicalize_dtype(self.dtype)
+        if not jnp.issubdtype(dtype, jnp.floating) and (
+            self.scale != 1 or self.offset != 0
+        ):
+            raise ValueError(
+                f"{type(self).__name__}({self.data_key!r}): a scale of {self.scale} "
+                f"and an offset of {self.offset} need a floating dtype, not {dtype}"
+            )
+        object.__setattr__(self, "dtype", dtype)
+
+    def native(
+        self, tree: Tree, names: list[str], batched: bool
+    ) -> tuple[list[_engine.Transform], Tree, list[str]]:
+        name = names[keyed(tree, self.data_key, type(self).__name__)]
+        stage = _engine.normalize(name, self.dtype.name, self.scale, self.offset)
+        return [stage], tree, names
+
+    def trace(self, value: Tree, mask: Any, batched: bool) -> Tree:
+        x = keyed(value, self.data_key, type(self).__name__).astype(self.dtype)
+        # The engine rounds after every step, and so must this.
+        small = self.dtype.itemsize == 2
+        if self.scale != 1 or self.offset != 0:
+            x = lax.optimization_barrier(x) if small else x
+            x = x * jnp.asarray(self.scale, self.dtype)
+            x = lax.optimization_barrier(x) if small else _rounded(x)
+        if self.offset != 0:
+            x = x + jnp.asarray(self.offset, self.dtype)
+        x = lax.optimization_barrier(x) if small else x
+        return with_key(value, self.data_key, x)
+
+
+@public
+@dataclass(frozen=True, eq=False)
+class CastTransform(Stage):
+    """``data_key`` as ``dtype``."""
+
+    data_key: str
+    dtype: Any
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dtype", jax.dtypes.canonicalize_dtype(self.dtype))
+
+    def native(
+        self, tree: Tree, names: list[str], batched: bool
+    ) -> tuple[list[_engine.Transform], Tree, list[str]]:
+        name = names[keyed(tree, self.data_key, "CastTransform")]
+        return [_engine.normalize(name, self.dtype.name)], tree, names
+
+    def trace(self, value: Tree, mask: Any, batched: bool) -> Tree:
+        x = keyed(value, self.data_key, "CastTransform").astype(self.dtype)
+        return with_key(value, self.data_key, x)
+
+
+def _rounded(product: Any) -> Any:
+    """The same values, in a form that no compiler fuses with a sum that follows.
+
+    LLVM makes one rounding of a product and a sum, through XLA's barriers as well; a
+    maximum that changes nothing keeps it from seeing both at once.
+    """
+    if not jnp.issubdtype(product.dtype, jnp.floating):
+        return product
+    least = jnp.asarray(jnp.finfo(product.dtype).min, product.dtype)
+    return jnp.where(product < least, product, lax.max(product, least))

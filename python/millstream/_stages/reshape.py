@@ -1,0 +1,124 @@
+"""Other shapes and names for fields."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+
+from millstream import _engine
+from millstream._core.arguments import whole
+from millstream._core.description import Tree
+from millstream._core.public import public
+from millstream._sources.ordered import names_of
+from millstream._stages.stage import Stage, keyed, with_key
+
+
+@public
+@dataclass(frozen=True, eq=False)
+class FlattenTransform(Stage):
+    """Joins the axes of ``data_key`` from ``start_index`` on into one.
+
+    Axes are counted as the stage sees them: after batching axis 0 is the batch, which
+    stays.
+    """
+
+    data_key: str
+    start_index: int = 1
+
+    def __post_init__(self) -> None:
+        first = whole(f"{type(self).__name__}: start_index", self.start_index, 0)
+        object.__setattr__(self, "start_index", first)
+
+    def _first_axis(self, batched: bool) -> int:
+        """The first axis to join, counted in one sample."""
+        first = self.start_index - (1 if batched else 0)
+        if first < 0:
+            raise ValueError(
+                f"{type(self).__name__}({self.data_key!r}): start_index "
+                f"{self.start_index} would join the axis of the batch"
+            )
+        return first
+
+    def native(
+        self, tree: Tree, names: list[str], batched: bool
+    ) -> tuple[list[_engine.Transform], Tree, list[str]]:
+        name = names[keyed(tree, self.data_key, type(self).__name__)]
+        return [_engine.flatten(name, self._first_axis(batched))], tree, names
+
+    def trace(self, value: Tree, mask: Any, batched: bool) -> Tree:
+        x = keyed(value, self.data_key, type(self).__name__)
+        kept = self._first_axis(batched) + (1 if batched else 0)
+        if kept > x.ndim:
+            raise ValueError(
+                f"{type(self).__name__}({self.data_key!r}): axis {self.start_index} is "
+                f"out of range for shape {x.shape}"
+            )
+        return with_key(value, self.data_key, x.reshape(*x.shape[:kept], -1))
+
+
+@public
+@dataclass(frozen=True, eq=False)
+class FlattenImageTransform(FlattenTransform):
+    """Makes a vector of each image under ``data_key``, before batching or after."""
+
+    data_key: str = "image"
+    start_index: int = field(default=0, init=False)
+
+    def _first_axis(self, batched: bool) -> int:
+        return 0
+
+
+@public
+@dataclass(frozen=True, eq=False)
+class RenameTransform(Stage):
+    """Gives keys other names: ``{"old": "new"}``."""
+
+    renames: Mapping[str, str]
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.renames, Mapping):
+            raise TypeError(
+                'RenameTransform: renames is a dict, {"old": "new"}, '
+                f"not {self.renames!r}"
+            )
+        for key, new in self.renames.items():
+            if not isinstance(new, str):
+                raise TypeError(
+                    f"RenameTransform: the new name of {key!r} is a str, not {new!r}"
+                )
+
+    def _renamed(self, tree: Tree) -> dict[str, Any]:
+        if not isinstance(tree, Mapping):
+            raise TypeError(
+                f"RenameTransform needs samples that are dicts, not {type(tree)}"
+            )
+        for key in self.renames:
+            if key not in tree:
+                raise KeyError(
+                    f"RenameTransform: there is no key {key!r}, only {sorted(tree)}"
+                )
+        renamed = {self.renames.get(key, key): value for key, value in tree.items()}
+        if len(renamed) != len(tree):
+            raise ValueError(
+                f"RenameTransform: {dict(self.renames)} gives two of {sorted(tree)} "
+                "one name"
+            )
+        return renamed
+
+    def native(
+        self, tree: Tree, names: list[str], batched: bool
+    ) -> tuple[list[_engine.Transform], Tree, list[str]]:
+        renamed = self._renamed(tree)
+        names_of("RenameTransform", renamed)
+        after = list(names)
+        for key, new in self.renames.items():
+            for position in jax.tree.leaves(tree[key]):
+                after[position] = new + names[position][len(str(key)) :]
+        changed = {a: b for a, b in zip(names, after, strict=True) if a != b}
+        return [_engine.rename(changed)], renamed, after
+
+    def trace(self, value: Tree, mask: Any, batched: bool) -> Tree:
+        return self._renamed(value)
