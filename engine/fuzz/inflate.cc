@@ -18,7 +18,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     std::int64_t sunk = 0;
     const auto sink = [&](std::span<const std::byte> piece) {
       sunk += static_cast<std::int64_t>(piece.size());
-      if (sunk > kLimit) throw DataError("more than the test has room for");
+      if (sunk > kLimit) throw DataError("more than the test accepts");
     };
     const Contents whole = inflate_all(packed, read, sink);
     require(sunk == whole.size);

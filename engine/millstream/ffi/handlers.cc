@@ -10,7 +10,7 @@
 
 #include "millstream/core/error.h"
 #include "millstream/ffi/delivery.h"
-#include "millstream/ffi/live.h"
+#include "millstream/ffi/registry.h"
 #include "millstream/loader/state.h"
 #include "xla/ffi/api/ffi.h"
 
@@ -171,7 +171,7 @@ Call shard(std::shared_ptr<Loader> loader, const ffi::Buffer<ffi::U32>& states,
   }
   const RowRange range{std::int64_t{number.typed_data()[0]} * rows, rows};
   Call call = asked(std::move(loader), range, words_of(states), rets);
-  call.loader->part_of(range);
+  call.loader->shard_of(range);
   call.sharded = true;
   return call;
 }
@@ -241,21 +241,21 @@ template <typename Ask>
 ffi::Error answered(std::int64_t plan, std::int64_t digest, Ask&& ask) {
   std::shared_ptr<Loader> loader;
   return reported(loader, [&] {
-    loader = listed_loader(plan);
+    loader = registered_loader(plan);
     check_digest(*loader, digest);
     Call call = ask(loader);
     answer(call);
   });
 }
 
-/// The same, or the promise of it where something has to be waited for.
+/// The same, or a future where something has to be waited for.
 template <typename Ask>
-Reply promised(std::int64_t plan, std::int64_t digest, Ask&& ask) {
+Reply answered_later(std::int64_t plan, std::int64_t digest, Ask&& ask) {
   std::shared_ptr<Loader> loader;
   Call asked;
   bool done = false;
   ffi::Error error = reported(loader, [&] {
-    loader = listed_loader(plan);
+    loader = registered_loader(plan);
     check_digest(*loader, digest);
     asked = ask(loader);
     done = answered_at_once(asked);
@@ -285,7 +285,7 @@ ffi::Error in_jit(ffi::Buffer<ffi::U32> states, ffi::RemainingRets results,
 
 Reply in_jit_later(ffi::Buffer<ffi::U32> states, ffi::RemainingRets results,
                    std::int64_t plan, std::int64_t digest) {
-  return promised(plan, digest, [&](const std::shared_ptr<Loader>& loader) {
+  return answered_later(plan, digest, [&](const std::shared_ptr<Loader>& loader) {
     return whole(loader, states, results);
   });
 }
@@ -301,7 +301,7 @@ ffi::Error shard_at_once(ffi::Buffer<ffi::U32> states, ffi::Buffer<ffi::U32> num
 Reply shard_later(ffi::Buffer<ffi::U32> states, ffi::Buffer<ffi::U32> number,
                   ffi::RemainingRets results, std::int64_t plan, std::int64_t digest,
                   std::int64_t rows) {
-  return promised(plan, digest, [&](const std::shared_ptr<Loader>& loader) {
+  return answered_later(plan, digest, [&](const std::shared_ptr<Loader>& loader) {
     return shard(loader, states, number, rows, results);
   });
 }
@@ -315,7 +315,7 @@ ffi::Error on_host(ffi::Buffer<ffi::U32> cursor, ffi::RemainingRets results) {
           text("a cursor has ", kStateWords + 2, " words, not ", words.size()));
     }
     const auto number = words.last<2>();
-    loader = listed_loader(
+    loader = registered_loader(
         static_cast<std::int64_t>((std::uint64_t{number[1]} << 32) | number[0]));
     const RowRange rows{0, loader->plan().batch_size()};
     Call call = asked(loader, rows, words.first(kStateWords), results, 2);
@@ -328,7 +328,7 @@ ffi::Error samples_in_jit(ffi::Buffer<ffi::U32> states, ffi::RemainingRets rets,
                           std::int64_t plan, std::int64_t digest) {
   std::shared_ptr<Loader> loader;
   return reported(loader, [&] {
-    loader = listed_loader(plan);
+    loader = registered_loader(plan);
     check_digest(*loader, digest);
     const Plan& schedules = loader->plan();
     const std::int64_t rows = schedules.batch_size();

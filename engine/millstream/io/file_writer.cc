@@ -78,13 +78,13 @@ FileWriter::FileWriter(std::filesystem::path path, Mode mode) : path_(std::move(
     descriptor_ = ::mkostemp(name.data(), O_CLOEXEC);
   }
   if (descriptor_ < 0) throw io_error(errno, path_, "cannot be written");
-  beside_ = name;
+  host_values_ = name;
   buffer_.reserve(kBuffer);
 }
 
 FileWriter::~FileWriter() {
   if (descriptor_ < 0) return;
-  ::unlink(beside_.c_str());  // while it is locked
+  ::unlink(host_values_.c_str());  // while it is locked
   ::close(descriptor_);
 }
 
@@ -117,7 +117,7 @@ void FileWriter::commit() {
   flush();
   ::fchmod(descriptor_, 0644);  // the temporary is private, the file is not
   if (::fdatasync(descriptor_) != 0) throw io_error(errno, path_, "cannot be written");
-  if (::rename(beside_.c_str(), path_.c_str()) != 0) {
+  if (::rename(host_values_.c_str(), path_.c_str()) != 0) {
     throw io_error(errno, path_, "cannot be renamed into place");
   }
   ::close(std::exchange(descriptor_, -1));

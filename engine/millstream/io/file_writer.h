@@ -9,9 +9,9 @@
 
 namespace millstream {
 
-/// Writes a file beside its name and renames it when it is whole, so that nobody ever
-/// sees half of it; what was there before is replaced at once. Unless `commit` is
-/// reached nothing stays behind. Belongs to one thread.
+/// Writes a temporary file in the same folder and renames it when it is complete, so
+/// that nobody ever sees half of it; an older file is replaced atomically. Unless
+/// `commit` is reached nothing stays behind. Belongs to one thread.
 class FileWriter {
  public:
   enum class Mode : std::uint8_t {
@@ -40,7 +40,7 @@ class FileWriter {
   void flush();
 
   std::filesystem::path path_;
-  std::filesystem::path beside_;
+  std::filesystem::path host_values_;
   int descriptor_ = -1;
   std::int64_t size_ = 0;
   std::vector<std::byte> buffer_;

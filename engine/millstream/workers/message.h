@@ -14,12 +14,12 @@
 
 namespace millstream {
 
-/// What stands on the wire between a crew and a worker: a header and so many bytes.
+/// The kinds of messages between a pool and a worker: a header, then so many bytes.
 enum class Kind : std::uint32_t {
-  kSetup = 1,  // to the worker: where it notes its row, then what the crew was given
+  kSetup = 1,  // to the worker: the place of its row cell, then the pool's setup
   kTask,       // to the worker: a `Task`
   kReady,      // from it, after the setup
-  kDone,       // from it, after a task: what travels beside the rows
+  kDone,       // from it, after a task: the host values of its rows
   kFailed,     // from it: a `Failure`
 };
 

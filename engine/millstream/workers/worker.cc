@@ -10,8 +10,8 @@
 namespace millstream {
 namespace {
 
-/// Ends this process when the parent has ended: its own thread, since the function may
-/// be busy for ever.
+/// Ends this process when the parent has exited. It has a thread of its own, because
+/// the function may never return.
 void watch(int parent) {
   pollfd waited{parent, POLLIN, 0};
   while (poll(&waited, 1, -1) < 0 && errno == EINTR) {
@@ -21,9 +21,10 @@ void watch(int parent) {
 
 }  // namespace
 
-int whereabouts_signal() noexcept { return SIGUSR2; }
+int stack_signal() noexcept { return SIGUSR2; }
 
-Worker::Worker(std::int64_t parent) : blocks_(kWorkerMemory), board_(kWorkerMemory) {
+Worker::Worker(std::int64_t parent)
+    : blocks_(kWorkerMemory), row_cells_(kWorkerMemory) {
   const auto process = static_cast<pid_t>(parent);
   const int descriptor = static_cast<int>(syscall(SYS_pidfd_open, process, 0));
   if (descriptor < 0 || getppid() != process) _exit(1);
@@ -34,7 +35,7 @@ Worker::Worker(std::int64_t parent) : blocks_(kWorkerMemory), board_(kWorkerMemo
   if (!receive(kWorkerSocket, kind, body) || kind != Kind::kSetup) _exit(0);
   Reader reader(body);
   const auto cell = reader.value<Place>();
-  row_ = reinterpret_cast<std::atomic<std::int64_t>*>(board_.at(cell));
+  row_ = reinterpret_cast<std::atomic<std::int64_t>*>(row_cells_.at(cell));
   setup_ = std::string(reader.rest());
 }
 
@@ -48,8 +49,8 @@ bool Worker::next() {
   return true;
 }
 
-void Worker::done(std::string_view beside) {
-  send_all(kWorkerSocket, framed(Kind::kDone, beside));
+void Worker::done(std::string_view host_values) {
+  send_all(kWorkerSocket, framed(Kind::kDone, host_values));
 }
 
 void Worker::failed(const Failure& failure) {
