@@ -1,10 +1,12 @@
-"""Fails when a folder of the engine includes what it may not."""
+"""Fails when an engine folder includes what it may not, or a Python module strays."""
 
 import re
 import sys
 from pathlib import Path
 
-ENGINE = Path(__file__).parent.parent / "engine" / "millstream"
+ROOT = Path(__file__).parent.parent
+ENGINE = ROOT / "engine" / "millstream"
+PACKAGE = ROOT / "python" / "millstream"
 
 MAY_INCLUDE = {
     "core": set(),
@@ -46,7 +48,16 @@ def _allowed(folder: str, allowed: set[str], include: str) -> bool:
     return not include.startswith(("nanobind", "Python.h", "bindings"))
 
 
+def stray_modules() -> list[str]:
+    """One line for each private module that is in no folder of the Python package."""
+    return [
+        f"{path}: private modules belong in a folder of python/millstream"
+        for path in sorted(PACKAGE.glob("_*.py"))
+        if not path.name.startswith("__")
+    ]
+
+
 if __name__ == "__main__":
-    lines = faults()
+    lines = faults() + stray_modules()
     print("\n".join(lines) or "every folder includes only what it may")
     sys.exit(1 if lines else 0)
