@@ -96,7 +96,8 @@ std::unique_ptr<RegisteredLoader> loader(
       plan.shared, types, LoaderOptions{threads, prefetch, budget}, local));
 }
 
-std::shared_ptr<const Batch> taken(RegisteredLoader& loader, const StateWords& state) {
+std::shared_ptr<const Batch> take_batch(RegisteredLoader& loader,
+                                        const StateWords& state) {
   Loader& running = *loader.shared;
   const Position at = position(running.plan(), state);
   while (true) {
@@ -123,11 +124,11 @@ void await_batch(RegisteredLoader& loader, const StateWords& state) {
 }
 
 nb::list take(RegisteredLoader& loader, const StateWords& state) {
-  return batch_arrays(taken(loader, state), loader.shared->layout());
+  return batch_arrays(take_batch(loader, state), loader.shared->layout());
 }
 
 nb::tuple take_with_host_values(RegisteredLoader& loader, const StateWords& state) {
-  std::shared_ptr<const Batch> batch = taken(loader, state);
+  std::shared_ptr<const Batch> batch = take_batch(loader, state);
   nb::list host_values = host_values_of(*batch);
   return nb::make_tuple(batch_arrays(std::move(batch), loader.shared->layout()),
                         host_values);

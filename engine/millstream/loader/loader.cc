@@ -136,8 +136,8 @@ void Loader::make(const Position& position, const RowRange& rows,
       });
 }
 
-void Loader::hand_out(const Position& position, const RowRange& rows,
-                      std::span<const Column> output, bool* mask) {
+void Loader::make_in_place(const Position& position, const RowRange& rows,
+                           std::span<const Column> output, bool* mask) {
   Failures failures;
   make(position, rows, output, mask, {nullptr, &failures, &cancelled_});
   skipped_.count(failures);
@@ -146,7 +146,7 @@ void Loader::hand_out(const Position& position, const RowRange& rows,
 void Loader::make_timed(const Position& position, std::span<const Column> output,
                         bool* mask) {
   const auto start = std::chrono::steady_clock::now();
-  hand_out(position, {0, plan_->batch_size()}, output, mask);
+  make_in_place(position, {0, plan_->batch_size()}, output, mask);
   prefetcher_->record_time(std::chrono::steady_clock::now() - start);
 }
 
@@ -164,7 +164,7 @@ void Loader::fill(const Position& position, std::span<const Column> output,
   if (cancelled()) throw Cancelled("interrupted");
   delivered_.fetch_add(1, std::memory_order_relaxed);
   if (!cached(output)) {
-    hand_out(position, {0, plan_->batch_size()}, output, mask);
+    make_in_place(position, {0, plan_->batch_size()}, output, mask);
     return;
   }
   if (prefetcher_->is_quick()) {
@@ -246,7 +246,7 @@ void Loader::fill_from(const std::shared_ptr<const Batch>& batch,
   if (batch != nullptr && fits(output)) {
     copy(*batch, shard, output, mask, rows.count);
   } else {
-    hand_out(position, rows, output, mask);
+    make_in_place(position, rows, output, mask);
   }
 }
 

@@ -127,8 +127,8 @@ class Loader {
  private:
   void make(const Position& position, const RowRange& rows,
             std::span<const Column> output, bool* mask, const CallContext& context);
-  void hand_out(const Position& position, const RowRange& rows,
-                std::span<const Column> output, bool* mask);
+  void make_in_place(const Position& position, const RowRange& rows,
+                     std::span<const Column> output, bool* mask);
   std::shared_ptr<const Batch> wait_for_batch(const Position& position);
   Answers::Found answer(const Position& position, bool wait);
   void make_timed(const Position& position, std::span<const Column> output, bool* mask);

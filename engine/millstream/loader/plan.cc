@@ -29,7 +29,7 @@ std::span<Column> from_row(std::span<const Column> columns, std::int64_t first,
 constexpr int kTries = 3;
 
 template <typename Body>
-void tried(int times, Body&& body) {
+void with_retries(int times, Body&& body) {
   while (true) {
     --times;
     try {
@@ -105,7 +105,7 @@ void Plan::row_range(const Position& position, std::int64_t first, std::int64_t 
   }
   const auto samples = indices.first(static_cast<std::size_t>(valid));
   if (valid > 0 && skip_) {
-    surviving_rows(position, first, samples, output, mask, memory, context);
+    rows_skipping_failures(position, first, samples, output, mask, memory, context);
   } else if (valid > 0) {
     valid_rows(position, first, samples, output, memory, context);
   }
@@ -114,32 +114,33 @@ void Plan::row_range(const Position& position, std::int64_t first, std::int64_t 
   }
 }
 
-void Plan::surviving_rows(const Position& position, std::int64_t first,
-                          std::span<const std::int64_t> indices,
-                          std::span<const Column> output, bool* mask, Memory& memory,
-                          const CallContext& context) const {
-  const auto one = [&](const Error& error) {
+void Plan::rows_skipping_failures(const Position& position, std::int64_t first,
+                                  std::span<const std::int64_t> indices,
+                                  std::span<const Column> output, bool* mask,
+                                  Memory& memory, const CallContext& context) const {
+  const auto skip = [&](const Error& error) {
     padding(position, 1, output, memory);
     if (mask != nullptr) *mask = false;
     if (context.failures != nullptr) context.failures->add(indices[0], error);
   };
   try {
-    tried(kTries,
-          [&] { valid_rows(position, first, indices, output, memory, context); });
+    with_retries(
+        kTries, [&] { valid_rows(position, first, indices, output, memory, context); });
     return;
   } catch (const DataError& error) {
-    if (indices.size() == 1) return one(error);
+    if (indices.size() == 1) return skip(error);
   } catch (const FunctionError& error) {
     if (error.sample() < 0 || error.transient()) throw;
-    if (indices.size() == 1) return one(error);
+    if (indices.size() == 1) return skip(error);
   }
   // By halves: where few fail, most rows are still made many at a time.
   const std::size_t half = indices.size() / 2;
   const auto rows = static_cast<std::int64_t>(half);
-  surviving_rows(position, first, indices.first(half), output, mask, memory, context);
-  surviving_rows(position, first + rows, indices.subspan(half),
-                 from_row(output, rows, memory),
-                 mask == nullptr ? nullptr : mask + rows, memory, context);
+  rows_skipping_failures(position, first, indices.first(half), output, mask, memory,
+                         context);
+  rows_skipping_failures(position, first + rows, indices.subspan(half),
+                         from_row(output, rows, memory),
+                         mask == nullptr ? nullptr : mask + rows, memory, context);
 }
 
 void Plan::valid_rows(const Position& position, std::int64_t first,

@@ -76,10 +76,10 @@ class Plan {
   void valid_rows(const Position& position, std::int64_t first,
                   std::span<const std::int64_t> indices, std::span<const Column> output,
                   Memory& memory, const CallContext& context) const;
-  void surviving_rows(const Position& position, std::int64_t first,
-                      std::span<const std::int64_t> indices,
-                      std::span<const Column> output, bool* mask, Memory& memory,
-                      const CallContext& context) const;
+  void rows_skipping_failures(const Position& position, std::int64_t first,
+                              std::span<const std::int64_t> indices,
+                              std::span<const Column> output, bool* mask,
+                              Memory& memory, const CallContext& context) const;
   void padding(const Position& position, std::int64_t count,
                std::span<const Column> output, Memory& memory) const;
 

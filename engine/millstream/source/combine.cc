@@ -107,7 +107,7 @@ void Concatenated::read_for(const CallContext& context, std::int64_t first,
     return sources_[only]->read_for(context, first, inner, columns, memory);
   }
 
-  // The rows of each source as a list: inner_context first row, and the row after each
+  // The rows of each source as a list: its first row, and the row after each
   // row.
   constexpr std::int64_t kNone = -1;
   const auto count = static_cast<std::int64_t>(indices.size());
@@ -133,7 +133,7 @@ void Concatenated::read_for(const CallContext& context, std::int64_t first,
     lent[i] = {fields[i].dtype, fields[i].shape, nullptr, 0,
                memory.array<std::byte*>(count).data()};
   }
-  // A worker pool gets all of inner_context rows at once, to distribute them.
+  // A worker pool gets all of its rows at once, to distribute them.
   const auto rows_per_read =
       copies && worker_pool() == nullptr
           ? static_cast<std::size_t>(std::max<std::int64_t>(1, kLent / row_bytes))
@@ -190,7 +190,7 @@ void Concatenated::refuse(std::size_t source, std::int64_t sample,
   // It can say where the sample lies, which is not known here.
   sources_[source]->read({&sample, 1}, into, memory);
   throw DataError(text("sample ", sample, " of source ", source,
-                       " holds a value that inner_context batch cannot hold"));
+                       " holds a value that its batch cannot hold"));
 }
 
 void Concatenated::hint(std::span<const std::int64_t> indices) const noexcept {

@@ -23,7 +23,7 @@ constexpr std::int64_t kPositioned = std::int64_t{1} << 19;
 constexpr std::int64_t kGap = std::int64_t{1} << 14;
 /// Around rows of at least this many bytes the system is not to read on its own: rows
 /// are drawn from anywhere, and the prefetcher says which will be needed.
-constexpr std::int64_t kAlone = std::int64_t{1} << 13;
+constexpr std::int64_t kRandomRowBytes = std::int64_t{1} << 13;
 /// Rows of a batch that are looked for in the page cache. If all of them are there,
 /// this hint and the next `kSkipped` do nothing.
 constexpr std::size_t kProbes = 64;
@@ -60,7 +60,7 @@ MappedColumn::MappedColumn(Field field, std::vector<MappedArray> arrays, RowForm
                            first_.back()));
     }
     first_.push_back(rows);
-    if (row_bytes_ >= kAlone) array.file->in_any_order();
+    if (row_bytes_ >= kRandomRowBytes) array.file->advise_random();
   }
 }
 

@@ -130,14 +130,15 @@ void Child::send_more() noexcept {
   sent_ = 0;
 }
 
-bool Child::receive(Kind& kind, std::string& body) {
+bool Child::receive(MessageKind& kind, std::string& body) {
   while (true) {
-    if (received_.size() >= sizeof(Header)) {
-      const Header header = header_of(received_);
-      const std::size_t whole = sizeof(Header) + static_cast<std::size_t>(header.bytes);
+    if (received_.size() >= sizeof(MessageHeader)) {
+      const MessageHeader header = header_of(received_);
+      const std::size_t whole =
+          sizeof(MessageHeader) + static_cast<std::size_t>(header.bytes);
       if (received_.size() >= whole) {
         kind = header.kind;
-        body = received_.substr(sizeof(Header), whole - sizeof(Header));
+        body = received_.substr(sizeof(MessageHeader), whole - sizeof(MessageHeader));
         received_.erase(0, whole);
         return true;
       }

@@ -43,7 +43,7 @@ class Child {
 
   /// The next whole message that has come; false if there is none yet. Throws
   /// `DataError` where what came is no message.
-  bool receive(Kind& kind, std::string& body);
+  bool receive(MessageKind& kind, std::string& body);
   /// Whether its side of the socket is closed: nothing more will come.
   bool disconnected() const noexcept { return disconnected_; }
 

@@ -31,7 +31,7 @@ std::int64_t staged_bytes(const Column& column, std::int64_t rows) {
 std::optional<Task::Rows> shared(const SharedMemory& memory, const Column& column,
                                  std::int64_t rows) {
   if (column.rows != nullptr || column.stride < 0) return std::nullopt;
-  const auto first = memory.place(column.data);
+  const auto first = memory.location(column.data);
   if (!first) return std::nullopt;
   const std::int64_t end = first->at + (rows - 1) * column.stride + column.row_bytes();
   if (end > first->bytes) return std::nullopt;
@@ -158,16 +158,16 @@ void ProcessWorkerPool::make(const WorkRequest& request) {
   std::int64_t at = 0;
   for (int side = 0; side < 2; ++side) {
     for (const Column& column : columns[side]) {
-      auto place = shared(*memory_, column, rows);
-      if (!place) {
+      auto location = shared(*memory_, column, rows);
+      if (!location) {
         Column other{column.dtype, column.shape, block.data() + at, column.row_bytes(),
                      nullptr};
         at += staged_bytes(column, rows);
-        place = Task::Rows{memory_->place(other.data).value(), other.stride};
+        location = Task::Rows{memory_->location(other.data).value(), other.stride};
         staged[side].emplace_back(column, other);
         if (side == 0) copy(column, other, rows);
       }
-      places[side].push_back(*place);
+      places[side].push_back(*location);
     }
   }
 
@@ -193,7 +193,7 @@ void ProcessWorkerPool::make(const WorkRequest& request) {
     chunk->task.input = places[0];
     chunk->task.output = places[1];
     for (auto* side : {&chunk->task.input, &chunk->task.output}) {
-      for (Task::Rows& column : *side) column.place.at += begin * column.stride;
+      for (Task::Rows& column : *side) column.location.at += begin * column.stride;
     }
     chunks.push_back(std::move(chunk));
   }

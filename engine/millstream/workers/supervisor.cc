@@ -163,9 +163,9 @@ void Supervisor::start_workers() {
     process.child = std::make_unique<Child>(launch_, memory_->descriptor());
     process.since = Clock::now();
     std::string body;
-    Writer(body).value(memory_->place(cell).value());
+    MessageWriter(body).value(memory_->location(cell).value());
     body += launch_.setup;
-    process.child->send(framed(Kind::kSetup, body));
+    process.child->send(framed(MessageKind::kSetup, body));
     const std::lock_guard lock(mutex_);
     pids_.push_back(process.child->pid());
   }
@@ -189,7 +189,7 @@ void Supervisor::assign_chunks() {
       // A second chunk only if there are enough for all, or it is done soon.
       const bool scarce = queue_.size() < processes_.size();
       if (most > 1 && scarce && !chunk_size_.is_short(queue_.front()->rows())) return;
-      std::string message = framed(Kind::kTask, encoded(queue_.front()->task));
+      std::string message = framed(MessageKind::kTask, encoded(queue_.front()->task));
       process.assigned.push_back(std::move(queue_.front()));
       queue_.pop_front();
       if (process.assigned.size() == 1) {
@@ -248,7 +248,7 @@ bool Supervisor::wait(const std::stop_token& stop) {
 }
 
 void Supervisor::take_answers(ProcessEntry& process) {
-  Kind kind;
+  MessageKind kind;
   std::string body;
   try {
     while (process.child != nullptr && process.child->receive(kind, body)) {
@@ -264,25 +264,27 @@ void Supervisor::take_answers(ProcessEntry& process) {
   }
 }
 
-void Supervisor::answer(ProcessEntry& process, Kind kind, const std::string& body) {
+void Supervisor::answer(ProcessEntry& process, MessageKind kind,
+                        const std::string& body) {
   const auto now = Clock::now();
-  if (!process.ready && kind == Kind::kReady) {
+  if (!process.ready && kind == MessageKind::kReady) {
     process.ready = true;
     process.since = now;
     return;
   }
-  if (!process.ready && kind == Kind::kFailed) {
+  if (!process.ready && kind == MessageKind::kFailed) {
     const Failure failure = decoded_failure(body);
     end_process(process);  // so that its exit is not reported as well
     fail_all(
         [&] { return FunctionError(failure.message, -1, failure.bytes, nullptr); });
     return;
   }
-  if (process.assigned.empty() || (kind != Kind::kDone && kind != Kind::kFailed)) {
+  if (process.assigned.empty() ||
+      (kind != MessageKind::kDone && kind != MessageKind::kFailed)) {
     throw DataError("nobody asked for it");
   }
   std::optional<Failure> failure;
-  if (kind == Kind::kFailed) failure = decoded_failure(body);
+  if (kind == MessageKind::kFailed) failure = decoded_failure(body);
   const std::shared_ptr<Chunk> chunk = std::move(process.assigned.front());
   process.assigned.pop_front();
   const auto begun = process.begun;

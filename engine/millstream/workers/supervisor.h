@@ -74,7 +74,7 @@ class Supervisor {
   void drop_cancelled();
   bool wait(const std::stop_token& stop);
   void take_answers(ProcessEntry& process);
-  void answer(ProcessEntry& process, Kind kind, const std::string& body);
+  void answer(ProcessEntry& process, MessageKind kind, const std::string& body);
   std::shared_ptr<Chunk> end_process(ProcessEntry& process);
   void remove_process(ProcessEntry& process, const std::string& reason);
   void check(ProcessEntry& process);

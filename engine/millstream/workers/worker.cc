@@ -30,31 +30,31 @@ Worker::Worker(std::int64_t parent)
   if (descriptor < 0 || getppid() != process) _exit(1);
   std::thread(watch, descriptor).detach();
 
-  Kind kind;
+  MessageKind kind;
   std::string body;
-  if (!receive(kWorkerSocket, kind, body) || kind != Kind::kSetup) _exit(0);
-  Reader reader(body);
-  const auto cell = reader.value<Place>();
+  if (!receive(kWorkerSocket, kind, body) || kind != MessageKind::kSetup) _exit(0);
+  MessageReader reader(body);
+  const auto cell = reader.value<SharedLocation>();
   row_ = reinterpret_cast<std::atomic<std::int64_t>*>(row_cells_.at(cell));
   setup_ = std::string(reader.rest());
 }
 
-void Worker::ready() { send_all(kWorkerSocket, framed(Kind::kReady, {})); }
+void Worker::ready() { send_all(kWorkerSocket, framed(MessageKind::kReady, {})); }
 
 bool Worker::next() {
-  Kind kind;
-  if (!receive(kWorkerSocket, kind, body_) || kind != Kind::kTask) return false;
+  MessageKind kind;
+  if (!receive(kWorkerSocket, kind, body_) || kind != MessageKind::kTask) return false;
   task_ = decoded_task(body_);
   row_->store(0);
   return true;
 }
 
 void Worker::done(std::string_view host_values) {
-  send_all(kWorkerSocket, framed(Kind::kDone, host_values));
+  send_all(kWorkerSocket, framed(MessageKind::kDone, host_values));
 }
 
 void Worker::failed(const Failure& failure) {
-  send_all(kWorkerSocket, framed(Kind::kFailed, encoded(failure)));
+  send_all(kWorkerSocket, framed(MessageKind::kFailed, encoded(failure)));
 }
 
 }  // namespace millstream

@@ -31,7 +31,7 @@ class Worker {
   /// Waits for the next task; false when there will be none.
   bool next();
   const Task& task() const noexcept { return task_; }
-  std::byte* data(const Task::Rows& rows) { return blocks_.at(rows.place); }
+  std::byte* data(const Task::Rows& rows) { return blocks_.at(rows.location); }
 
   /// The row that it is making, or -n while it makes the first n together. The
   /// supervisor reads it for timeouts and errors.

@@ -119,7 +119,7 @@ int work(std::int64_t parent) {
   }
   if (instructions.mode == "noise") {  // at once, so that no chunk can come between
     const std::string noise(100, '\xEE');
-    send_all(kWorkerSocket, framed(Kind::kReady, {}) + noise);
+    send_all(kWorkerSocket, framed(MessageKind::kReady, {}) + noise);
     wait_for_ever();
   }
   worker.ready();

@@ -187,7 +187,7 @@ class HostDoor:
         program = self.program
         beside: dict[str, Any] = {}
         if program.beside:
-            fields, parts = program.engine.take_with_beside(words)
+            fields, parts = program.engine.take_with_host_values(words)
             values = beside_rows(parts, program.batch_size)
             for key in program.beside:
                 column = [None if row is None else row[key] for row in values]

@@ -64,7 +64,7 @@ class FunctionSource(Staffed, OrderedSource):
         made = task(fn, tree, tuple(apart or ()), outputs=columns)
         workers = self._crew_for(made)
         self.__dict__.update(_beside=made.beside, _crew=workers)
-        native = _engine.made_source(length, specs(columns), workers.maker)
+        native = _engine.function_source(length, specs(columns), workers.maker)
         self._open(native, tree)
 
     @property

@@ -33,9 +33,9 @@ class Ticket:
     """A batch that was begun."""
 
     def __init__(
-        self, native: _engine.Ticket, columns: tuple[Column, ...], rows: int
+        self, native: _engine.PendingBatch, columns: tuple[Column, ...], rows: int
     ) -> None:
-        self._native: _engine.Ticket | None = native
+        self._native: _engine.PendingBatch | None = native
         self._columns = columns
         self._rows = rows
         self._error: Exception | None = None
@@ -108,7 +108,7 @@ class Workshop:
         )
         specs = [column.spec for column in self._columns]
         at_once = min(max(2, workers + 1), 32)
-        self._native = _engine.workshop(self._crew.maker, specs, rows, at_once)
+        self._native = _engine.executor(self._crew.maker, specs, rows, at_once)
 
     def begin(
         self, indices: Sequence[int] | np.ndarray, seeds: np.ndarray | None = None
@@ -116,7 +116,7 @@ class Workshop:
         """Queues a batch of these samples; never waits."""
         numbers = np.ascontiguousarray(indices, np.int64)
         drawn = None if seeds is None else np.ascontiguousarray(seeds, np.uint64)
-        return Ticket(self._native.begin(numbers, drawn), self._columns, self._rows)
+        return Ticket(self._native.submit(numbers, drawn), self._columns, self._rows)
 
     @property
     def pids(self) -> list[int]:
