@@ -11,38 +11,39 @@
 namespace millstream::python {
 namespace {
 
-/// References that were let go of without the GIL.
-struct Graveyard {
+/// References that were dropped without the GIL.
+struct DeferredRelease {
   std::mutex mutex;
   std::vector<PyObject*> objects;
 };
 
-Graveyard& graveyard() {
-  static Graveyard& only = *new Graveyard;
+DeferredRelease& deferred_release() {
+  static DeferredRelease& only = *new DeferredRelease;
   return only;
 }
 
-int bury(void*) {
+int release_deferred(void*) {
   std::vector<PyObject*> objects;
   {
-    const std::lock_guard lock(graveyard().mutex);
-    objects.swap(graveyard().objects);
+    const std::lock_guard lock(deferred_release().mutex);
+    objects.swap(deferred_release().objects);
   }
   for (PyObject* object : objects) Py_DECREF(object);
   return 0;
 }
 
-void let_go(PyObject* object) {
+void release(PyObject* object) {
   if (!Py_IsInitialized()) return;
   if (PyGILState_Check()) {
     Py_DECREF(object);
     return;
   }
   {
-    const std::lock_guard lock(graveyard().mutex);
-    graveyard().objects.push_back(object);
+    const std::lock_guard lock(deferred_release().mutex);
+    deferred_release().objects.push_back(object);
   }
-  Py_AddPendingCall(bury, nullptr);  // where the queue is full, a later call buries it
+  // If the queue of pending calls is full, a later call releases the object.
+  Py_AddPendingCall(release_deferred, nullptr);
 }
 
 /// Text that may quote bytes of a file: those that are not UTF-8 are escaped.
@@ -85,10 +86,10 @@ void raise_thrown(const FunctionError& error) {
 
 }  // namespace
 
-std::shared_ptr<const void> kept(nb::handle object) {
+std::shared_ptr<const void> shared_object(nb::handle object) {
   Py_INCREF(object.ptr());
   return {object.ptr(), [](const void* pointer) {
-            let_go(const_cast<PyObject*>(static_cast<const PyObject*>(pointer)));
+            release(const_cast<PyObject*>(static_cast<const PyObject*>(pointer)));
           }};
 }
 

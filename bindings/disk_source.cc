@@ -34,9 +34,9 @@ using SourceHandle = Handle<Source>;
 using Released = nb::call_guard<GilRelease>;
 
 /// A field's name and its files or folders of them.
-using FieldSpec = std::pair<std::string, std::vector<Path>>;
+using FieldFilesSpec = std::pair<std::string, std::vector<Path>>;
 
-std::vector<FieldFiles> files(const std::vector<FieldSpec>& specs,
+std::vector<FieldFiles> files(const std::vector<FieldFilesSpec>& specs,
                               const std::string& extension) {
   std::vector<FieldFiles> fields;
   for (const auto& [name, paths] : specs) {
@@ -55,7 +55,7 @@ SourceHandle handle(T source) {
   return {std::make_shared<T>(std::move(source))};
 }
 
-SourceHandle npy(const std::vector<FieldSpec>& fields) {
+SourceHandle npy(const std::vector<FieldFilesSpec>& fields) {
   return handle(npy_source(files(fields, ".npy")));
 }
 
@@ -64,7 +64,7 @@ SourceHandle npz(const Path& path, const std::vector<std::string>& names,
   return handle(npz_source(path, names, cache));
 }
 
-SourceHandle idx(const std::vector<FieldSpec>& specs, const Path& cache) {
+SourceHandle idx(const std::vector<FieldFilesSpec>& specs, const Path& cache) {
   std::vector<FieldFiles> fields;
   for (const auto& [name, paths] : specs) fields.push_back({name, paths});
   return handle(idx_source(fields, cache));

@@ -84,19 +84,20 @@ nb::object indices(const PlanHandle& handle, const StateWords& state) {
       nb::ndarray<nb::numpy, std::int64_t, nb::ndim<1>>(data, {rows}, owner));
 }
 
-std::unique_ptr<ListedLoader> loader(
+std::unique_ptr<RegisteredLoader> loader(
     const PlanHandle& plan, const std::vector<std::string>& dtypes, int threads,
     int prefetch, std::int64_t budget,
-    const std::vector<std::pair<std::int64_t, std::int64_t>>& parts, int shards) {
-  Share share{{}, shards};
-  for (const auto& [first, count] : parts) share.parts.push_back({first, count});
+    const std::vector<std::pair<std::int64_t, std::int64_t>>& shards, int devices) {
+  LocalShards local{{}, devices};
+  for (const auto& [first, count] : shards) local.rows.push_back({first, count});
   std::vector<DType> types;
   for (const std::string& dtype : dtypes) types.push_back(dtype_named(dtype));
-  return std::make_unique<ListedLoader>(std::make_shared<Loader>(
-      plan.shared, types, Knobs{threads, prefetch, budget}, share));
+  return std::make_unique<RegisteredLoader>(std::make_shared<Loader>(
+      plan.shared, types, LoaderOptions{threads, prefetch, budget}, local));
 }
 
-std::shared_ptr<const Batch> taken(ListedLoader& loader, const StateWords& state) {
+std::shared_ptr<const Batch> take_batch(RegisteredLoader& loader,
+                                        const StateWords& state) {
   Loader& running = *loader.shared;
   const Position at = position(running.plan(), state);
   while (true) {
@@ -110,7 +111,7 @@ std::shared_ptr<const Batch> taken(ListedLoader& loader, const StateWords& state
   }
 }
 
-void await_batch(ListedLoader& loader, const StateWords& state) {
+void await_batch(RegisteredLoader& loader, const StateWords& state) {
   Loader& running = *loader.shared;
   const Position at = position(running.plan(), state);
   while (true) {
@@ -122,55 +123,55 @@ void await_batch(ListedLoader& loader, const StateWords& state) {
   }
 }
 
-nb::list take(ListedLoader& loader, const StateWords& state) {
-  return batch_arrays(taken(loader, state), loader.shared->layout());
+nb::list take(RegisteredLoader& loader, const StateWords& state) {
+  return batch_arrays(take_batch(loader, state), loader.shared->layout());
 }
 
-nb::tuple take_with_beside(ListedLoader& loader, const StateWords& state) {
-  std::shared_ptr<const Batch> batch = taken(loader, state);
-  nb::list beside = parts_beside(*batch);
+nb::tuple take_with_host_values(RegisteredLoader& loader, const StateWords& state) {
+  std::shared_ptr<const Batch> batch = take_batch(loader, state);
+  nb::list host_values = host_values_of(*batch);
   return nb::make_tuple(batch_arrays(std::move(batch), loader.shared->layout()),
-                        beside);
+                        host_values);
 }
 
-nb::object take_if_ready(ListedLoader& loader, const StateWords& state) {
+nb::object take_if_ready(RegisteredLoader& loader, const StateWords& state) {
   Loader& running = *loader.shared;
   auto batch = running.take_if_ready(position(running.plan(), state));
   if (batch == nullptr) return nb::none();
   return batch_arrays(std::move(batch), running.layout());
 }
 
-nb::list take_shard(ListedLoader& loader, const StateWords& state, std::int64_t first,
-                    std::int64_t count) {
+nb::list take_shard(RegisteredLoader& loader, const StateWords& state,
+                    std::int64_t first, std::int64_t count) {
   Loader& running = *loader.shared;
   const Position at = position(running.plan(), state);
-  const std::size_t part = running.part_of({first, count});
+  const std::size_t shard = running.shard_of({first, count});
   std::shared_ptr<const Batch> batch;
   {
     const GilRelease released;
     batch = running.take_for_shards(at);
   }
-  return batch_arrays(std::move(batch), running.layout(), part, 1);
+  return batch_arrays(std::move(batch), running.layout(), shard, 1);
 }
 
 /// The specification: one thread, no cache.
-nb::list batch(ListedLoader& loader, const StateWords& state) {
+nb::list batch(RegisteredLoader& loader, const StateWords& state) {
   const Plan& plan = loader.shared->plan();
   const Position at = position(plan, state);
-  auto slots = std::make_shared<Slots>(loader.shared->layout(), 0, plan.maker());
+  auto slots = std::make_shared<Slots>(loader.shared->layout(), 0, plan.worker_pool());
   auto made = slots->take();
   {
     const GilRelease released;
-    const std::span<const RowRange> parts = slots->layout().parts();
-    for (std::size_t i = 0; i < parts.size(); ++i) {
-      plan.part(at, parts[i].first, parts[i].count, made->columns(i), made->mask(i),
-                thread_memory());
+    const std::span<const RowRange> shards = slots->layout().shards();
+    for (std::size_t i = 0; i < shards.size(); ++i) {
+      plan.row_range(at, shards[i].first, shards[i].count, made->columns(i),
+                     made->mask(i), thread_memory());
     }
   }
   return batch_arrays(std::move(made), slots->layout());
 }
 
-nb::object last_error(ListedLoader& loader) {
+nb::object last_error(RegisteredLoader& loader) {
   const std::exception_ptr error = loader.shared->last_error();
   if (!error) return nb::none();
   // Thrown through nanobind once, so that its translators choose the Python type.
@@ -192,39 +193,39 @@ nb::object next_state(const PlanHandle& handle, const StateWords& state) {
 }  // namespace
 
 nb::list batch_arrays(std::shared_ptr<const Batch> batch, const Layout& layout,
-                      std::size_t first_part, std::size_t parts) {
+                      std::size_t first_shard, std::size_t shards) {
   auto* owner = new std::shared_ptr<const Batch>(std::move(batch));
   const nb::capsule capsule(owner, [](void* pointer) noexcept {
     delete static_cast<std::shared_ptr<const Batch>*>(pointer);
   });
   nb::list result;
-  const std::size_t end = std::min(parts, layout.parts().size() - first_part);
-  for (std::size_t part = first_part; part < first_part + end; ++part) {
-    const std::int64_t rows = layout.parts()[part].count;
-    for (const Column& column : (*owner)->columns(part)) {
+  const std::size_t end = std::min(shards, layout.shards().size() - first_shard);
+  for (std::size_t shard = first_shard; shard < first_shard + end; ++shard) {
+    const std::int64_t rows = layout.shards()[shard].count;
+    for (const Column& column : (*owner)->columns(shard)) {
       result.append(rows_array(column.dtype, column.shape, column.data, rows,
                                column.stride, capsule));
     }
-    auto* mask = reinterpret_cast<std::byte*>((*owner)->mask(part));
+    auto* mask = reinterpret_cast<std::byte*>((*owner)->mask(shard));
     result.append(rows_array(DType::kBool, {}, mask, rows, 1, capsule));
   }
   return result;
 }
 
-nb::list parts_beside(const Batch& batch) {
+nb::list host_values_of(const Batch& batch) {
   nb::list result;
-  for (const Beside::Part& part : batch.beside().parts()) {
+  for (const HostValues::Chunk& chunk : batch.host_values().chunks()) {
     nb::object values;
-    if (part.object != nullptr) {
+    if (chunk.object != nullptr) {
       values = nb::borrow(
-          const_cast<PyObject*>(static_cast<const PyObject*>(part.object.get())));
+          const_cast<PyObject*>(static_cast<const PyObject*>(chunk.object.get())));
     } else {
-      values = nb::bytes(part.bytes.data(), part.bytes.size());
+      values = nb::bytes(chunk.bytes.data(), chunk.bytes.size());
     }
     nb::list rows;
-    for (std::int64_t k = 0; k < part.rows; ++k) {
-      rows.append(part.at.empty() ? part.first + k
-                                  : part.at[static_cast<std::size_t>(k)]);
+    for (std::int64_t k = 0; k < chunk.rows; ++k) {
+      rows.append(chunk.at.empty() ? chunk.first + k
+                                   : chunk.at[static_cast<std::size_t>(k)]);
     }
     result.append(nb::make_tuple(rows, values));
   }
@@ -244,8 +245,9 @@ void bind_loader(nb::module_& module) {
           "resident", [](const PlanHandle& p) { return p.shared->resident(); },
           "Whether making a batch costs no more than a copy.")
       .def_prop_ro(
-          "waits", [](const PlanHandle& p) { return p.shared->maker() != nullptr; },
-          "Whether making a batch is waiting for workers.")
+          "waits",
+          [](const PlanHandle& p) { return p.shared->worker_pool() != nullptr; },
+          "Whether making a batch waits for workers.")
       .def_prop_ro("digest", [](const PlanHandle& p) { return p.shared->digest(); })
       .def_prop_ro(
           "source_schema",
@@ -281,47 +283,49 @@ void bind_loader(nb::module_& module) {
              "before"_a, "after"_a, "skip"_a = false,
              "Assembles and validates a pipeline.");
 
-  nb::class_<ListedLoader>(module, "Loader", "A plan at work.")
-      .def_prop_ro("serial", [](const ListedLoader& l) { return l.listing->serial(); })
-      .def_prop_ro("threads", [](const ListedLoader& l) { return l.shared->threads(); })
+  nb::class_<RegisteredLoader>(module, "Loader", "A plan at work.")
+      .def_prop_ro("serial",
+                   [](const RegisteredLoader& l) { return l.registration->serial(); })
+      .def_prop_ro("threads",
+                   [](const RegisteredLoader& l) { return l.shared->threads(); })
       .def_prop_ro("prefetch",
-                   [](const ListedLoader& l) { return l.shared->prefetch(); })
+                   [](const RegisteredLoader& l) { return l.shared->prefetch(); })
       .def_prop_ro("batch_bytes",
-                   [](const ListedLoader& l) { return l.shared->layout().bytes(); })
+                   [](const RegisteredLoader& l) { return l.shared->layout().bytes(); })
       .def_prop_ro(
-          "live", [](const ListedLoader& l) { return l.shared->live(); },
+          "live", [](const RegisteredLoader& l) { return l.shared->live(); },
           "Batches given by `take` that someone still holds.")
       .def_prop_ro(
-          "delivered", [](const ListedLoader& l) { return l.shared->delivered(); },
+          "delivered", [](const RegisteredLoader& l) { return l.shared->delivered(); },
           "Batches handed out so far.")
       .def_prop_ro(
           "bytes_read",
-          [](const ListedLoader& l) { return l.shared->plan().bytes_read(); },
+          [](const RegisteredLoader& l) { return l.shared->plan().bytes_read(); },
           "Bytes of samples asked of the source so far.")
-      .def_prop_ro("last_error", last_error, "What last failed inside of jit, or None.")
+      .def_prop_ro("last_error", last_error, "The last error inside jit, or None.")
       .def(
           "forget_error",
-          [](ListedLoader& l) {
+          [](RegisteredLoader& l) {
             const GilRelease released;
             l.shared->remember(nullptr);
           },
           "Sets `last_error` to None.")
-      .def(
-          "take", take, "state"_a,
-          "The rows of each field, and the mask, made ahead where possible; part after "
-          "part where there are several.")
+      .def("take", take, "state"_a,
+           "The rows of each field, and the mask, made ahead where possible; shard "
+           "after "
+           "shard where there are several.")
       .def("await_batch", await_batch, "state"_a,
            "Returns when that batch has been made, where batches are made ahead.")
-      .def("take_with_beside", take_with_beside, "state"_a,
-           "The same, and the parts of what travels beside the batch.")
+      .def("take_with_host_values", take_with_host_values, "state"_a,
+           "The same, and the host values of the batch.")
       .def_prop_ro(
-          "skipped", [](const ListedLoader& l) { return l.shared->skipped(); },
+          "skipped", [](const RegisteredLoader& l) { return l.shared->skipped(); },
           "The samples that batches handed out so far have left out, and why.")
       .def("take_if_ready", take_if_ready, "state"_a,
            "The same if it is made already, else None.")
       .def(
           "abandon",
-          [](ListedLoader& l, const StateWords& state) {
+          [](RegisteredLoader& l, const StateWords& state) {
             l.shared->abandon(position(l.shared->plan(), state));
           },
           "state"_a, "No iterator continues there: batches made ahead may be dropped.")
@@ -331,10 +335,11 @@ void bind_loader(nb::module_& module) {
 
   module.def("loader", loader, "plan"_a, "dtypes"_a, "threads"_a, "prefetch"_a,
              "budget"_a = -1,
-             "parts"_a = std::vector<std::pair<std::int64_t, std::int64_t>>(),
-             "shards"_a = 1,
-             "Puts a plan to work; `dtypes` are those of its batches, `parts` the "
-             "(first, count) of the rows to make, all of them if there are none.");
+             "shards"_a = std::vector<std::pair<std::int64_t, std::int64_t>>(),
+             "devices"_a = 1,
+             "Puts a plan to work; `dtypes` are those of its batches, `shards` the "
+             "(first, count) of the rows of each shard to make, all rows if there are "
+             "none, and `devices` how many ask for them.");
 }
 
 }  // namespace millstream::python

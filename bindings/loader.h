@@ -7,34 +7,34 @@
 #include <optional>
 #include <utility>
 
-#include "millstream/ffi/live.h"
+#include "millstream/ffi/registry.h"
 #include "millstream/loader/loader.h"
 #include "module.h"
 
 namespace millstream::python {
 
-/// A loader and the number under which programs inside of jit find it.
-struct ListedLoader {
-  explicit ListedLoader(std::shared_ptr<Loader> loader)
-      : shared(std::move(loader)), listing(shared) {}
+/// A loader and the number under which programs inside jit find it.
+struct RegisteredLoader {
+  explicit RegisteredLoader(std::shared_ptr<Loader> loader)
+      : shared(std::move(loader)), registration(shared) {}
 
-  ~ListedLoader() {
+  ~RegisteredLoader() {
     const GilRelease released;  // a worker may need it to end
-    listing.reset();
+    registration.reset();
     shared.reset();
   }
 
   std::shared_ptr<Loader> shared;
-  std::optional<Listing> listing;
+  std::optional<Registration> registration;
 };
 
-/// The rows of each field, then the mask, part by part: arrays that share one owner,
+/// The rows of each field, then the mask, shard by shard: arrays that share one owner,
 /// the batch.
 nanobind::list batch_arrays(std::shared_ptr<const Batch> batch, const Layout& layout,
-                            std::size_t first_part = 0,
-                            std::size_t parts = std::numeric_limits<int>::max());
+                            std::size_t first_shard = 0,
+                            std::size_t shards = std::numeric_limits<int>::max());
 
-/// (rows, bytes or values) of what travels beside a batch.
-nanobind::list parts_beside(const Batch& batch);
+/// (rows, bytes or values) of each chunk of a batch's host values.
+nanobind::list host_values_of(const Batch& batch);
 
 }  // namespace millstream::python

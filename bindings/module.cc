@@ -11,7 +11,7 @@ NB_MODULE(_engine, module) {
   python::bind_disk_source(module);
   python::bind_transform(module);
   python::bind_loader(module);
-  python::bind_maker(module);
+  python::bind_workers(module);
   python::bind_ffi(module);
   python::bind_rows(module);
   python::bind_signals(module);

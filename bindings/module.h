@@ -15,7 +15,7 @@ namespace nb = nanobind;
 
 /// Keeps `object` alive for the engine. May be let go of on any thread, with the GIL or
 /// without: the reference is then dropped when Python next has time for it.
-std::shared_ptr<const void> kept(nb::handle object);
+std::shared_ptr<const void> shared_object(nb::handle object);
 
 /// (name, dtype, shape) of each field.
 nb::list described(const Schema& schema);
@@ -68,7 +68,7 @@ void bind_core(nb::module_& module);
 void bind_disk_source(nb::module_& module);
 void bind_ffi(nb::module_& module);
 void bind_loader(nb::module_& module);
-void bind_maker(nb::module_& module);
+void bind_workers(nb::module_& module);
 void bind_order(nb::module_& module);
 void bind_rows(nb::module_& module);
 void bind_signals(nb::module_& module);

@@ -43,21 +43,21 @@ OrderHandle listed(const OrderHandle& inner, const Vector<std::int64_t>& list,
   return {std::make_shared<Listed>(inner.shared, std::move(copy), n)};
 }
 
-OrderHandle parted(const OrderHandle& inner, std::int64_t n, std::int64_t first,
-                   std::int64_t length, std::pair<std::int64_t, std::int64_t> gap,
-                   std::optional<Words> seed) {
+OrderHandle split_order(const OrderHandle& inner, std::int64_t n, std::int64_t first,
+                        std::int64_t length, std::pair<std::int64_t, std::int64_t> gap,
+                        std::optional<Words> seed) {
   const Seed words = seed ? Seed{seed->second, seed->first} : Seed{};
-  const SplitPart part{n,    first, length, gap.first, gap.second, seed.has_value(),
-                       words};
-  return {std::make_shared<Parted>(inner.shared, part)};
+  const SplitRange range{n,    first, length, gap.first, gap.second, seed.has_value(),
+                         words};
+  return {std::make_shared<SplitOrder>(inner.shared, range)};
 }
 
 OrderHandle mixture(const std::vector<std::pair<OrderHandle, std::int64_t>>& components,
                     std::int64_t length) {
-  std::vector<Mixture::Component> parts;
+  std::vector<Mixture::Component> weighted;
   for (const auto& [order, weight] : components)
-    parts.push_back({order.shared, weight});
-  return {std::make_shared<Mixture>(parts, length)};
+    weighted.push_back({order.shared, weight});
+  return {std::make_shared<Mixture>(weighted, length)};
 }
 
 /// The sample at one position; throws `ArgumentError` for a position outside the epoch.
@@ -99,8 +99,9 @@ void bind_order(nb::module_& module) {
              "Listed samples, in the order in which `inner` visits the list.");
   module.def("mixture", mixture, "components"_a, "length"_a,
              "Several orders in turn, each (order, weight) as often as it weighs.");
-  module.def("parted", parted, "inner"_a, "n"_a, "first"_a, "length"_a, "gap"_a,
-             "seed"_a.none(), "One part of a split or a fold.");
+  module.def("split_order", split_order, "inner"_a, "n"_a, "first"_a, "length"_a,
+             "gap"_a, "seed"_a.none(),
+             "The samples of one range of a split or a fold.");
 }
 
 }  // namespace millstream::python

@@ -25,11 +25,11 @@ void on_interrupt(int number, siginfo_t* info, void* context) {
   }
 }
 
-/// While it is entered, Ctrl-C also cancels the loader: a program that runs inside of
+/// While it is entered, Ctrl-C also cancels the loader: a program that runs inside
 /// XLA ends at its next batch, and Python then raises KeyboardInterrupt.
 class Interruptible {
  public:
-  Interruptible(const ListedLoader& loader, bool active)
+  Interruptible(const RegisteredLoader& loader, bool active)
       : loader_(loader.shared), active_(active) {}
   ~Interruptible() { exit(); }
   Interruptible(const Interruptible&) = delete;
@@ -75,7 +75,7 @@ void bind_signals(nb::module_& module) {
   // `__exit__` of its own would leave the handler behind.
   nb::class_<Interruptible>(module, "Interruptible",
                             "While entered, Ctrl-C ends the loader's next batch.")
-      .def(nb::init<const ListedLoader&, bool>(), "loader"_a, "active"_a)
+      .def(nb::init<const RegisteredLoader&, bool>(), "loader"_a, "active"_a)
       .def_prop_ro("interrupted", &Interruptible::interrupted,
                    "Whether Ctrl-C came since it was entered.")
       .def("__enter__", &Interruptible::enter)

@@ -53,7 +53,7 @@ SourceHandle arrays(const std::vector<ArraySpec>& specs, bool narrow) {
                       shape[0],
                       reinterpret_cast<const std::byte*>(address),
                       stride,
-                      kept(owner)});
+                      shared_object(owner)});
     if (map) leaves.back().mapped = borrowed(*map);
   }
   auto source = std::make_shared<ArraysSource>(std::move(leaves));

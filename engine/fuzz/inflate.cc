@@ -12,13 +12,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                                     static_cast<std::size_t>(count));
     return std::vector<std::byte>(part.begin(), part.end());
   };
-  Packed packed = {.name = "fuzzed", .end = static_cast<std::int64_t>(size)};
+  DeflatedRange packed = {.name = "fuzzed", .end = static_cast<std::int64_t>(size)};
   packed.format = data[0] == 0x1F ? Deflated::kGzip : Deflated::kRaw;
   return accept_or_refuse([&] {
     std::int64_t sunk = 0;
     const auto sink = [&](std::span<const std::byte> piece) {
       sunk += static_cast<std::int64_t>(piece.size());
-      if (sunk > kLimit) throw DataError("more than the test has room for");
+      if (sunk > kLimit) throw DataError("more than the test accepts");
     };
     const Contents whole = inflate_all(packed, read, sink);
     require(sunk == whole.size);

@@ -18,8 +18,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     require(again.size() <= size && bytes.starts_with(again));
   });
   return accept_or_refuse([&] {
-    const Header header = header_of(bytes);
-    require(header.bytes >= 0 && header.kind >= Kind::kSetup);
-    require(header.kind <= Kind::kFailed);
+    const MessageHeader header = header_of(bytes);
+    require(header.bytes >= 0 && header.kind >= MessageKind::kSetup);
+    require(header.kind <= MessageKind::kFailed);
   });
 }

@@ -92,5 +92,5 @@ def test_a_loader_starts_the_threads_that_its_workers_need(
     new = threads() - before
     waiting = new["millstream-"]
     assert waiting <= 2 * workers + 4, new
-    calling = new["millstream-call"] + new["millstream-desk"]
+    calling = new["millstream-call"] + new["millstream-proc"]
     assert calling == (workers if kind == "thread" else 1), new

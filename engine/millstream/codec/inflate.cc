@@ -12,7 +12,7 @@ namespace {
 
 class Inflation {
  public:
-  Inflation(const Packed& packed, const ReadBytes& read, const Sink& sink,
+  Inflation(const DeflatedRange& packed, const ReadBytes& read, const Sink& sink,
             std::int64_t piece)
       : packed_(packed),
         read_(read),
@@ -99,7 +99,7 @@ class Inflation {
                          ", found ", found));
   }
 
-  const Packed& packed_;
+  const DeflatedRange& packed_;
   const ReadBytes& read_;
   const Sink& sink_;
   std::int64_t piece_;
@@ -118,8 +118,8 @@ std::uint32_t crc32_of(std::span<const std::byte> bytes, std::uint32_t crc) {
       crc32_z(crc, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
 }
 
-Contents inflate_all(const Packed& packed, const ReadBytes& read, const Sink& sink,
-                     std::int64_t piece) {
+Contents inflate_all(const DeflatedRange& packed, const ReadBytes& read,
+                     const Sink& sink, std::int64_t piece) {
   return Inflation(packed, read, sink, piece).run();
 }
 

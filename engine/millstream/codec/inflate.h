@@ -17,7 +17,7 @@ std::uint32_t crc32_of(std::span<const std::byte> bytes, std::uint32_t crc = 0);
 
 /// A stretch of the file called `name` that is deflated, and what is known of its
 /// contents.
-struct Packed {
+struct DeflatedRange {
   std::string name;
   std::int64_t begin = 0;
   std::int64_t end = 0;
@@ -39,8 +39,8 @@ using Sink = std::function<void(std::span<const std::byte>)>;
 /// Inflates all of it, gzip members one after the other, and hands it to `sink` piece
 /// by piece. Throws `DataError` where it ends early, is not of the size or the CRC that
 /// is known of it, or where anything but zeros follows the last member.
-Contents inflate_all(const Packed& packed, const ReadBytes& read, const Sink& sink,
-                     std::int64_t piece = std::int64_t{1} << 18);
+Contents inflate_all(const DeflatedRange& packed, const ReadBytes& read,
+                     const Sink& sink, std::int64_t piece = std::int64_t{1} << 18);
 
 /// Whether bytes begin as gzip does.
 bool is_gzip(std::span<const std::byte> bytes) noexcept;

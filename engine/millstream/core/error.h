@@ -123,10 +123,10 @@ struct WorkerStalled : Error {
 };
 
 /// Joins its arguments into one message, e.g. `text(path, ": truncated")`.
-template <typename... Parts>
-std::string text(const Parts&... parts) {
+template <typename... Values>
+std::string text(const Values&... values) {
   std::ostringstream out;
-  (out << ... << parts);
+  (out << ... << values);
   return out.str();
 }
 

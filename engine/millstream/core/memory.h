@@ -12,7 +12,7 @@
 
 namespace millstream {
 
-/// What JAX wants of a buffer that it aliases, and a cache line besides.
+/// The alignment that JAX needs to alias a buffer; also the size of a cache line.
 inline constexpr std::size_t kAlignment = 64;
 
 /// A block of `kAlignment`-aligned bytes that frees itself.
@@ -50,7 +50,7 @@ class Memory {
   /// `bytes` bytes, aligned, uninitialised, valid until `reset`.
   std::byte* allocate(std::int64_t bytes);
 
-  /// Room for `count` values of a trivial type.
+  /// Space for `count` values of a trivial type.
   template <typename T>
   std::span<T> array(std::int64_t count) {
     static_assert(std::is_trivially_destructible_v<T>);

@@ -14,7 +14,7 @@
 namespace millstream {
 namespace {
 
-struct Deliverers {
+struct DeliveryThreads {
   std::uint64_t generation = fork_generation();
   std::mutex mutex;
   std::condition_variable wake;
@@ -24,17 +24,17 @@ struct Deliverers {
 
 /// Never destroyed: a program may wait for a batch while the process exits. A forked
 /// process, where the threads are not, gets others.
-Deliverers& deliverers() {
-  static std::mutex making;
-  static Deliverers* current = nullptr;
-  const std::lock_guard lock(making);
+DeliveryThreads& delivery_threads() {
+  static std::mutex mutex;
+  static DeliveryThreads* current = nullptr;
+  const std::lock_guard lock(mutex);
   if (current == nullptr || current->generation != fork_generation()) {
-    current = new Deliverers;
+    current = new DeliveryThreads;
   }
   return *current;
 }
 
-void work(Deliverers& shared) {
+void run_thread(DeliveryThreads& shared) {
   pthread_setname_np(pthread_self(), "millstream-out");
   std::unique_lock lock(shared.mutex);
   while (true) {
@@ -49,10 +49,10 @@ void work(Deliverers& shared) {
   }
 }
 
-/// Whether a thread more could be had; the caller holds the mutex.
-bool has_another(Deliverers& shared) {
+/// Returns whether the system gave another thread; the caller holds the mutex.
+bool start_thread(DeliveryThreads& shared) {
   try {
-    std::thread(work, std::ref(shared)).detach();
+    std::thread(run_thread, std::ref(shared)).detach();
   } catch (const std::system_error&) {
     return false;
   }
@@ -63,10 +63,10 @@ bool has_another(Deliverers& shared) {
 }  // namespace
 
 void deliver(std::function<void()> task) {
-  Deliverers& shared = deliverers();
+  DeliveryThreads& shared = delivery_threads();
   {
     const std::lock_guard lock(shared.mutex);
-    if (shared.tasks.size() < shared.idle || has_another(shared)) {
+    if (shared.tasks.size() < shared.idle || start_thread(shared)) {
       shared.tasks.push_back(std::move(task));
       shared.wake.notify_one();
       return;

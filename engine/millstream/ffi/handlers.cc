@@ -10,7 +10,7 @@
 
 #include "millstream/core/error.h"
 #include "millstream/ffi/delivery.h"
-#include "millstream/ffi/live.h"
+#include "millstream/ffi/registry.h"
 #include "millstream/loader/state.h"
 #include "xla/ffi/api/ffi.h"
 
@@ -125,9 +125,9 @@ std::span<const std::uint32_t> words_of(const ffi::Buffer<ffi::U32>& buffer) {
 }
 
 /// What a call asks for `states`, whose successors are written with `extra` words more.
-Call asked(std::shared_ptr<Loader> loader, const RowRange& range,
-           std::span<const std::uint32_t> states, ffi::RemainingRets rets,
-           std::int64_t extra = 0) {
+Call call_for(std::shared_ptr<Loader> loader, const RowRange& range,
+              std::span<const std::uint32_t> states, ffi::RemainingRets rets,
+              std::int64_t extra = 0) {
   const Schema& schema = loader->plan().schema();
   const std::int64_t rows = range.count;
   const std::size_t fields = schema.size();
@@ -157,21 +157,21 @@ Call asked(std::shared_ptr<Loader> loader, const RowRange& range,
   return call;
 }
 
-Call whole(std::shared_ptr<Loader> loader, const ffi::Buffer<ffi::U32>& states,
-           ffi::RemainingRets rets) {
+Call batch_call(std::shared_ptr<Loader> loader, const ffi::Buffer<ffi::U32>& states,
+                ffi::RemainingRets rets) {
   const RowRange rows{0, loader->plan().batch_size()};
-  return asked(std::move(loader), rows, words_of(states), rets);
+  return call_for(std::move(loader), rows, words_of(states), rets);
 }
 
-Call shard(std::shared_ptr<Loader> loader, const ffi::Buffer<ffi::U32>& states,
-           const ffi::Buffer<ffi::U32>& number, std::int64_t rows,
-           ffi::RemainingRets rets) {
+Call shard_call(std::shared_ptr<Loader> loader, const ffi::Buffer<ffi::U32>& states,
+                const ffi::Buffer<ffi::U32>& number, std::int64_t rows,
+                ffi::RemainingRets rets) {
   if (number.element_count() == 0 || rows < 1) {
     throw ArgumentError("a shard has a number and at least one row");
   }
   const RowRange range{std::int64_t{number.typed_data()[0]} * rows, rows};
-  Call call = asked(std::move(loader), range, words_of(states), rets);
-  call.loader->part_of(range);
+  Call call = call_for(std::move(loader), range, words_of(states), rets);
+  call.loader->shard_of(range);
   call.sharded = true;
   return call;
 }
@@ -241,21 +241,21 @@ template <typename Ask>
 ffi::Error answered(std::int64_t plan, std::int64_t digest, Ask&& ask) {
   std::shared_ptr<Loader> loader;
   return reported(loader, [&] {
-    loader = listed_loader(plan);
+    loader = registered_loader(plan);
     check_digest(*loader, digest);
     Call call = ask(loader);
     answer(call);
   });
 }
 
-/// The same, or the promise of it where something has to be waited for.
+/// The same, or a future where something has to be waited for.
 template <typename Ask>
-Reply promised(std::int64_t plan, std::int64_t digest, Ask&& ask) {
+Reply answered_later(std::int64_t plan, std::int64_t digest, Ask&& ask) {
   std::shared_ptr<Loader> loader;
   Call asked;
   bool done = false;
   ffi::Error error = reported(loader, [&] {
-    loader = listed_loader(plan);
+    loader = registered_loader(plan);
     check_digest(*loader, digest);
     asked = ask(loader);
     done = answered_at_once(asked);
@@ -279,14 +279,14 @@ Reply promised(std::int64_t plan, std::int64_t digest, Ask&& ask) {
 ffi::Error in_jit(ffi::Buffer<ffi::U32> states, ffi::RemainingRets results,
                   std::int64_t plan, std::int64_t digest) {
   return answered(plan, digest, [&](const std::shared_ptr<Loader>& loader) {
-    return whole(loader, states, results);
+    return batch_call(loader, states, results);
   });
 }
 
 Reply in_jit_later(ffi::Buffer<ffi::U32> states, ffi::RemainingRets results,
                    std::int64_t plan, std::int64_t digest) {
-  return promised(plan, digest, [&](const std::shared_ptr<Loader>& loader) {
-    return whole(loader, states, results);
+  return answered_later(plan, digest, [&](const std::shared_ptr<Loader>& loader) {
+    return batch_call(loader, states, results);
   });
 }
 
@@ -294,15 +294,15 @@ ffi::Error shard_at_once(ffi::Buffer<ffi::U32> states, ffi::Buffer<ffi::U32> num
                          ffi::RemainingRets results, std::int64_t plan,
                          std::int64_t digest, std::int64_t rows) {
   return answered(plan, digest, [&](const std::shared_ptr<Loader>& loader) {
-    return shard(loader, states, number, rows, results);
+    return shard_call(loader, states, number, rows, results);
   });
 }
 
 Reply shard_later(ffi::Buffer<ffi::U32> states, ffi::Buffer<ffi::U32> number,
                   ffi::RemainingRets results, std::int64_t plan, std::int64_t digest,
                   std::int64_t rows) {
-  return promised(plan, digest, [&](const std::shared_ptr<Loader>& loader) {
-    return shard(loader, states, number, rows, results);
+  return answered_later(plan, digest, [&](const std::shared_ptr<Loader>& loader) {
+    return shard_call(loader, states, number, rows, results);
   });
 }
 
@@ -315,10 +315,10 @@ ffi::Error on_host(ffi::Buffer<ffi::U32> cursor, ffi::RemainingRets results) {
           text("a cursor has ", kStateWords + 2, " words, not ", words.size()));
     }
     const auto number = words.last<2>();
-    loader = listed_loader(
+    loader = registered_loader(
         static_cast<std::int64_t>((std::uint64_t{number[1]} << 32) | number[0]));
     const RowRange rows{0, loader->plan().batch_size()};
-    Call call = asked(loader, rows, words.first(kStateWords), results, 2);
+    Call call = call_for(loader, rows, words.first(kStateWords), results, 2);
     answer(call);
     std::memcpy(call.after + sizeof(State), number.data(), number.size_bytes());
   });
@@ -328,7 +328,7 @@ ffi::Error samples_in_jit(ffi::Buffer<ffi::U32> states, ffi::RemainingRets rets,
                           std::int64_t plan, std::int64_t digest) {
   std::shared_ptr<Loader> loader;
   return reported(loader, [&] {
-    loader = listed_loader(plan);
+    loader = registered_loader(plan);
     check_digest(*loader, digest);
     const Plan& schedules = loader->plan();
     const std::int64_t rows = schedules.batch_size();

@@ -4,15 +4,15 @@
 
 namespace millstream {
 
-/// The batch that a state names, inside of jit.
+/// The batch that a state names, inside jit.
 ///
 /// Operand: states, uint32[..., 8]. Results: the fields of the batch, the mask, and the
-/// states after it. Attributes: "plan", the number under which the loader is listed,
-/// and "digest", its plan's.
+/// states after it. Attributes: "plan", the number under which the loader is
+/// registered, and "digest", its plan's.
 XLA_FFI_Error* batch_in_jit(XLA_FFI_CallFrame* frame);
 
-/// The same for sources that have to be waited for: a batch that is not made yet is
-/// promised, and delivered from a thread that is neither XLA's nor a worker.
+/// The same for sources that have to be waited for: if the batch is not made yet, XLA
+/// gets a future, which a delivery thread fulfils; never XLA's own thread or a worker.
 XLA_FFI_Error* batch_in_jit_later(XLA_FFI_CallFrame* frame);
 
 /// Which samples the batch has, for a program that gathers them itself.
@@ -21,7 +21,7 @@ XLA_FFI_Error* batch_in_jit_later(XLA_FFI_CallFrame* frame);
 /// padding; the mask; and the states after the batch.
 XLA_FFI_Error* indices_in_jit(XLA_FFI_CallFrame* frame);
 
-/// One shard of the batch that a state names, inside of a program that runs on many
+/// One shard of the batch that a state names, inside a program that runs on many
 /// devices: as many rows as the results have, from the shard's place on.
 ///
 /// Operands: states, uint32[..., 8], and the shard's number, uint32[...], the same for

@@ -23,7 +23,7 @@ constexpr std::size_t kBuffer = std::size_t{1} << 21;
 
 /// A descriptor of `path`, empty and locked, or -1. The file is the caller's own and
 /// nobody else's: no link that leads elsewhere, and no pipe.
-int open_alone(const std::string& path) {
+int open_exclusive(const std::string& path) {
   for (;;) {
     const int descriptor = ::open(
         path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
@@ -72,19 +72,19 @@ FileWriter::FileWriter(std::filesystem::path path, Mode mode) : path_(std::move(
     throw io_error(EISDIR, path_, "expected a file");
   }
   std::string name = path_.string() + ".part";
-  if (mode == Mode::kAlone) descriptor_ = open_alone(name);
+  if (mode == Mode::kExclusive) descriptor_ = open_exclusive(name);
   if (descriptor_ < 0) {
     name += "-XXXXXX";
     descriptor_ = ::mkostemp(name.data(), O_CLOEXEC);
   }
   if (descriptor_ < 0) throw io_error(errno, path_, "cannot be written");
-  beside_ = name;
+  temporary_ = name;
   buffer_.reserve(kBuffer);
 }
 
 FileWriter::~FileWriter() {
   if (descriptor_ < 0) return;
-  ::unlink(beside_.c_str());  // while it is locked
+  ::unlink(temporary_.c_str());  // while the lock is held
   ::close(descriptor_);
 }
 
@@ -117,7 +117,7 @@ void FileWriter::commit() {
   flush();
   ::fchmod(descriptor_, 0644);  // the temporary is private, the file is not
   if (::fdatasync(descriptor_) != 0) throw io_error(errno, path_, "cannot be written");
-  if (::rename(beside_.c_str(), path_.c_str()) != 0) {
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
     throw io_error(errno, path_, "cannot be renamed into place");
   }
   ::close(std::exchange(descriptor_, -1));

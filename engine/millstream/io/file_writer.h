@@ -9,17 +9,17 @@
 
 namespace millstream {
 
-/// Writes a file beside its name and renames it when it is whole, so that nobody ever
-/// sees half of it; what was there before is replaced at once. Unless `commit` is
-/// reached nothing stays behind. Belongs to one thread.
+/// Writes a temporary file in the same folder and renames it when it is complete, so
+/// that nobody ever sees half of it; an older file is replaced atomically. Unless
+/// `commit` is reached nothing stays behind. Belongs to one thread.
 class FileWriter {
  public:
   enum class Mode : std::uint8_t {
-    kShared,  // others may write the same file at the same time; the last one stays
-    kAlone,   // others wait until this one is gone; see the constructor
+    kShared,     // others may write the same file at the same time; the last one stays
+    kExclusive,  // others wait until this one is gone; see the constructor
   };
 
-  /// Folders on the way are made. With `kAlone` this waits until no other thread or
+  /// Folders on the way are made. With `kExclusive` this waits until no other thread or
   /// process writes the file, which may exist then, and takes over what a killed one
   /// left. Where that is not possible, because somebody else owns the name or there are
   /// no locks, it is as with `kShared`. Throws `IoError`, as do all functions here.
@@ -40,7 +40,7 @@ class FileWriter {
   void flush();
 
   std::filesystem::path path_;
-  std::filesystem::path beside_;
+  std::filesystem::path temporary_;
   int descriptor_ = -1;
   std::int64_t size_ = 0;
   std::vector<std::byte> buffer_;

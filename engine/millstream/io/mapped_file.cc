@@ -26,7 +26,7 @@ constexpr int kMaps = 16'384;
 std::atomic<int> maps = 0;
 
 /// Whether `mincore` answers for a file; for others' files it says that all is there.
-bool is_told_of(const File& file) noexcept {
+bool may_query_cache(const File& file) noexcept {
   struct stat status {};
   return (::fstat(file.descriptor(), &status) == 0 && status.st_uid == ::geteuid()) ||
          ::faccessat(AT_FDCWD, file.path().c_str(), W_OK, AT_EACCESS) == 0;
@@ -52,7 +52,7 @@ MappedFile::MappedFile(File file)
   range_.begin = static_cast<const std::byte*>(data);
   range_.end = range_.begin + size_;
   last_page_ = (size_ - 1) / kPage * kPage;
-  is_told_ = is_told_of(file);
+  may_query_cache_ = may_query_cache(file);
   if (file.descriptor() < kDescriptors) file_ = std::move(file);
 }
 
@@ -88,7 +88,7 @@ void MappedFile::will_need(std::int64_t offset, std::int64_t bytes) const noexce
             static_cast<std::size_t>(end - begin), MADV_WILLNEED);
 }
 
-void MappedFile::in_any_order() const noexcept {
+void MappedFile::advise_random() const noexcept {
   if (!is_mapped()) return;
   ::madvise(const_cast<std::byte*>(range_.begin), static_cast<std::size_t>(size()),
             MADV_RANDOM);
@@ -97,7 +97,7 @@ void MappedFile::in_any_order() const noexcept {
 bool MappedFile::cached(std::int64_t offset) const noexcept {
   unsigned char page = 1;
   ::mincore(const_cast<std::byte*>(range_.begin) + offset / kPage * kPage, 1, &page);
-  return is_told_ && (page & 1) != 0;
+  return may_query_cache_ && (page & 1) != 0;
 }
 
 void MappedFile::check(const std::byte* fault) const {

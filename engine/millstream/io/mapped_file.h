@@ -66,10 +66,10 @@ class MappedFile {
   /// Asks the system to read these bytes ahead.
   void will_need(std::int64_t offset, std::int64_t bytes) const noexcept;
 
-  /// Tells the system to read only what is asked for and nothing around it.
-  void in_any_order() const noexcept;
+  /// Advises the system not to read ahead.
+  void advise_random() const noexcept;
 
-  /// Whether the page at `offset` is known to be in memory. The system does not tell
+  /// Whether the page at `offset` is known to be in memory. The system does not say so
   /// for files of other users.
   bool cached(std::int64_t offset) const noexcept;
 
@@ -79,12 +79,12 @@ class MappedFile {
   std::filesystem::path path_;
   std::int64_t size_;
   MappedRange range_;
-  std::int64_t last_page_ = 0;  // where it begins
-  std::int64_t offset_ = 0;     // of the range in the file
-  std::optional<File> file_;    // of the first files only
-  FileIdentity identity_;       // to find it where there is no descriptor
-  bool owned_ = false;          // the map
-  bool is_told_ = false;        // which pages are in memory
+  std::int64_t last_page_ = 0;    // where it begins
+  std::int64_t offset_ = 0;       // of the range in the file
+  std::optional<File> file_;      // of the first files only
+  FileIdentity identity_;         // to find it where there is no descriptor
+  bool owned_ = false;            // the map
+  bool may_query_cache_ = false;  // the system says which pages are in memory
 };
 
 }  // namespace millstream

@@ -42,7 +42,7 @@ Answers::Found Answers::get(const Position& position, bool wait,
       return std::nullopt;
     }
   }
-  if (++answer->taken == shards_) {
+  if (++answer->taken == devices_) {
     const auto mine = answers_.find(position);
     if (mine != answers_.end() && mine->second == answer) answers_.erase(mine);
     changed_.notify_all();
@@ -53,7 +53,7 @@ Answers::Found Answers::get(const Position& position, bool wait,
 }
 
 void Answers::forget_errors(std::chrono::seconds age,
-                            std::chrono::milliseconds patience) {
+                            std::chrono::milliseconds timeout) {
   const auto failed = [](const auto& entry) {
     return entry.second->done && entry.second->error != nullptr;
   };
@@ -62,7 +62,7 @@ void Answers::forget_errors(std::chrono::seconds age,
   std::erase_if(answers_, [&](const auto& entry) {
     return failed(entry) && entry.second->found_at <= latest;
   });
-  changed_.wait_for(lock, patience,
+  changed_.wait_for(lock, timeout,
                     [&] { return std::ranges::none_of(answers_, failed); });
 }
 

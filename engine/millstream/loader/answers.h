@@ -24,17 +24,17 @@ class Answers {
   /// be had without waiting.
   using Found = std::optional<std::shared_ptr<const Batch>>;
 
-  /// An answer is forgotten when `shards` have had it.
-  explicit Answers(int shards) : shards_(shards) {}
+  /// An answer is forgotten when so many devices have had it.
+  explicit Answers(int devices) : devices_(devices) {}
 
   /// What `find` returned or threw for the first shard to ask. Where another shard is
   /// at it, waits for it, or without `wait` returns nothing.
   Found get(const Position& position, bool wait, const std::function<Found()>& find);
 
-  /// Waits, not longer than `patience`, until every shard has come for the errors that
+  /// Waits, not longer than `timeout`, until every shard has come for the errors that
   /// there are: a program that is started meanwhile would take those of the one before.
   /// Forgets those of at least that age, for which some never will.
-  void forget_errors(std::chrono::seconds age, std::chrono::milliseconds patience);
+  void forget_errors(std::chrono::seconds age, std::chrono::milliseconds timeout);
 
  private:
   struct Answer {
@@ -49,7 +49,7 @@ class Answers {
 
   void evict();
 
-  const int shards_;
+  const int devices_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::unordered_map<Position, std::shared_ptr<Answer>, PositionHash> answers_;

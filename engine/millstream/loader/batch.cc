@@ -17,37 +17,37 @@ std::int64_t aligned(std::int64_t offset) {
 Layout::Layout(Schema schema, std::int64_t rows)
     : Layout(std::move(schema), std::vector<RowRange>{{0, rows}}) {}
 
-Layout::Layout(Schema schema, std::vector<RowRange> parts)
-    : schema_(std::move(schema)), parts_(std::move(parts)) {
-  for (const RowRange& part : parts_) {
-    rows_ += part.count;
+Layout::Layout(Schema schema, std::vector<RowRange> shards)
+    : schema_(std::move(schema)), shards_(std::move(shards)) {
+  for (const RowRange& shard : shards_) {
+    rows_ += shard.count;
     for (const Field& field : schema_) {
       offsets_.push_back(bytes_);
-      bytes_ = aligned(bytes_ + byte_size(field) * part.count);
+      bytes_ = aligned(bytes_ + byte_size(field) * shard.count);
     }
     offsets_.push_back(bytes_);
-    bytes_ = aligned(bytes_ + part.count);
+    bytes_ = aligned(bytes_ + shard.count);
   }
 }
 
 Batch::Batch(const Layout& layout, std::shared_ptr<const Block> block)
     : block_(std::move(block)), fields_(layout.schema().size()) {
   const Schema& schema = layout.schema();
-  for (std::size_t part = 0; part < layout.parts().size(); ++part) {
+  for (std::size_t shard = 0; shard < layout.shards().size(); ++shard) {
     for (std::size_t i = 0; i < fields_; ++i) {
       columns_.push_back({schema[i].dtype, schema[i].shape,
-                          block_->data() + layout.offset(i, part), byte_size(schema[i]),
-                          nullptr});
+                          block_->data() + layout.offset(i, shard),
+                          byte_size(schema[i]), nullptr});
     }
     masks_.push_back(
-        reinterpret_cast<bool*>(block_->data() + layout.mask_offset(part)));
+        reinterpret_cast<bool*>(block_->data() + layout.mask_offset(shard)));
   }
 }
 
-Slots::Slots(Layout layout, std::size_t kept, Maker* maker)
+Slots::Slots(Layout layout, std::size_t kept, WorkerPool* worker_pool)
     : layout_(std::move(layout)),
       kept_(kept),
-      maker_(maker),
+      worker_pool_(worker_pool),
       generation_(fork_generation()) {
   free_.reserve(kept);  // giving back must not allocate
 }
@@ -63,8 +63,8 @@ std::shared_ptr<Batch> Slots::take() {
   }
   if (block.data() == nullptr) {
     const std::int64_t bytes = layout_.bytes();
-    block = maker_ != nullptr
-                ? maker_->block(bytes)
+    block = worker_pool_ != nullptr
+                ? worker_pool_->block(bytes)
                 : Block(bytes, text("a batch of ", layout_.rows(), " rows"));
   }
   auto taken = std::make_unique<Block>(std::move(block));

@@ -14,14 +14,14 @@
 namespace millstream {
 namespace {
 
-/// A batch is shared out to several threads in parts of about this many bytes.
-constexpr std::int64_t kPartBytes = std::int64_t{1} << 19;
+/// Several threads make a large batch together, in ranges of about this many bytes.
+constexpr std::int64_t kRangeBytes = std::int64_t{1} << 19;
 
 /// A shard that has not come for an error by then never will: XLA itself gives up on a
 /// collective sooner. Forgotten before that, a late one would go on without the others.
 constexpr std::chrono::seconds kLastShard{60};
 /// Usually they all come within a millisecond.
-constexpr std::chrono::milliseconds kShardsPatience{2000};
+constexpr std::chrono::milliseconds kShardsTimeout{2000};
 
 Schema with_dtypes(Schema schema, std::span<const DType> dtypes) {
   if (dtypes.size() != schema.size()) {
@@ -41,27 +41,27 @@ int chosen_prefetch(int asked) {
   return asked >= 0 ? asked : kDefault;
 }
 
-void copy(const Batch& batch, std::size_t part, std::span<const Column> output,
+void copy(const Batch& batch, std::size_t shard, std::span<const Column> output,
           bool* mask, std::int64_t rows) {
   for (std::size_t i = 0; i < output.size(); ++i) {
-    const Column& from = batch.columns(part)[i];
+    const Column& from = batch.columns(shard)[i];
     std::memcpy(output[i].data, from.data,
                 static_cast<std::size_t>(from.stride * rows));
   }
   if (mask != nullptr) {
-    std::memcpy(mask, batch.mask(part), static_cast<std::size_t>(rows));
+    std::memcpy(mask, batch.mask(shard), static_cast<std::size_t>(rows));
   }
 }
 
-std::vector<RowRange> checked(std::vector<RowRange> parts, std::int64_t rows) {
-  if (parts.empty()) return {{0, rows}};
-  for (const RowRange& part : parts) {
-    if (part.first < 0 || part.count < 1 || part.first + part.count > rows) {
-      throw ArgumentError(text("rows [", part.first, ", ", part.first + part.count,
+std::vector<RowRange> checked(std::vector<RowRange> shards, std::int64_t rows) {
+  if (shards.empty()) return {{0, rows}};
+  for (const RowRange& shard : shards) {
+    if (shard.first < 0 || shard.count < 1 || shard.first + shard.count > rows) {
+      throw ArgumentError(text("rows [", shard.first, ", ", shard.first + shard.count,
                                ") are not rows of batches of ", rows));
     }
   }
-  return parts;
+  return shards;
 }
 
 /// Throws `ArgumentError` if the batches that are made ahead, the one that is being
@@ -89,21 +89,21 @@ void check_fits(const Layout& layout, int prefetch) {
 }  // namespace
 
 Loader::Loader(std::shared_ptr<const Plan> plan, std::span<const DType> dtypes,
-               Knobs knobs, Share share)
+               LoaderOptions options, LocalShards shards)
     : plan_(std::move(plan)),
       slots_(std::make_shared<Slots>(
           Layout(with_dtypes(plan_->schema(), dtypes),
-                 checked(std::move(share.parts), plan_->batch_size())),
-          static_cast<std::size_t>(chosen_prefetch(knobs.prefetch) + 4),
-          plan_->maker())),
-      threads_(knobs.threads > 0 ? knobs.threads : cpu_budget()),
-      prefetch_(chosen_prefetch(knobs.prefetch)),
+                 checked(std::move(shards.rows), plan_->batch_size())),
+          static_cast<std::size_t>(chosen_prefetch(options.prefetch) + 4),
+          plan_->worker_pool())),
+      threads_(options.threads > 0 ? options.threads : cpu_budget()),
+      prefetch_(chosen_prefetch(options.prefetch)),
       reads_ahead_(prefetch_ > 0 && !plan_->resident()),
-      whole_(layout().parts()[0] == RowRange{0, plan_->batch_size()}),
-      skipped_(knobs.budget),
-      answers_(share.shards) {
-  if (knobs.threads < 0) {
-    throw ArgumentError(text("threads must be at least 1, not ", knobs.threads));
+      whole_(layout().shards()[0] == RowRange{0, plan_->batch_size()}),
+      skipped_(options.budget),
+      answers_(shards.devices) {
+  if (options.threads < 0) {
+    throw ArgumentError(text("threads must be at least 1, not ", options.threads));
   }
   check_fits(layout(), prefetch_);
   if (prefetch_ > 0) {
@@ -112,41 +112,42 @@ Loader::Loader(std::shared_ptr<const Plan> plan, std::span<const DType> dtypes,
 }
 
 void Loader::make(const Position& position, const RowRange& rows,
-                  std::span<const Column> output, bool* mask, const Making& making) {
+                  std::span<const Column> output, bool* mask,
+                  const CallContext& context) {
   if (!prefetcher_) plan_->hint(position);  // nobody did before
   std::int64_t row_bytes = 1;
   for (const Column& column : output) row_bytes += column.row_bytes();
-  const bool waits = plan_->maker() != nullptr;
-  if (waits || threads_ == 1 || rows.count * row_bytes < 2 * kPartBytes) {
-    plan_->part(position, rows.first, rows.count, output, mask, thread_memory(),
-                making);
+  const bool waits = plan_->worker_pool() != nullptr;
+  if (waits || threads_ == 1 || rows.count * row_bytes < 2 * kRangeBytes) {
+    plan_->row_range(position, rows.first, rows.count, output, mask, thread_memory(),
+                     context);
     return;
   }
   ThreadPool& pool = shared_pool();
   pool.grow(threads_ - 1);
-  const std::int64_t grain = std::max<std::int64_t>(1, kPartBytes / row_bytes);
-  pool.for_ranges(rows.count, grain, threads_ - 1,
-                  [&](std::int64_t begin, std::int64_t end) {
-                    std::vector<Column> here(output.begin(), output.end());
-                    for (Column& column : here) column.data += begin * column.stride;
-                    plan_->part(position, rows.first + begin, end - begin, here,
-                                mask == nullptr ? nullptr : mask + begin,
-                                thread_memory(), {nullptr, making.failures, nullptr});
-                  });
+  const std::int64_t most = std::max<std::int64_t>(1, kRangeBytes / row_bytes);
+  pool.for_ranges(
+      rows.count, most, threads_ - 1, [&](std::int64_t begin, std::int64_t end) {
+        std::vector<Column> here(output.begin(), output.end());
+        for (Column& column : here) column.data += begin * column.stride;
+        plan_->row_range(position, rows.first + begin, end - begin, here,
+                         mask == nullptr ? nullptr : mask + begin, thread_memory(),
+                         {nullptr, context.failures, nullptr});
+      });
 }
 
-void Loader::hand_out(const Position& position, const RowRange& rows,
-                      std::span<const Column> output, bool* mask) {
+void Loader::make_in_place(const Position& position, const RowRange& rows,
+                           std::span<const Column> output, bool* mask) {
   Failures failures;
   make(position, rows, output, mask, {nullptr, &failures, &cancelled_});
   skipped_.count(failures);
 }
 
-void Loader::make_noting(const Position& position, std::span<const Column> output,
-                         bool* mask) {
+void Loader::make_timed(const Position& position, std::span<const Column> output,
+                        bool* mask) {
   const auto start = std::chrono::steady_clock::now();
-  hand_out(position, {0, plan_->batch_size()}, output, mask);
-  prefetcher_->note(std::chrono::steady_clock::now() - start);
+  make_in_place(position, {0, plan_->batch_size()}, output, mask);
+  prefetcher_->record_time(std::chrono::steady_clock::now() - start);
 }
 
 bool Loader::cached(std::span<const Column> output) const {
@@ -163,19 +164,19 @@ void Loader::fill(const Position& position, std::span<const Column> output,
   if (cancelled()) throw Cancelled("interrupted");
   delivered_.fetch_add(1, std::memory_order_relaxed);
   if (!cached(output)) {
-    hand_out(position, {0, plan_->batch_size()}, output, mask);
+    make_in_place(position, {0, plan_->batch_size()}, output, mask);
     return;
   }
   if (prefetcher_->is_quick()) {
-    make_noting(position, output, mask);
+    make_timed(position, output, mask);
     return;
   }
-  const auto batch = waited_for(position);
+  const auto batch = wait_for_batch(position);
   skipped_.count(batch->failures());
   copy(*batch, 0, output, mask, plan_->batch_size());
 }
 
-std::shared_ptr<const Batch> Loader::waited_for(const Position& position) {
+std::shared_ptr<const Batch> Loader::wait_for_batch(const Position& position) {
   while (true) {
     auto batch = prefetcher_->get(position, true, std::chrono::milliseconds(50));
     if (cancelled()) throw Cancelled("interrupted");
@@ -188,7 +189,7 @@ bool Loader::fill_if_ready(const Position& position, std::span<const Column> out
   if (cancelled()) throw Cancelled("interrupted");
   if (!cached(output)) return false;
   if (prefetcher_->is_quick()) {
-    make_noting(position, output, mask);
+    make_timed(position, output, mask);
   } else {
     const auto batch = prefetcher_->ready(position);
     if (batch == nullptr) return false;
@@ -199,13 +200,13 @@ bool Loader::fill_if_ready(const Position& position, std::span<const Column> out
   return true;
 }
 
-std::size_t Loader::part_of(const RowRange& rows) const {
-  const auto found = std::ranges::find(layout().parts(), rows);
-  if (found == layout().parts().end()) {
+std::size_t Loader::shard_of(const RowRange& rows) const {
+  const auto found = std::ranges::find(layout().shards(), rows);
+  if (found == layout().shards().end()) {
     throw ArgumentError(text("rows [", rows.first, ", ", rows.first + rows.count,
                              ") are not among those that this process makes"));
   }
-  return static_cast<std::size_t>(found - layout().parts().begin());
+  return static_cast<std::size_t>(found - layout().shards().begin());
 }
 
 Answers::Found Loader::answer(const Position& position, bool wait) {
@@ -213,7 +214,7 @@ Answers::Found Loader::answer(const Position& position, bool wait) {
     if (cancelled()) throw Cancelled("interrupted");
     std::shared_ptr<const Batch> batch;
     if (reads_ahead_) {
-      batch = wait ? waited_for(position) : prefetcher_->ready(position);
+      batch = wait ? wait_for_batch(position) : prefetcher_->ready(position);
       if (batch == nullptr) return std::nullopt;
       skipped_.count(batch->failures());
     } else if (!plan_->resident()) {
@@ -241,11 +242,11 @@ bool Loader::fill_shard_if_ready(const Position& position, const RowRange& rows,
 void Loader::fill_from(const std::shared_ptr<const Batch>& batch,
                        const Position& position, const RowRange& rows,
                        std::span<const Column> output, bool* mask) {
-  const std::size_t part = part_of(rows);
+  const std::size_t shard = shard_of(rows);
   if (batch != nullptr && fits(output)) {
-    copy(*batch, part, output, mask, rows.count);
+    copy(*batch, shard, output, mask, rows.count);
   } else {
-    hand_out(position, rows, output, mask);
+    make_in_place(position, rows, output, mask);
   }
 }
 
@@ -272,16 +273,16 @@ std::shared_ptr<const Batch> Loader::take_if_ready(const Position& position) {
 }
 
 std::shared_ptr<const Batch> Loader::take(const Position& position,
-                                          std::chrono::milliseconds patience) {
+                                          std::chrono::milliseconds timeout) {
   std::shared_ptr<const Batch> batch;
   if (prefetcher_) {
-    batch = prefetcher_->get(position, false, patience);
+    batch = prefetcher_->get(position, false, timeout);
   } else {
     auto made = slots_->take();
-    const std::span<const RowRange> parts = layout().parts();
-    for (std::size_t i = 0; i < parts.size(); ++i) {
-      make(position, parts[i], made->columns(i), made->mask(i),
-           {&made->beside(), &made->failures(), &cancelled_});
+    const std::span<const RowRange> shards = layout().shards();
+    for (std::size_t i = 0; i < shards.size(); ++i) {
+      make(position, shards[i], made->columns(i), made->mask(i),
+           {&made->host_values(), &made->failures(), &cancelled_});
     }
     batch = std::move(made);
   }
@@ -291,9 +292,9 @@ std::shared_ptr<const Batch> Loader::take(const Position& position,
   return batch;
 }
 
-bool Loader::ready(const Position& position, std::chrono::milliseconds patience) {
+bool Loader::ready(const Position& position, std::chrono::milliseconds timeout) {
   if (!prefetcher_) return true;
-  return prefetcher_->get(position, true, patience) != nullptr;
+  return prefetcher_->get(position, true, timeout) != nullptr;
 }
 
 void Skipped::count(const Failures& failures) {
@@ -312,7 +313,7 @@ std::map<std::int64_t, std::string> Skipped::samples() const {
 }
 
 void Loader::remember(std::exception_ptr error) {
-  if (error == nullptr) answers_.forget_errors(kLastShard, kShardsPatience);
+  if (error == nullptr) answers_.forget_errors(kLastShard, kShardsTimeout);
   const std::lock_guard lock(mutex_);
   last_error_ = std::move(error);
 }

@@ -20,7 +20,7 @@
 namespace millstream {
 
 /// How a loader works; never what comes out of it.
-struct Knobs {
+struct LoaderOptions {
   int threads = 0;           // at most; 0 for all that the process may use
   int prefetch = -1;         // batches made ahead; -1 for what suits the source
   std::int64_t budget = -1;  // samples that may be left out; -1 for any number
@@ -41,10 +41,11 @@ class Skipped {
   std::map<std::int64_t, std::string> samples_;
 };
 
-/// Which rows of every batch a process makes, and for how many shards of one program.
-struct Share {
-  std::vector<RowRange> parts;  // none for whole batches
-  int shards = 1;
+/// The shards of every batch that this process makes, and how many of its devices ask
+/// for them.
+struct LocalShards {
+  std::vector<RowRange> rows;  // of each shard; none for whole batches
+  int devices = 1;
 };
 
 /// A plan at work: makes batches ahead, hands them out, and remembers what went wrong.
@@ -52,9 +53,9 @@ struct Share {
 class Loader {
  public:
   /// `dtypes` are those of the batches that `take` gives, one a field of the plan.
-  /// Throws `ArgumentError` where the parts of `share` are not rows of a batch.
-  Loader(std::shared_ptr<const Plan> plan, std::span<const DType> dtypes, Knobs knobs,
-         Share share = {});
+  /// Throws `ArgumentError` where `shards` names rows that a batch does not have.
+  Loader(std::shared_ptr<const Plan> plan, std::span<const DType> dtypes,
+         LoaderOptions options, LocalShards shards = {});
 
   const Plan& plan() const noexcept { return *plan_; }
   const Layout& layout() const noexcept { return slots_->layout(); }
@@ -71,7 +72,7 @@ class Loader {
   bool fill_if_ready(const Position& position, std::span<const Column> output,
                      bool* mask);
 
-  /// Writes one part of the batch, `rows`, to memory of the caller's. All shards that
+  /// Writes one shard of the batch, `rows`, to memory of the caller's. All devices that
   /// ask for one batch get the same answer, which is made once.
   void fill_shard(const Position& position, const RowRange& rows,
                   std::span<const Column> output, bool* mask);
@@ -81,13 +82,13 @@ class Loader {
                            std::span<const Column> output, bool* mask);
 
   /// The batch at `position` in memory of its own, or null if it is not done within
-  /// `patience`.
+  /// `timeout`.
   std::shared_ptr<const Batch> take(const Position& position,
-                                    std::chrono::milliseconds patience);
+                                    std::chrono::milliseconds timeout);
 
-  /// Whether the batch at `position` has been made ahead, or is within `patience`, so
+  /// Whether the batch at `position` has been made ahead, or is within `timeout`, so
   /// that `fill` only copies. True where nothing is made ahead.
-  bool ready(const Position& position, std::chrono::milliseconds patience);
+  bool ready(const Position& position, std::chrono::milliseconds timeout);
   /// The same if it is made already, else null; never waits for it.
   std::shared_ptr<const Batch> take_if_ready(const Position& position);
 
@@ -100,8 +101,8 @@ class Loader {
   /// `Cancelled` when the loader is interrupted.
   std::shared_ptr<const Batch> take_for_shards(const Position& position);
 
-  /// Which of the layout's parts these rows are; throws `ArgumentError` if none.
-  std::size_t part_of(const RowRange& rows) const;
+  /// Which of the layout's shards these rows are; throws `ArgumentError` if none.
+  std::size_t shard_of(const RowRange& rows) const;
 
   /// Batches given by `take` that someone still holds.
   std::int64_t live() const { return slots_->live(); }
@@ -119,19 +120,18 @@ class Loader {
   bool cancelled() const noexcept { return cancelled_.load(std::memory_order_relaxed); }
   void resume() noexcept { cancelled_.store(false, std::memory_order_relaxed); }
 
-  /// What the last `fill` that failed inside of jit threw.
+  /// What the last `fill` that failed inside jit threw.
   void remember(std::exception_ptr error);
   std::exception_ptr last_error() const;
 
  private:
   void make(const Position& position, const RowRange& rows,
-            std::span<const Column> output, bool* mask, const Making& making);
-  void hand_out(const Position& position, const RowRange& rows,
-                std::span<const Column> output, bool* mask);
-  std::shared_ptr<const Batch> waited_for(const Position& position);
+            std::span<const Column> output, bool* mask, const CallContext& context);
+  void make_in_place(const Position& position, const RowRange& rows,
+                     std::span<const Column> output, bool* mask);
+  std::shared_ptr<const Batch> wait_for_batch(const Position& position);
   Answers::Found answer(const Position& position, bool wait);
-  void make_noting(const Position& position, std::span<const Column> output,
-                   bool* mask);
+  void make_timed(const Position& position, std::span<const Column> output, bool* mask);
   bool cached(std::span<const Column> output) const;
   bool fits(std::span<const Column> output) const;
   void fill_from(const std::shared_ptr<const Batch>& batch, const Position& position,

@@ -29,7 +29,7 @@ std::span<Column> from_row(std::span<const Column> columns, std::int64_t first,
 constexpr int kTries = 3;
 
 template <typename Body>
-void tried(int times, Body&& body) {
+void with_retries(int times, Body&& body) {
   while (true) {
     --times;
     try {
@@ -55,13 +55,13 @@ Plan::Plan(std::shared_ptr<const Source> source, Schedule schedule, Transforms b
       chain_(source_->schema(), joined(before, after)),
       tail_(Chain(source_->schema(), before).output(), after, before),
       skip_(skip),
-      maker_(source_->maker()) {
-  if (maker_ != nullptr) workers_ = maker_->workers();
+      worker_pool_(source_->worker_pool()) {
+  if (worker_pool_ != nullptr) workers_ = worker_pool_->workers();
   for (const Transforms* stages : {&before, &after}) {
     for (const auto& stage : *stages) {
-      if (stage->maker() == nullptr) continue;
-      maker_ = stage->maker();
-      workers_ += maker_->workers();
+      if (stage->worker_pool() == nullptr) continue;
+      worker_pool_ = stage->worker_pool();
+      workers_ += worker_pool_->workers();
     }
   }
   if (schedule_.order().samples() != source_->size()) {
@@ -81,20 +81,20 @@ Plan::Plan(std::shared_ptr<const Source> source, Schedule schedule, Transforms b
 }
 
 void Plan::batch(const Position& position, std::span<const Column> output, bool* mask,
-                 const Making& making) const {
-  rows(position, 0, batch_size(), output, mask, thread_memory(), making);
+                 const CallContext& context) const {
+  rows(position, 0, batch_size(), output, mask, thread_memory(), context);
 }
 
 void Plan::rows(const Position& position, std::int64_t first, std::int64_t count,
                 std::span<const Column> output, bool* mask, Memory& memory,
-                const Making& making) const {
-  part(position, first, count, from_row(output, first, memory),
-       mask == nullptr ? nullptr : mask + first, memory, making);
+                const CallContext& context) const {
+  row_range(position, first, count, from_row(output, first, memory),
+            mask == nullptr ? nullptr : mask + first, memory, context);
 }
 
-void Plan::part(const Position& position, std::int64_t first, std::int64_t count,
-                std::span<const Column> output, bool* mask, Memory& memory,
-                const Making& making) const {
+void Plan::row_range(const Position& position, std::int64_t first, std::int64_t count,
+                     std::span<const Column> output, bool* mask, Memory& memory,
+                     const CallContext& context) const {
   const ExactFloats exact;
   const auto indices = memory.array<std::int64_t>(count);
   schedule_.run(position, first, indices);
@@ -105,47 +105,48 @@ void Plan::part(const Position& position, std::int64_t first, std::int64_t count
   }
   const auto samples = indices.first(static_cast<std::size_t>(valid));
   if (valid > 0 && skip_) {
-    surviving_rows(position, first, samples, output, mask, memory, making);
+    rows_skipping_failures(position, first, samples, output, mask, memory, context);
   } else if (valid > 0) {
-    valid_rows(position, first, samples, output, memory, making);
+    valid_rows(position, first, samples, output, memory, context);
   }
   if (valid < count) {
     padding(position, count - valid, from_row(output, valid, memory), memory);
   }
 }
 
-void Plan::surviving_rows(const Position& position, std::int64_t first,
-                          std::span<const std::int64_t> indices,
-                          std::span<const Column> output, bool* mask, Memory& memory,
-                          const Making& making) const {
-  const auto one = [&](const Error& error) {
+void Plan::rows_skipping_failures(const Position& position, std::int64_t first,
+                                  std::span<const std::int64_t> indices,
+                                  std::span<const Column> output, bool* mask,
+                                  Memory& memory, const CallContext& context) const {
+  const auto skip = [&](const Error& error) {
     padding(position, 1, output, memory);
     if (mask != nullptr) *mask = false;
-    if (making.failures != nullptr) making.failures->add(indices[0], error);
+    if (context.failures != nullptr) context.failures->add(indices[0], error);
   };
   try {
-    tried(kTries,
-          [&] { valid_rows(position, first, indices, output, memory, making); });
+    with_retries(
+        kTries, [&] { valid_rows(position, first, indices, output, memory, context); });
     return;
   } catch (const DataError& error) {
-    if (indices.size() == 1) return one(error);
+    if (indices.size() == 1) return skip(error);
   } catch (const FunctionError& error) {
     if (error.sample() < 0 || error.transient()) throw;
-    if (indices.size() == 1) return one(error);
+    if (indices.size() == 1) return skip(error);
   }
   // By halves: where few fail, most rows are still made many at a time.
   const std::size_t half = indices.size() / 2;
   const auto rows = static_cast<std::int64_t>(half);
-  surviving_rows(position, first, indices.first(half), output, mask, memory, making);
-  surviving_rows(position, first + rows, indices.subspan(half),
-                 from_row(output, rows, memory),
-                 mask == nullptr ? nullptr : mask + rows, memory, making);
+  rows_skipping_failures(position, first, indices.first(half), output, mask, memory,
+                         context);
+  rows_skipping_failures(position, first + rows, indices.subspan(half),
+                         from_row(output, rows, memory),
+                         mask == nullptr ? nullptr : mask + rows, memory, context);
 }
 
 void Plan::valid_rows(const Position& position, std::int64_t first,
                       std::span<const std::int64_t> indices,
                       std::span<const Column> output, Memory& memory,
-                      const Making& making) const {
+                      const CallContext& context) const {
   const Schema& schema = source_->schema();
   const auto count = static_cast<std::int64_t>(indices.size());
   const auto columns = memory.array<Column>(static_cast<std::int64_t>(schema.size()));
@@ -165,11 +166,11 @@ void Plan::valid_rows(const Position& position, std::int64_t first,
     columns[i].rows = memory.array<std::byte*>(count).data();
   }
   samples_read_.fetch_add(count, std::memory_order_relaxed);
-  source_->read_for(making, first, indices, columns, memory);
+  source_->read_for(context, first, indices, columns, memory);
   const auto epochs = memory.array<std::uint32_t>(chain_.makes() ? count : 0);
   schedule_.epochs(position, first, epochs);
-  chain_.run(columns, output, count, {position.seed, indices, epochs, 0, making, first},
-             memory);
+  chain_.run(columns, output, count,
+             {position.seed, indices, epochs, 0, context, first}, memory);
 }
 
 void Plan::padding(const Position& position, std::int64_t count,

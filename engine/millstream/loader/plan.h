@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "millstream/core/column.h"
-#include "millstream/core/maker.h"
 #include "millstream/core/memory.h"
+#include "millstream/core/worker_pool.h"
 #include "millstream/order/schedule.h"
 #include "millstream/source/source.h"
 #include "millstream/transform/chain.h"
@@ -33,13 +33,16 @@ class Plan {
   std::int64_t batch_size() const noexcept { return schedule_.batch_size(); }
 
   /// Whether making a batch costs no more than a copy.
-  bool resident() const noexcept { return source_->resident() && maker_ == nullptr; }
+  bool resident() const noexcept {
+    return source_->resident() && worker_pool_ == nullptr;
+  }
 
-  /// Who makes the samples, so that making a batch is waiting; null for the plan.
-  Maker* maker() const noexcept { return maker_; }
-  /// How many workers make samples, for the source and all stages.
+  /// The worker pool that makes the samples, so that making a batch means waiting; null
+  /// if there is none.
+  WorkerPool* worker_pool() const noexcept { return worker_pool_; }
+  /// How many workers the source and all stages have.
   int workers() const noexcept { return workers_; }
-  /// Whether the rows of a batch are given to a maker as they come.
+  /// Whether the source queues the rows of a batch in a worker pool right away.
   bool queues() const noexcept { return source_->queues(); }
 
   /// What a state must fit to be resumed: the source's shape and the order, and no
@@ -49,34 +52,34 @@ class Plan {
   /// Makes the batch at `position`, the specification of everything that is faster.
   /// Columns are `batch_size()` rows; `mask` too, or null.
   void batch(const Position& position, std::span<const Column> output, bool* mask,
-             const Making& making = {}) const;
+             const CallContext& context = {}) const;
 
   /// Rows [first, first + count) of that batch, written to the same rows of `output`.
   void rows(const Position& position, std::int64_t first, std::int64_t count,
             std::span<const Column> output, bool* mask, Memory& memory,
-            const Making& making = {}) const;
+            const CallContext& context = {}) const;
 
   /// The same rows, written to rows [0, count) of `output` and `mask`.
-  void part(const Position& position, std::int64_t first, std::int64_t count,
-            std::span<const Column> output, bool* mask, Memory& memory,
-            const Making& making = {}) const;
+  void row_range(const Position& position, std::int64_t first, std::int64_t count,
+                 std::span<const Column> output, bool* mask, Memory& memory,
+                 const CallContext& context = {}) const;
 
   /// Bytes of samples asked of the source so far, as its schema counts them.
   std::int64_t bytes_read() const noexcept {
     return samples_read_.load(std::memory_order_relaxed) * sample_bytes_;
   }
 
-  /// Tells the source that the batch at `position` will be made soon.
+  /// Hints to the source that the batch at `position` will be made soon.
   void hint(const Position& position) const;
 
  private:
   void valid_rows(const Position& position, std::int64_t first,
                   std::span<const std::int64_t> indices, std::span<const Column> output,
-                  Memory& memory, const Making& making) const;
-  void surviving_rows(const Position& position, std::int64_t first,
-                      std::span<const std::int64_t> indices,
-                      std::span<const Column> output, bool* mask, Memory& memory,
-                      const Making& making) const;
+                  Memory& memory, const CallContext& context) const;
+  void rows_skipping_failures(const Position& position, std::int64_t first,
+                              std::span<const std::int64_t> indices,
+                              std::span<const Column> output, bool* mask,
+                              Memory& memory, const CallContext& context) const;
   void padding(const Position& position, std::int64_t count,
                std::span<const Column> output, Memory& memory) const;
 
@@ -86,7 +89,8 @@ class Plan {
   Chain tail_;  // the stages after batching alone: what padding goes through
   std::uint64_t digest_;
   bool skip_;
-  Maker* maker_ = nullptr;  // of the last stage that has one, or of the source
+  WorkerPool* worker_pool_ =
+      nullptr;  // of the last stage that has one, or of the source
   int workers_ = 0;
   std::int64_t sample_bytes_ = 0;
   mutable std::atomic<std::int64_t> samples_read_{0};

@@ -12,7 +12,7 @@
 namespace millstream {
 namespace {
 
-/// Streams that are told apart; the one unused for longest makes room for another.
+/// Streams that are tracked; a new one replaces the one unused for longest.
 constexpr std::size_t kStreams = 256;
 /// A stream that is not heard of for this many batches of each has ended.
 constexpr std::uint64_t kForgotten = 2;
@@ -24,8 +24,8 @@ constexpr std::int64_t kQuickNs = 60'000;
 constexpr std::int64_t kSlowNs = 4 * kQuickNs;
 constexpr std::int64_t kAsleepNs = 3 * kQuickNs / 2;
 
-/// How much further ahead than batches are made the source is told of them, so that a
-/// disk has many reads to choose from.
+/// How many batches earlier than it is made the source gets a hint of a batch, so that
+/// a disk has many reads to choose from.
 constexpr int kHinted = 8;
 
 /// Batches that are waited for at once.
@@ -38,7 +38,7 @@ int waiting_threads(const Plan& plan, int ahead) {
 }
 
 /// Whether trying again may help: what failed ahead of time need not fail now.
-bool is_passing(const std::exception_ptr& error) {
+bool is_transient(const std::exception_ptr& error) {
   if (!error) return false;
   try {
     std::rethrow_exception(error);
@@ -63,11 +63,12 @@ Prefetcher::Prefetcher(std::shared_ptr<const Plan> plan, std::shared_ptr<Slots> 
                        int threads, int ahead)
     : plan_(std::move(plan)),
       slots_(std::move(slots)),
-      threads_(plan_->maker() != nullptr ? waiting_threads(*plan_, ahead) : threads),
+      threads_(plan_->worker_pool() != nullptr ? waiting_threads(*plan_, ahead)
+                                               : threads),
       ahead_(ahead),
       generation_(fork_generation()),
       typical_ns_(kSlowNs) {
-  if (plan_->maker() != nullptr) waiting_.emplace(0);
+  if (plan_->worker_pool() != nullptr) waiting_.emplace(0);
 }
 
 Prefetcher::~Prefetcher() {
@@ -79,7 +80,7 @@ Prefetcher::~Prefetcher() {
 }
 
 std::shared_ptr<const Batch> Prefetcher::get(const Position& position, bool keep,
-                                             std::chrono::milliseconds patience) {
+                                             std::chrono::milliseconds timeout) {
   if (generation_ != fork_generation()) {  // the threads stayed in the parent
     Entry alone{.position = position, .stage = Stage::kMaking, .asked = true};
     make(alone);
@@ -92,13 +93,13 @@ std::shared_ptr<const Batch> Prefetcher::get(const Position& position, bool keep
   if (!found) {
     found = std::make_shared<Entry>();
     found->position = position;
-    found->untold = true;
+    found->unhinted = true;
   }
   const std::shared_ptr<Entry> entry = found;
   entry->used = ++clock_;
   const bool asked_before = std::exchange(entry->asked, true);
-  entry->left = false;
-  if (entry->stage == Stage::kDone && !asked_before && is_passing(entry->error)) {
+  entry->orphaned = false;
+  if (entry->stage == Stage::kDone && !asked_before && is_transient(entry->error)) {
     entry->stage = Stage::kQueued;
     entry->error = nullptr;
   }
@@ -107,20 +108,20 @@ std::shared_ptr<const Batch> Prefetcher::get(const Position& position, bool keep
   bool begun = entry->stage != Stage::kQueued || (waits && asked_before);
   if (!begun) {
     std::erase(queue_, entry);  // or its batch would live until a worker came by
-    // Who asks may have to give up waiting, and could not while it makes the batch.
+    // The caller's timeout could not be kept if it made the batch itself.
     if (waits) begun = start_with(entry);
   }
   if (!begun) {
     entry->stage = Stage::kMaking;
     lock.unlock();
     const auto start = Clock::now();
-    tell(entry->later);
+    hint(entry->hint_next);
     make(*entry);
-    note(Clock::now() - start);
+    record_time(Clock::now() - start);
     lock.lock();
     entry->stage = Stage::kDone;
     done_.notify_all();
-  } else if (!done_.wait_for(lock, patience,
+  } else if (!done_.wait_for(lock, timeout,
                              [&] { return entry->stage == Stage::kDone; })) {
     return nullptr;
   }
@@ -143,7 +144,7 @@ std::shared_ptr<const Batch> Prefetcher::ready(const Position& position) {
   }
   found->second->used = ++clock_;
   found->second->asked = true;
-  found->second->left = false;
+  found->second->orphaned = false;
   const std::shared_ptr<const Batch> batch = found->second->batch;
   look_ahead(position);
   evict();
@@ -163,7 +164,7 @@ bool Prefetcher::continues(const Stream& stream, const Position& position) const
          (stream.last == position || plan_->schedule().next(stream.last) == position);
 }
 
-void Prefetcher::note(std::chrono::nanoseconds taken) noexcept {
+void Prefetcher::record_time(std::chrono::nanoseconds taken) noexcept {
   const std::int64_t before = typical_ns_.load(std::memory_order_relaxed);
   std::int64_t now = taken.count();
   if (now > kQuickNs) now = std::min(now, waited_for_pages() ? kSlowNs : kAsleepNs);
@@ -171,7 +172,7 @@ void Prefetcher::note(std::chrono::nanoseconds taken) noexcept {
 }
 
 bool Prefetcher::is_quick() const noexcept {
-  return plan_->maker() == nullptr &&
+  return plan_->worker_pool() == nullptr &&
          typical_ns_.load(std::memory_order_relaxed) < kQuickNs;
 }
 
@@ -180,13 +181,13 @@ ThreadPool& Prefetcher::pool() { return waiting_ ? *waiting_ : shared_pool(); }
 void Prefetcher::make(Entry& entry, Lock* turn) noexcept {
   try {
     auto batch = slots_->take();
-    if (entry.untold) tell(entry.position);
-    const std::span<const RowRange> parts = slots_->layout().parts();
-    for (std::size_t i = 0; i < parts.size(); ++i) {
-      plan_->part(entry.position, parts[i].first, parts[i].count, batch->columns(i),
-                  batch->mask(i), thread_memory(),
-                  {&batch->beside(), &batch->failures(), &stopping_, &entry.dropped,
-                   turn, batch->block()});
+    if (entry.unhinted) hint(entry.position);
+    const std::span<const RowRange> shards = slots_->layout().shards();
+    for (std::size_t i = 0; i < shards.size(); ++i) {
+      plan_->row_range(entry.position, shards[i].first, shards[i].count,
+                       batch->columns(i), batch->mask(i), thread_memory(),
+                       {&batch->host_values(), &batch->failures(), &stopping_,
+                        &entry.dropped, turn, batch->block()});
     }
     entry.batch = std::move(batch);
   } catch (...) {
@@ -194,10 +195,10 @@ void Prefetcher::make(Entry& entry, Lock* turn) noexcept {
   }
 }
 
-/// Where the system holds the file in memory, telling it costs more than reading. Where
-/// it does not, telling takes long enough to show that, once all is read early; it may
-/// even wait until the disk takes more requests.
-void Prefetcher::tell(const std::optional<Position>& position) noexcept {
+/// Where the file is in the page cache, a hint costs more than reading. Where it is
+/// not, a hint takes long enough to show that; it may even wait until the disk accepts
+/// more requests.
+void Prefetcher::hint(const std::optional<Position>& position) noexcept {
   try {
     if (position && !is_quick()) plan_->hint(*position);
   } catch (...) {
@@ -211,7 +212,7 @@ bool Prefetcher::start() noexcept {
     if (pool().grow(waiting_ ? running_ + 1 : threads_) <= others) return running_ > 0;
     pool().submit([this] { run(); });
   } catch (...) {
-    return running_ > 0;  // those that there are will come by
+    return running_ > 0;  // the threads that run take from the queue
   }
   ++running_;
   return true;
@@ -240,8 +241,8 @@ void Prefetcher::run() {
     entry->stage = Stage::kDone;
     done_.notify_all();
     lock.unlock();
-    tell(entry->later);
-    note(Clock::now() - start);
+    hint(entry->hint_next);
+    record_time(Clock::now() - start);
     lock.lock();
     if (!queue_.empty()) {  // behind what other loaders wait for
       pool().submit([this] { run(); });
@@ -270,27 +271,29 @@ void Prefetcher::look_ahead(const Position& position) {
     if (ended) end(stream);
     return ended;
   });
-  const auto whose = [&](auto&& is_at) {
+  const auto find_stream = [&](auto&& is_at) {
     return std::ranges::find_if(streams_, [&](const Stream& stream) {
       return stream.last.seed == position.seed && is_at(stream.last);
     });
   };
-  auto stream = whose(
+  auto stream = find_stream(
       [&](const Position& last) { return plan_->schedule().next(last) == position; });
   bool backwards = false;
   if (stream == streams_.end()) {
-    stream = whose([&](const Position& last) { return last == position; });
+    stream = find_stream([&](const Position& last) { return last == position; });
     if (stream != streams_.end()) {  // asked again, after a wait cut short
       stream->abandoned = false;
       return;
     }
-    stream = whose([&](const Position& last) { return previous(last) == position; });
+    stream =
+        find_stream([&](const Position& last) { return previous(last) == position; });
     backwards = stream != streams_.end();
   }
   if (stream != streams_.end()) {
     stream->counts = true;
   } else {
-    const bool is_new = whose([](const Position&) { return true; }) == streams_.end();
+    const bool is_new =
+        find_stream([](const Position&) { return true; }) == streams_.end();
     if (streams_.size() == kStreams) {
       streams_.erase(std::ranges::min_element(streams_, {}, &Stream::used));
     }
@@ -310,21 +313,21 @@ void Prefetcher::look_ahead(const Position& position) {
     at = step(at);
     auto& entry = entries_[at];
     if (entry) {
-      entry->left = false;
+      entry->orphaned = false;
       continue;
     }
     entry = std::make_shared<Entry>();
     entry->position = at;
     entry->used = ++clock_;
-    entry->untold = stream->untold > 0;
-    stream->untold -= entry->untold ? 1 : 0;
-    entry->later = at;
-    for (int k = 0; k < kHinted && entry->later; ++k) {
-      const bool first = entry->later->step == 0 && entry->later->epoch == 0;
+    entry->unhinted = stream->unhinted > 0;
+    stream->unhinted -= entry->unhinted ? 1 : 0;
+    entry->hint_next = at;
+    for (int k = 0; k < kHinted && entry->hint_next; ++k) {
+      const bool first = entry->hint_next->step == 0 && entry->hint_next->epoch == 0;
       if (backwards && first) {
-        entry->later.reset();
+        entry->hint_next.reset();
       } else {
-        entry->later = step(*entry->later);
+        entry->hint_next = step(*entry->hint_next);
       }
     }
     queue_.push_back(entry);
@@ -332,15 +335,15 @@ void Prefetcher::look_ahead(const Position& position) {
   }
 }
 
-/// What was made ahead for a stream that is only idle may still be asked for, so it
-/// stays for as long as there is room.
+/// Batches that were made ahead for an idle stream may still be asked for, so they stay
+/// until `evict` needs the space.
 void Prefetcher::end(const Stream& stream) {
   Position at = stream.last;
   for (int i = 0; i < ahead_; ++i) {
     at = plan_->schedule().next(at);
     const auto found = entries_.find(at);
     if (found == entries_.end() || found->second->asked) continue;
-    found->second->left = true;
+    found->second->orphaned = true;
     if (!stream.abandoned) continue;
     found->second->dropped = true;
     std::erase(queue_, found->second);
@@ -355,7 +358,7 @@ void Prefetcher::evict() {
       static_cast<std::size_t>(streams) * static_cast<std::size_t>(ahead_ + 1) + 1;
   // What was asked for goes before what is made ahead, which is yet to be.
   const auto rank = [](const Entry& entry) {
-    return std::tuple(!entry.left, !entry.asked, entry.used);
+    return std::tuple(!entry.orphaned, !entry.asked, entry.used);
   };
   while (entries_.size() > capacity) {
     auto first = entries_.end();

@@ -25,12 +25,12 @@ struct PositionHash {
 /// A cache in front of `Plan::batch`: batches made on the shared pool ahead of those
 /// who ask, kept by (seed, epoch, step). Serves several streams, forwards and
 /// backwards; a batch that nobody has begun is made by the one who asks for it, unless
-/// making is waiting, for a maker or a disk. What comes out never depends on what is in
-/// it.
+/// that would wait for a worker pool or a disk. The cache never changes what is in a
+/// batch.
 class Prefetcher {
  public:
-  /// Keeps `ahead` batches a stream in the making, on at most `threads` threads of the
-  /// shared pool; where making is waiting, on threads of its own that do nothing else.
+  /// Makes `ahead` batches per stream in advance, on at most `threads` threads of the
+  /// shared pool; with a worker pool, on threads of its own that only wait.
   Prefetcher(std::shared_ptr<const Plan> plan, std::shared_ptr<Slots> slots,
              int threads, int ahead);
 
@@ -40,9 +40,9 @@ class Prefetcher {
   Prefetcher& operator=(const Prefetcher&) = delete;
 
   /// The batch at `position`; null if another thread is at it and not done within
-  /// `patience`. Rethrows what making it threw. With `keep` it stays for others.
+  /// `timeout`. Rethrows what making it threw. With `keep` it stays for others.
   std::shared_ptr<const Batch> get(const Position& position, bool keep,
-                                   std::chrono::milliseconds patience);
+                                   std::chrono::milliseconds timeout);
 
   /// The batch at `position` if it is made already, else null; never waits for it.
   std::shared_ptr<const Batch> ready(const Position& position);
@@ -51,8 +51,8 @@ class Prefetcher {
   /// soon as a batch elsewhere is asked for.
   void abandon(const Position& position);
 
-  /// Takes note of how long a batch took to make, here or elsewhere.
-  void note(std::chrono::nanoseconds taken) noexcept;
+  /// Records how long a batch took to make, here or elsewhere.
+  void record_time(std::chrono::nanoseconds taken) noexcept;
 
   /// Whether batches have of late been made so fast that handing one over from another
   /// thread would take longer: files that the system holds in memory. It may change
@@ -64,11 +64,11 @@ class Prefetcher {
   struct Entry {
     Position position;
     Stage stage = Stage::kQueued;
-    std::uint64_t used = 0;              // when, by `clock_`
-    bool asked = false;                  // by someone, and not only made ahead
-    bool left = false;                   // made ahead for a stream that has ended
-    bool untold = false;                 // the source does not know that it is coming
-    std::optional<Position> later = {};  // what to tell the source of next
+    std::uint64_t used = 0;                  // when, by `clock_`
+    bool asked = false;                      // by someone, and not only made ahead
+    bool orphaned = false;                   // made ahead for a stream that has ended
+    bool unhinted = false;                   // the source has had no hint of it
+    std::optional<Position> hint_next = {};  // the batch to hint the source about
     std::shared_ptr<const Batch> batch = {};
     std::exception_ptr error = {};
     std::atomic<bool> dropped = false;  // nobody will ask for it
@@ -79,7 +79,7 @@ class Prefetcher {
     std::uint64_t used = 0;  // when, by `asked_`
     bool counts = false;     // else it may be a jump of another with its seed
     bool abandoned = false;  // unless somebody goes on with it
-    int untold = 0;  // batches after those asked for that nobody told the source of
+    int unhinted = 0;        // batches after `last` that the source has had no hint of
   };
 
   using Lock = std::unique_lock<std::mutex>;
@@ -87,7 +87,7 @@ class Prefetcher {
 
   ThreadPool& pool();
   void make(Entry& entry, Lock* turn = nullptr) noexcept;
-  void tell(const std::optional<Position>& position) noexcept;
+  void hint(const std::optional<Position>& position) noexcept;
   void run();
   bool
   start() noexcept;  // another thread that takes from the queue; false if none does
@@ -106,7 +106,7 @@ class Prefetcher {
   const std::uint64_t generation_;
   std::atomic<std::int64_t> typical_ns_;
 
-  std::mutex turns_;  // batches reach their maker in order; taken before `mutex_`
+  std::mutex turns_;  // batches reach the worker pool in order; taken before `mutex_`
   std::mutex mutex_;
   std::condition_variable done_;
   std::unordered_map<Position, std::shared_ptr<Entry>, PositionHash> entries_;

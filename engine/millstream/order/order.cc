@@ -74,21 +74,21 @@ Weighted::Weighted(std::span<const double> weights, std::int64_t length)
     (share[i] < 1 ? poor : rich).push_back(i);
     if (weights[i] > weights[heaviest]) heaviest = i;
   }
-  columns_.resize(weights.size());
+  cells_.resize(weights.size());
   while (!poor.empty() && !rich.empty()) {
     const std::uint32_t small = poor.back();
     const std::uint32_t large = rich.back();
     poor.pop_back();
-    columns_[small] = {static_cast<std::uint32_t>(share[small] * 0x1p32), large};
+    cells_[small] = {static_cast<std::uint32_t>(share[small] * 0x1p32), large};
     share[large] -= 1 - share[small];
     if (share[large] < 1) {
       rich.pop_back();
       poor.push_back(large);
     }
   }
-  for (const std::uint32_t i : rich) columns_[i] = {0, i};
-  // Rounding alone leaves these: each is a whole column, unless its weight is none.
-  for (const std::uint32_t i : poor) columns_[i] = {0, weights[i] > 0 ? i : heaviest};
+  for (const std::uint32_t i : rich) cells_[i] = {0, i};
+  // Rounding alone leaves these: each fills a whole cell, unless its weight is none.
+  for (const std::uint32_t i : poor) cells_[i] = {0, weights[i] > 0 ? i : heaviest};
 }
 
 void Weighted::run(Seed seed, std::uint32_t epoch, std::int64_t first,
@@ -96,15 +96,15 @@ void Weighted::run(Seed seed, std::uint32_t epoch, std::int64_t first,
   for (std::int64_t& index : out) {
     const auto words = draw(seed, epoch, first++, Purpose::kWeighted);
     const std::int64_t chosen = below(samples_, words[0], words[1]);
-    const Column& column = columns_[static_cast<std::size_t>(chosen)];
-    index = words[2] < column.threshold ? chosen : column.other;
+    const AliasCell& cell = cells_[static_cast<std::size_t>(chosen)];
+    index = words[2] < cell.threshold ? chosen : cell.other;
   }
 }
 
 void Weighted::add_to(Digest& digest) const {
   digest.add("weighted").add(length_).add(samples_);
-  for (const Column& column : columns_) {
-    digest.add((std::uint64_t{column.threshold} << 32) | column.other);
+  for (const AliasCell& cell : cells_) {
+    digest.add((std::uint64_t{cell.threshold} << 32) | cell.other);
   }
 }
 
@@ -140,38 +140,38 @@ void Listed::add_to(Digest& digest) const {
   inner_->add_to(digest);
 }
 
-Parted::Parted(std::shared_ptr<const Order> inner, const SplitPart& part)
-    : Order(inner->length(), part.n, "a part"),
+SplitOrder::SplitOrder(std::shared_ptr<const Order> inner, const SplitRange& range)
+    : Order(inner->length(), range.n, "a split"),
       inner_(std::move(inner)),
-      part_(part),
-      places_(Grid(part.n), part.seed, 0, Purpose::kSplit) {
-  const bool fits = part.first >= 0 && part.length > 0 && part.gap >= 0 &&
-                    part.gap <= part.n && part.length <= part.n - part.gap &&
-                    part.first <= part.n - part.gap - part.length;
-  if (inner_->samples() != part.length) {
-    throw ArgumentError(text("a part of ", part.length,
+      range_(range),
+      places_(Grid(range.n), range.seed, 0, Purpose::kSplit) {
+  const bool fits = range.first >= 0 && range.length > 0 && range.gap >= 0 &&
+                    range.gap <= range.n && range.length <= range.n - range.gap &&
+                    range.first <= range.n - range.gap - range.length;
+  if (inner_->samples() != range.length) {
+    throw ArgumentError(text("a split range of ", range.length,
                              " samples is visited by an order of ", inner_->samples()));
   }
   if (!fits) {
-    throw ArgumentError(text("a part of ", part.length, " samples from ", part.first,
-                             " on does not fit ", part.n, " samples"));
+    throw ArgumentError(text("a split range of ", range.length, " samples from ",
+                             range.first, " on does not fit ", range.n, " samples"));
   }
 }
 
-void Parted::run(Seed seed, std::uint32_t epoch, std::int64_t first,
-                 std::span<std::int64_t> out) const {
+void SplitOrder::run(Seed seed, std::uint32_t epoch, std::int64_t first,
+                     std::span<std::int64_t> out) const {
   inner_->run(seed, epoch, first, out);
   for (std::int64_t& index : out) {
-    index += part_.first;
-    if (index >= part_.gap_at) index += part_.gap;
-    if (part_.shuffled) index = places_(index);
+    index += range_.first;
+    if (index >= range_.gap_at) index += range_.gap;
+    if (range_.shuffled) index = places_(index);
   }
 }
 
-void Parted::add_to(Digest& digest) const {
-  digest.add("part").add(part_.n).add(part_.first).add(part_.length);
-  digest.add(part_.gap_at).add(part_.gap).add(std::int64_t{part_.shuffled});
-  digest.add((std::uint64_t{part_.seed.high} << 32) | part_.seed.low);
+void SplitOrder::add_to(Digest& digest) const {
+  digest.add("part").add(range_.n).add(range_.first).add(range_.length);
+  digest.add(range_.gap_at).add(range_.gap).add(std::int64_t{range_.shuffled});
+  digest.add((std::uint64_t{range_.seed.high} << 32) | range_.seed.low);
   inner_->add_to(digest);
 }
 

@@ -86,16 +86,16 @@ class Weighted final : public Order {
            std::span<std::int64_t> out) const override;
   void add_to(Digest& digest) const override;
 
-  /// Walker's table: column c stands for itself where a random word is below
-  /// `threshold`, else for `other`.
-  struct Column {
+  /// A cell of Walker's alias table: cell c stands for sample c where a random word is
+  /// below `threshold`, else for `other`.
+  struct AliasCell {
     std::uint32_t threshold;
     std::uint32_t other;
   };
-  std::span<const Column> columns() const noexcept { return columns_; }
+  std::span<const AliasCell> cells() const noexcept { return cells_; }
 
  private:
-  std::vector<Column> columns_;
+  std::vector<AliasCell> cells_;
 };
 
 /// Samples listed by the user, in the order in which `inner` visits the list.
@@ -116,10 +116,11 @@ class Listed final : public Order {
   std::vector<std::int64_t> list_;
 };
 
-/// Which of n samples belong to one part of a split: places [first, first + length)
-/// with `gap` places left out from `gap_at` on. With `shuffled`, places are taken in an
-/// order fixed by `seed`, the same in every epoch; without, in the source's own.
-struct SplitPart {
+/// The samples, of n, that belong to one range of a split: places [first, first +
+/// length) with `gap` places left out from `gap_at` on. With `shuffled`, places are
+/// taken in an order fixed by `seed`, the same in every epoch; without, in the source's
+/// own.
+struct SplitRange {
   std::int64_t n = 0;
   std::int64_t first = 0;
   std::int64_t length = 0;
@@ -129,10 +130,11 @@ struct SplitPart {
   Seed seed;
 };
 
-/// One part of a split or of a fold, in the order in which `inner` visits it.
-class Parted final : public Order {
+/// The samples of one range of a split or of a fold, in the order in which `inner`
+/// visits it.
+class SplitOrder final : public Order {
  public:
-  Parted(std::shared_ptr<const Order> inner, const SplitPart& part);
+  SplitOrder(std::shared_ptr<const Order> inner, const SplitRange& range);
 
   void run(Seed seed, std::uint32_t epoch, std::int64_t first,
            std::span<std::int64_t> out) const override;
@@ -140,7 +142,7 @@ class Parted final : public Order {
 
  private:
   std::shared_ptr<const Order> inner_;
-  SplitPart part_;
+  SplitRange range_;
   Permutation places_;
 };
 

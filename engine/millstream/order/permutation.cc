@@ -44,22 +44,22 @@ template <int kCount>
   }
 }
 
-using Turn = void (*)(const Grid&, const Keys&, std::uint32_t*, std::uint32_t*);
+using Rounds = void (*)(const Grid&, const Keys&, std::uint32_t*, std::uint32_t*);
 
-void turn_lanes(const Grid& grid, const Keys& keys, std::uint32_t* row,
+void run_rounds(const Grid& grid, const Keys& keys, std::uint32_t* row,
                 std::uint32_t* column) {
   turn<kLanes>(grid, keys, row, column);
 }
 
 #if defined(__x86_64__)
-[[gnu::target("avx2")]] void turn_lanes_avx2(const Grid& grid, const Keys& keys,
+[[gnu::target("avx2")]] void run_rounds_avx2(const Grid& grid, const Keys& keys,
                                              std::uint32_t* row,
                                              std::uint32_t* column) {
   turn<kLanes>(grid, keys, row, column);
 }
-const Turn kTurn = __builtin_cpu_supports("avx2") ? turn_lanes_avx2 : turn_lanes;
+const Rounds kRunRounds = __builtin_cpu_supports("avx2") ? run_rounds_avx2 : run_rounds;
 #else
-const Turn kTurn = turn_lanes;
+const Rounds kRunRounds = run_rounds;
 #endif
 
 /// Fills `words`, whose number is a multiple of four, with random ones.
@@ -138,7 +138,7 @@ void Permutation::run(std::int64_t first, std::span<std::int64_t> out) const noe
       next_row += next_column / grid_.columns;
       next_column %= grid_.columns;
     }
-    kTurn(grid_, keys_, row, column);
+    kRunRounds(grid_, keys_, row, column);
     const std::size_t count = std::min<std::size_t>(kLanes, out.size() - done);
     for (std::size_t i = 0; i < count; ++i) {
       const std::int64_t index = std::int64_t{row[i]} * grid_.columns + column[i];

@@ -72,9 +72,9 @@ void ThreadPool::work(const std::stop_token& stop) {
 }
 
 void ThreadPool::for_ranges(
-    std::int64_t count, std::int64_t grain, int helpers,
+    std::int64_t count, std::int64_t most, int helpers,
     const std::function<void(std::int64_t, std::int64_t)>& body) {
-  const std::int64_t ranges = (count + grain - 1) / grain;
+  const std::int64_t ranges = (count + most - 1) / most;
   helpers = static_cast<int>(std::min<std::int64_t>(helpers, ranges - 1));
   if (helpers <= 0 || generation_ != fork_generation()) {
     if (count > 0) body(0, count);
@@ -83,34 +83,34 @@ void ThreadPool::for_ranges(
 
   // Shared with helpers that may come to run only after the caller has returned: they
   // then find no range left and touch nothing of the caller's.
-  struct Work {
+  struct Progress {
     std::atomic<std::int64_t> next{0};
     std::mutex mutex;
     std::condition_variable done;
     std::int64_t finished = 0;
     std::exception_ptr error;
   };
-  const auto work = std::make_shared<Work>();
-  const auto run = [work, ranges, grain, count, &body] {
+  const auto progress = std::make_shared<Progress>();
+  const auto run = [progress, ranges, most, count, &body] {
     while (true) {
-      const std::int64_t i = work->next.fetch_add(1);
+      const std::int64_t i = progress->next.fetch_add(1);
       if (i >= ranges) return;
       std::exception_ptr error;
       try {
-        body(i * grain, std::min(count, (i + 1) * grain));
+        body(i * most, std::min(count, (i + 1) * most));
       } catch (...) {
         error = std::current_exception();
       }
-      const std::lock_guard lock(work->mutex);
-      if (error && !work->error) work->error = error;
-      if (++work->finished == ranges) work->done.notify_all();
+      const std::lock_guard lock(progress->mutex);
+      if (error && !progress->error) progress->error = error;
+      if (++progress->finished == ranges) progress->done.notify_all();
     }
   };
   for (int i = 0; i < helpers; ++i) submit(run);
   run();
-  std::unique_lock lock(work->mutex);
-  work->done.wait(lock, [&] { return work->finished == ranges; });
-  if (work->error) std::rethrow_exception(work->error);
+  std::unique_lock lock(progress->mutex);
+  progress->done.wait(lock, [&] { return progress->finished == ranges; });
+  if (progress->error) std::rethrow_exception(progress->error);
 }
 
 ThreadPool& shared_pool() {
@@ -120,8 +120,8 @@ ThreadPool& shared_pool() {
   if (ThreadPool* ready = pool.load(); ready != nullptr && made_in.load() == now) {
     return *ready;
   }
-  static std::mutex making;
-  const std::lock_guard lock(making);
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
   if (pool.load() == nullptr || made_in.load() != now) {
     pool.store(new ThreadPool(cpu_budget()));
     made_in.store(now);

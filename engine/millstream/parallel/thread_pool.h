@@ -29,10 +29,10 @@ class ThreadPool {
   /// was made there are no threads: the task is dropped.
   void submit(std::function<void()> task);
 
-  /// Calls `body(begin, end)` for ranges of at most `grain` that cover [0, count), on
+  /// Calls `body(begin, end)` for ranges of at most `most` that cover [0, count), on
   /// the caller's thread and at most `helpers` of the pool. Returns when all are done;
   /// rethrows the first exception. Never waits for a busy pool.
-  void for_ranges(std::int64_t count, std::int64_t grain, int helpers,
+  void for_ranges(std::int64_t count, std::int64_t most, int helpers,
                   const std::function<void(std::int64_t, std::int64_t)>& body);
 
  private:

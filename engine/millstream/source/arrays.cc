@@ -86,7 +86,7 @@ void ArraysSource::check_narrow() const {
   }
 }
 
-void ArraysSource::read_for(const Making&, std::int64_t /*first*/,
+void ArraysSource::read_for(const CallContext&, std::int64_t /*first*/,
                             std::span<const std::int64_t> indices,
                             std::span<Column> columns, Memory& memory) const {
   for (std::size_t i = 0; i < arrays_.size(); ++i) {

@@ -33,7 +33,7 @@ class ArraysSource final : public Source {
 
   std::int64_t size() const noexcept override { return arrays_.front().size; }
   const Schema& schema() const noexcept override { return schema_; }
-  void read_for(const Making& making, std::int64_t first,
+  void read_for(const CallContext& context, std::int64_t first,
                 std::span<const std::int64_t> indices, std::span<Column> columns,
                 Memory& memory) const override;
   bool resident() const noexcept override { return true; }

@@ -44,9 +44,9 @@ Array owned(Field field, std::vector<Byte> bytes) {
           reinterpret_cast<const std::byte*>(owner->data()), row, owner};
 }
 
-SharedSource mapped_images(std::vector<MappedPart> parts) {
+SharedSource mapped_images(std::vector<MappedArray> arrays) {
   std::vector<MappedColumn> columns;
-  columns.emplace_back(kImage, std::move(parts), RowForm{.stored = Stored::kPlanar});
+  columns.emplace_back(kImage, std::move(arrays), RowForm{.stored = Stored::kPlanar});
   return std::make_shared<const ColumnsSource>(std::move(columns));
 }
 
@@ -62,7 +62,7 @@ SharedSource images_in_memory(const std::vector<std::byte>& planes) {
 
 SharedSource pickled(const std::vector<Batch>& batches, CifarKind kind) {
   std::vector<SharedSource> images;
-  std::vector<MappedPart> parts;  // since the last batch whose images are in memory
+  std::vector<MappedArray> mapped;  // since the last batch whose images are in memory
   std::vector<std::uint8_t> labels;
   std::vector<std::uint8_t> coarse;
   for (const Batch& batch : batches) {
@@ -74,14 +74,14 @@ SharedSource pickled(const std::vector<Batch>& batches, CifarKind kind) {
     coarse.insert(coarse.end(), parsed.coarse_labels.begin(),
                   parsed.coarse_labels.end());
     if (parsed.decoded.empty()) {
-      parts.push_back(
+      mapped.push_back(
           {batch.file, parsed.offset, kCifarImage, parsed.images, batch.name});
       continue;
     }
-    if (!parts.empty()) images.push_back(mapped_images(std::exchange(parts, {})));
+    if (!mapped.empty()) images.push_back(mapped_images(std::exchange(mapped, {})));
     images.push_back(images_in_memory(parsed.decoded));
   }
-  if (!parts.empty()) images.push_back(mapped_images(std::move(parts)));
+  if (!mapped.empty()) images.push_back(mapped_images(std::move(mapped)));
   SharedSource all = images.front();
   if (images.size() > 1) {
     all = std::make_shared<const Concatenated>(std::move(images));
@@ -98,8 +98,8 @@ SharedSource pickled(const std::vector<Batch>& batches, CifarKind kind) {
 
 SharedSource binary(const std::vector<Batch>& batches, CifarKind kind) {
   const std::int64_t record = cifar_record(kind);
-  const auto parts = [&](std::int64_t offset) {
-    std::vector<MappedPart> found;
+  const auto arrays = [&](std::int64_t offset) {
+    std::vector<MappedArray> found;
     for (const Batch& batch : batches) {
       const std::int64_t rest = batch.size % record;
       if (batch.size == 0) {
@@ -119,11 +119,11 @@ SharedSource binary(const std::vector<Batch>& batches, CifarKind kind) {
   };
   const std::int64_t labels = cifar_labels(kind);
   std::vector<MappedColumn> columns;
-  columns.emplace_back(kImage, parts(labels), RowForm{.stored = Stored::kPlanar});
-  columns.emplace_back(Field{"label", DType::kUint8, {}}, parts(labels - 1),
+  columns.emplace_back(kImage, arrays(labels), RowForm{.stored = Stored::kPlanar});
+  columns.emplace_back(Field{"label", DType::kUint8, {}}, arrays(labels - 1),
                        RowForm{.below = cifar_classes(kind)});
   if (kind == CifarKind::kCifar100) {
-    columns.emplace_back(Field{"coarse_label", DType::kUint8, {}}, parts(0),
+    columns.emplace_back(Field{"coarse_label", DType::kUint8, {}}, arrays(0),
                          RowForm{.below = kCifarCoarse});
   }
   return std::make_shared<const ColumnsSource>(std::move(columns));

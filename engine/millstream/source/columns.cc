@@ -13,21 +13,21 @@ MappedColumn joined_column(const FieldFiles& field, const Open& open) {
   if (field.paths.empty()) {
     throw ArgumentError(text("'", field.name, "' needs at least one file"));
   }
-  std::vector<MappedPart> parts;
+  std::vector<MappedArray> arrays;
   Field row;
   RowForm form;
   for (const auto& path : field.paths) {
-    auto [layout, part] = open(path);
+    auto [layout, array] = open(path);
     Field here = row_field(field.name, layout);
-    if (parts.empty()) row = here;
+    if (arrays.empty()) row = here;
     if (here != row) {
       throw DataError(text(path.string(), ": offset 0: expected ", str(row), " as in ",
                            field.paths.front().string(), ", found ", str(here)));
     }
     if (layout.big_endian) form.stored = Stored::kBigEndian;
-    parts.push_back(std::move(part));
+    arrays.push_back(std::move(array));
   }
-  return {std::move(row), std::move(parts), form};
+  return {std::move(row), std::move(arrays), form};
 }
 
 }  // namespace
@@ -59,11 +59,11 @@ ColumnsSource::ColumnsSource(std::vector<MappedColumn> columns)
   }
 }
 
-void ColumnsSource::read_for(const Making& making, std::int64_t /*first*/,
+void ColumnsSource::read_for(const CallContext& context, std::int64_t /*first*/,
                              std::span<const std::int64_t> indices,
                              std::span<Column> columns, Memory& memory) const {
   for (std::size_t i = 0; i < columns_.size(); ++i) {
-    columns_[i].read(indices, columns[i], memory, making);
+    columns_[i].read(indices, columns[i], memory, context);
   }
 }
 

@@ -17,7 +17,7 @@ struct FieldFiles {
 };
 
 /// What the header of a mapped file says, and where its rows are.
-using OpenedArray = std::pair<ArrayLayout, MappedPart>;
+using OpenedArray = std::pair<ArrayLayout, MappedArray>;
 
 /// One column for each field, whose files `open` opens. Throws `DataError` where files
 /// of one field disagree.
@@ -35,7 +35,7 @@ class ColumnsSource final : public Source {
 
   std::int64_t size() const noexcept override { return columns_.front().size(); }
   const Schema& schema() const noexcept override { return schema_; }
-  void read_for(const Making& making, std::int64_t first,
+  void read_for(const CallContext& context, std::int64_t first,
                 std::span<const std::int64_t> indices, std::span<Column> columns,
                 Memory& memory) const override;
   void hint(std::span<const std::int64_t> indices) const noexcept override;

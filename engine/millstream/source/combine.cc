@@ -40,17 +40,18 @@ std::span<const std::int64_t> translated(std::span<const std::int64_t> indices,
   return inner;
 }
 
-/// What came beside row k of a reading, beside row first + rows[k] instead.
-Beside::Part moved(Beside::Part part, std::span<const std::int64_t> rows,
-                   std::int64_t first) {
+/// The host values of row k of one source, as those of row first + rows[k] of the
+/// batch.
+HostValues::Chunk moved(HostValues::Chunk chunk, std::span<const std::int64_t> rows,
+                        std::int64_t first) {
   std::vector<std::int64_t> at;
-  for (std::int64_t k = 0; k < part.rows; ++k) {
+  for (std::int64_t k = 0; k < chunk.rows; ++k) {
     const std::int64_t row =
-        part.at.empty() ? part.first + k : part.at[static_cast<std::size_t>(k)];
+        chunk.at.empty() ? chunk.first + k : chunk.at[static_cast<std::size_t>(k)];
     at.push_back(first + rows[static_cast<std::size_t>(row)]);
   }
-  part.at = std::move(at);
-  return part;
+  chunk.at = std::move(at);
+  return chunk;
 }
 
 }  // namespace
@@ -60,7 +61,7 @@ Combined::Combined(std::vector<SharedSource> sources) : sources_(std::move(sourc
   for (const SharedSource& source : sources_) {
     if (source == nullptr) throw ArgumentError("a source is missing");
     resident_ = resident_ && source->resident();
-    if (maker_ == nullptr) maker_ = source->maker();
+    if (worker_pool_ == nullptr) worker_pool_ = source->worker_pool();
   }
 }
 
@@ -93,7 +94,7 @@ std::size_t Concatenated::source_of(std::int64_t index) const noexcept {
   return static_cast<std::size_t>(after - first_.begin()) - 1;
 }
 
-void Concatenated::read_for(const Making& making, std::int64_t first,
+void Concatenated::read_for(const CallContext& context, std::int64_t first,
                             std::span<const std::int64_t> indices,
                             std::span<Column> columns, Memory& memory) const {
   if (indices.empty()) return;
@@ -103,10 +104,11 @@ void Concatenated::read_for(const Making& making, std::int64_t first,
     const auto inner = translated(
         indices, memory,
         [begin = first_[only]](std::int64_t index) { return index - begin; });
-    return sources_[only]->read_for(making, first, inner, columns, memory);
+    return sources_[only]->read_for(context, first, inner, columns, memory);
   }
 
-  // The rows of each source as a list: its first row, and the row after each row.
+  // The rows of each source as a list: its first row, and the row after each
+  // row.
   constexpr std::int64_t kNone = -1;
   const auto count = static_cast<std::int64_t>(indices.size());
   const auto heads =
@@ -131,9 +133,9 @@ void Concatenated::read_for(const Making& making, std::int64_t first,
     lent[i] = {fields[i].dtype, fields[i].shape, nullptr, 0,
                memory.array<std::byte*>(count).data()};
   }
-  // A maker is given all of its rows, to share them out.
-  const auto at_once =
-      copies && maker() == nullptr
+  // A worker pool gets all of its rows at once, to distribute them.
+  const auto rows_per_read =
+      copies && worker_pool() == nullptr
           ? static_cast<std::size_t>(std::max<std::int64_t>(1, kLent / row_bytes))
           : indices.size();
   for (std::size_t source = 0; source < sources_.size(); ++source) {
@@ -144,18 +146,20 @@ void Concatenated::read_for(const Making& making, std::int64_t first,
       inner[taken++] = indices[static_cast<std::size_t>(k)] - first_[source];
     }
     if (taken == 0) continue;
-    Memory chunk;
-    for (std::size_t begin = 0; begin < taken; begin += at_once) {
-      const std::size_t some = std::min(at_once, taken - begin);
+    Memory scratch;
+    for (std::size_t begin = 0; begin < taken; begin += rows_per_read) {
+      const std::size_t some = std::min(rows_per_read, taken - begin);
       const auto its_rows = rows.subspan(begin, some);
       const auto samples = inner.subspan(begin, some);
-      Beside beside;
-      const Making its = {making.beside == nullptr ? nullptr : &beside, making.failures,
-                          making.cancelled, making.dropped};
-      chunk.reset();
-      sources_[source]->read_for(its, 0, samples, lent, some == taken ? memory : chunk);
-      for (Beside::Part& part : beside.parts()) {
-        making.beside->add(moved(std::move(part), its_rows, first));
+      HostValues host_values;
+      const CallContext inner_context = {
+          context.host_values == nullptr ? nullptr : &host_values, context.failures,
+          context.cancelled, context.dropped};
+      scratch.reset();
+      sources_[source]->read_for(inner_context, 0, samples, lent,
+                                 some == taken ? memory : scratch);
+      for (HostValues::Chunk& values : host_values.chunks()) {
+        context.host_values->add(moved(std::move(values), its_rows, first));
       }
       for (std::size_t i = 0; i < fields.size(); ++i) {
         const Column& to = columns[i];
@@ -231,12 +235,12 @@ Subset::Subset(SharedSource source, std::int64_t start, std::int64_t size,
   }
 }
 
-void Subset::read_for(const Making& making, std::int64_t first,
+void Subset::read_for(const CallContext& context, std::int64_t first,
                       std::span<const std::int64_t> indices, std::span<Column> columns,
                       Memory& memory) const {
   const auto inner =
       translated(indices, memory, [this](std::int64_t index) { return sample(index); });
-  source_->read_for(making, first, inner, columns, memory);
+  source_->read_for(context, first, inner, columns, memory);
 }
 
 void Subset::hint(std::span<const std::int64_t> indices) const noexcept {
@@ -261,14 +265,15 @@ Zipped::Zipped(std::vector<SharedSource> sources) : Combined(std::move(sources))
   }
 }
 
-void Zipped::read_for(const Making& making, std::int64_t first,
+void Zipped::read_for(const CallContext& context, std::int64_t first,
                       std::span<const std::int64_t> indices, std::span<Column> columns,
                       Memory& memory) const {
-  // What travels beside them has no names by which to tell theirs apart.
-  const Making its = {nullptr, making.failures, making.cancelled, making.dropped};
+  // Host values have no field names by which the sources could be told apart.
+  const CallContext inner_context = {nullptr, context.failures, context.cancelled,
+                                     context.dropped};
   for (const SharedSource& source : sources_) {
     const std::size_t fields = source->schema().size();
-    source->read_for(its, first, indices, columns.first(fields), memory);
+    source->read_for(inner_context, first, indices, columns.first(fields), memory);
     columns = columns.subspan(fields);
   }
 }

@@ -15,7 +15,7 @@ using SharedSource = std::shared_ptr<const Source>;
 class Combined : public Source {
  public:
   bool resident() const noexcept override { return resident_; }
-  Maker* maker() const noexcept override { return maker_; }
+  WorkerPool* worker_pool() const noexcept override { return worker_pool_; }
 
  protected:
   /// Throws `ArgumentError` unless there are sources.
@@ -25,7 +25,7 @@ class Combined : public Source {
 
  private:
   bool resident_ = true;
-  Maker* maker_ = nullptr;  // of the first that has one
+  WorkerPool* worker_pool_ = nullptr;  // of the first that has one
 };
 
 /// A source that is read for another.
@@ -37,7 +37,7 @@ class Wrapping : public Source {
     source_->hint(indices);
   }
   bool resident() const noexcept override { return source_->resident(); }
-  Maker* maker() const noexcept override { return source_->maker(); }
+  WorkerPool* worker_pool() const noexcept override { return source_->worker_pool(); }
   bool queues() const noexcept override { return source_->queues(); }
 
  protected:
@@ -57,7 +57,7 @@ class Concatenated final : public Combined {
 
   std::int64_t size() const noexcept override { return first_.back(); }
   const Schema& schema() const noexcept override { return sources_.front()->schema(); }
-  void read_for(const Making& making, std::int64_t first,
+  void read_for(const CallContext& context, std::int64_t first,
                 std::span<const std::int64_t> indices, std::span<Column> columns,
                 Memory& memory) const override;
   void hint(std::span<const std::int64_t> indices) const noexcept override;
@@ -84,7 +84,7 @@ class Subset final : public Wrapping {
          std::int64_t step = 1);
 
   std::int64_t size() const noexcept override { return size_; }
-  void read_for(const Making& making, std::int64_t first,
+  void read_for(const CallContext& context, std::int64_t first,
                 std::span<const std::int64_t> indices, std::span<Column> columns,
                 Memory& memory) const override;
   void hint(std::span<const std::int64_t> indices) const noexcept override;
@@ -110,7 +110,7 @@ class Zipped final : public Combined {
 
   std::int64_t size() const noexcept override { return sources_.front()->size(); }
   const Schema& schema() const noexcept override { return schema_; }
-  void read_for(const Making& making, std::int64_t first,
+  void read_for(const CallContext& context, std::int64_t first,
                 std::span<const std::int64_t> indices, std::span<Column> columns,
                 Memory& memory) const override;
   void hint(std::span<const std::int64_t> indices) const noexcept override;

@@ -20,10 +20,10 @@ ColumnsSource idx_source(const std::vector<FieldFiles>& fields,
         const auto header = file.bytes(0, kIdxHeader);
         ByteReader reader(header, packed.string());
         const ArrayLayout layout = parse_idx(reader, file.size());
-        MappedPart part =
-            mapped_part(std::make_shared<const MappedFile>(std::move(file)), layout);
-        part.name = packed.string();
-        return {layout, std::move(part)};
+        MappedArray array =
+            mapped_array(std::make_shared<const MappedFile>(std::move(file)), layout);
+        array.name = packed.string();
+        return {layout, std::move(array)};
       }));
 }
 

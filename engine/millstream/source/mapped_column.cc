@@ -23,7 +23,7 @@ constexpr std::int64_t kPositioned = std::int64_t{1} << 19;
 constexpr std::int64_t kGap = std::int64_t{1} << 14;
 /// Around rows of at least this many bytes the system is not to read on its own: rows
 /// are drawn from anywhere, and the prefetcher says which will be needed.
-constexpr std::int64_t kAlone = std::int64_t{1} << 13;
+constexpr std::int64_t kRandomRowBytes = std::int64_t{1} << 13;
 /// Rows of a batch that are looked for in the page cache. If all of them are there,
 /// this hint and the next `kSkipped` do nothing.
 constexpr std::size_t kProbes = 64;
@@ -31,45 +31,46 @@ constexpr int kSkipped = 15;
 
 }  // namespace
 
-MappedColumn::MappedColumn(Field field, std::vector<MappedPart> parts, RowForm form)
+MappedColumn::MappedColumn(Field field, std::vector<MappedArray> arrays, RowForm form)
     : field_(std::move(field)),
       row_bytes_(byte_size(field_)),
       form_(form),
       positioned_(row_bytes_ >= kPositioned),
-      parts_(std::move(parts)) {
-  for (const MappedPart& part : parts_) {
-    const std::int64_t size = part.file->size();
+      arrays_(std::move(arrays)) {
+  for (const MappedArray& array : arrays_) {
+    const std::int64_t size = array.file->size();
     std::int64_t end = 0;  // of the last row
     const bool overflows =
-        part.rows < 0 || part.offset < 0 || part.stride < 0 ||
-        __builtin_mul_overflow(std::max<std::int64_t>(part.rows - 1, 0), part.stride,
+        array.rows < 0 || array.offset < 0 || array.stride < 0 ||
+        __builtin_mul_overflow(std::max<std::int64_t>(array.rows - 1, 0), array.stride,
                                &end) ||
-        __builtin_add_overflow(end, part.offset, &end) ||
-        __builtin_add_overflow(end, part.rows > 0 ? row_bytes_ : 0, &end);
+        __builtin_add_overflow(end, array.offset, &end) ||
+        __builtin_add_overflow(end, array.rows > 0 ? row_bytes_ : 0, &end);
     if (overflows || end > size) {
-      throw DataError(text(part.file->path().string(), ": offset ", part.offset,
-                           ": expected ", part.rows, " rows of ", str(field_), ", ",
-                           part.stride, " bytes apart, found ", size,
+      throw DataError(text(array.file->path().string(), ": offset ", array.offset,
+                           ": expected ", array.rows, " rows of ", str(field_), ", ",
+                           array.stride, " bytes apart, found ", size,
                            " bytes in the file"));
     }
     std::int64_t rows = 0;
-    if (__builtin_add_overflow(first_.back(), part.rows, &rows)) {
-      throw DataError(text(part.file->path().string(), ": offset ", part.offset,
+    if (__builtin_add_overflow(first_.back(), array.rows, &rows)) {
+      throw DataError(text(array.file->path().string(), ": offset ", array.offset,
                            ": expected fewer than 2^63 rows of ", str(field_),
-                           " in all, found ", part.rows, " more than ", first_.back()));
+                           " in all, found ", array.rows, " more than ",
+                           first_.back()));
     }
     first_.push_back(rows);
-    if (row_bytes_ >= kAlone) part.file->in_any_order();
+    if (row_bytes_ >= kRandomRowBytes) array.file->advise_random();
   }
 }
 
-std::size_t MappedColumn::part_of(std::int64_t index) const noexcept {
+std::size_t MappedColumn::array_of(std::int64_t index) const noexcept {
   const auto after = std::upper_bound(first_.begin() + 1, first_.end(), index);
   return static_cast<std::size_t>(after - first_.begin()) - 1;
 }
 
 void MappedColumn::read(std::span<const std::int64_t> indices, Column& to,
-                        Memory& memory, const Making& making) const {
+                        Memory& memory, const CallContext& context) const {
   const auto count = static_cast<std::int64_t>(indices.size());
   const auto scratch = [&] {
     return Column{field_.dtype, field_.shape, memory.allocate(count * row_bytes_),
@@ -80,12 +81,12 @@ void MappedColumn::read(std::span<const std::int64_t> indices, Column& to,
   const Column values = views || converts ? scratch() : to;
   if (form_.stored == Stored::kPlanar) {
     const Column planes = scratch();
-    fetch(indices, planes.data, planes.stride, memory, making);
+    fetch(indices, planes.data, planes.stride, memory, context);
     for (std::int64_t k = 0; k < count; ++k) {
       interleave(planes.row(k), values.row(k), field_.shape);
     }
   } else {
-    fetch(indices, values.data, values.stride, memory, making);
+    fetch(indices, values.data, values.stride, memory, context);
     const std::int64_t elements = field_.shape.elements();
     for (std::int64_t k = 0; k < count && form_.stored == Stored::kBigEndian; ++k) {
       swap_bytes(values.row(k), field_.dtype, elements);
@@ -105,9 +106,9 @@ void MappedColumn::read(std::span<const std::int64_t> indices, Column& to,
     const std::int64_t fitting = convert(values.row(k), to.row(k), elements);
     if (fitting == elements) continue;
     const std::int64_t index = indices[static_cast<std::size_t>(k)];
-    const std::size_t part = part_of(index);
-    throw DataError(text(name_of(part), ": ", field_.name, ": sample ",
-                         index - first_[part], " holds a ", name(field_.dtype),
+    const std::size_t array = array_of(index);
+    throw DataError(text(name_of(array), ": ", field_.name, ": sample ",
+                         index - first_[array], " holds a ", name(field_.dtype),
                          " at element ", fitting, " that ", name(to.dtype),
                          " cannot hold"));
   }
@@ -120,26 +121,27 @@ void MappedColumn::check_range(std::span<const std::int64_t> indices,
     for (std::int64_t j = 0; j < row_bytes_; ++j) {
       const int found = std::to_integer<int>(row[j]);
       if (found < form_.below) continue;
-      const std::size_t part = part_of(indices[k]);
-      throw DataError(text(name_of(part), ": offset ", offset_of(part, indices[k]) + j,
-                           ": sample ", indices[k] - first_[part], ": expected ",
-                           field_.name, " below ", form_.below, ", found ", found));
+      const std::size_t array = array_of(indices[k]);
+      throw DataError(text(name_of(array), ": offset ",
+                           offset_of(array, indices[k]) + j, ": sample ",
+                           indices[k] - first_[array], ": expected ", field_.name,
+                           " below ", form_.below, ", found ", found));
     }
   }
 }
 
 void MappedColumn::fetch(std::span<const std::int64_t> indices, std::byte* to,
                          std::int64_t stride, Memory& memory,
-                         const Making& making) const {
+                         const CallContext& context) const {
   if (row_bytes_ == 0 || indices.empty()) return;
-  const MappedPart& part = parts_.front();
-  if (parts_.size() == 1 && part.file->is_mapped() && !positioned_) {
+  const MappedArray& array = arrays_.front();
+  if (arrays_.size() == 1 && array.file->is_mapped() && !positioned_) {
     const Column from = {field_.dtype, field_.shape,
-                         const_cast<std::byte*>(part.file->data()) + part.offset,
-                         part.stride, nullptr};
+                         const_cast<std::byte*>(array.file->data()) + array.offset,
+                         array.stride, nullptr};
     Column dense = {field_.dtype, field_.shape, to, stride, nullptr};
-    part.file->read([&] { gather(from, indices, dense, field_.name); },
-                    offset_of(0, std::ranges::max(indices)) + row_bytes_);
+    array.file->read([&] { gather(from, indices, dense, field_.name); },
+                     offset_of(0, std::ranges::max(indices)) + row_bytes_);
     return;
   }
   const auto count = indices.size();
@@ -147,18 +149,18 @@ void MappedColumn::fetch(std::span<const std::int64_t> indices, std::byte* to,
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::ranges::sort(order, {}, [&](std::size_t k) { return indices[k]; });
   for (std::size_t k = 0; k < count;) {
-    const std::size_t i = part_of(indices[order[k]]);
+    const std::size_t i = array_of(indices[order[k]]);
     std::size_t rows = 1;
     while (k + rows < count && indices[order[k + rows]] < first_[i + 1]) ++rows;
-    fetch_part(i, indices, order.subspan(k, rows), to, stride, making);
+    fetch_array(i, indices, order.subspan(k, rows), to, stride, context);
     k += rows;
   }
 }
 
-void MappedColumn::fetch_part(std::size_t i, std::span<const std::int64_t> indices,
-                              std::span<const std::size_t> rows, std::byte* to,
-                              std::int64_t stride, const Making& making) const {
-  const MappedFile& file = *parts_[i].file;
+void MappedColumn::fetch_array(std::size_t i, std::span<const std::int64_t> indices,
+                               std::span<const std::size_t> rows, std::byte* to,
+                               std::int64_t stride, const CallContext& context) const {
+  const MappedFile& file = *arrays_[i].file;
   const auto bytes = static_cast<std::size_t>(row_bytes_);
   const auto row_to = [&](std::size_t k) {
     return to + static_cast<std::int64_t>(k) * stride;
@@ -167,7 +169,7 @@ void MappedColumn::fetch_part(std::size_t i, std::span<const std::int64_t> indic
     std::optional<File> again;
     if (!file.is_mapped()) again = file.open();
     for (const std::size_t k : rows) {
-      if (!making.wanted()) throw Cancelled("interrupted");
+      if (!context.wanted()) throw Cancelled("interrupted");
       const std::int64_t offset = offset_of(i, indices[k]);
       const std::span<std::byte> row(row_to(k), bytes);
       if (again) {
@@ -193,8 +195,8 @@ void MappedColumn::hint(std::span<const std::int64_t> indices) const noexcept {
   bool cached = true;
   const std::size_t step = (indices.size() + kProbes - 1) / kProbes;
   for (std::size_t k = 0; k < indices.size() && cached; k += step) {
-    const std::size_t i = part_of(indices[k]);
-    const MappedFile& file = *parts_[i].file;
+    const std::size_t i = array_of(indices[k]);
+    const MappedFile& file = *arrays_[i].file;
     cached = !file.is_mapped() || file.cached(offset_of(i, indices[k]));
   }
   if (cached) return skipped_->store(kSkipped);
@@ -202,7 +204,7 @@ void MappedColumn::hint(std::span<const std::int64_t> indices) const noexcept {
     std::vector<std::int64_t> sorted(indices.begin(), indices.end());
     std::sort(sorted.begin(), sorted.end());
     for (std::size_t k = 0; k < sorted.size();) {
-      const std::size_t i = part_of(sorted[k]);
+      const std::size_t i = array_of(sorted[k]);
       const std::int64_t begin = offset_of(i, sorted[k]);
       std::int64_t end = begin + row_bytes_;
       for (++k; k < sorted.size() && sorted[k] < first_[i + 1]; ++k) {
@@ -210,15 +212,15 @@ void MappedColumn::hint(std::span<const std::int64_t> indices) const noexcept {
         if (next > end + kGap) break;
         end = next + row_bytes_;
       }
-      parts_[i].file->will_need(begin, end - begin);
+      arrays_[i].file->will_need(begin, end - begin);
     }
   } catch (const std::bad_alloc&) {
     // It was only a hint.
   }
 }
 
-MappedPart mapped_part(std::shared_ptr<const MappedFile> file,
-                       const ArrayLayout& layout, std::int64_t begin) {
+MappedArray mapped_array(std::shared_ptr<const MappedFile> file,
+                         const ArrayLayout& layout, std::int64_t begin) {
   const std::int64_t row =
       row_field({}, layout).shape.elements() * byte_size(layout.dtype);
   return {std::move(file), begin + layout.offset, row, layout.shape[0]};

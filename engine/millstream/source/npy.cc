@@ -31,7 +31,7 @@ MappedColumn npz_column(const std::shared_ptr<const MappedFile>& mapped,
   ByteReader reader(header, name, member.header);
   const std::int64_t data = zip_member_data(reader, member, file.size());
   ArrayLayout layout;
-  MappedPart part;
+  MappedArray array;
   if (member.method == kZipDeflated) {
     const auto checked = [&](std::span<const std::byte> head) {
       ByteReader inside(head, name);
@@ -40,13 +40,13 @@ MappedColumn npz_column(const std::shared_ptr<const MappedFile>& mapped,
     };
     File copy(unpacked_member(file, member, data, cache, checked));
     layout = npy_layout(copy, 0, copy.size(), name);
-    part = mapped_part(std::make_shared<const MappedFile>(std::move(copy)), layout);
+    array = mapped_array(std::make_shared<const MappedFile>(std::move(copy)), layout);
   } else {
     layout = npy_layout(file, data, member.size, name);
-    part = mapped_part(mapped, layout, data);
+    array = mapped_array(mapped, layout, data);
   }
-  part.name = name;
-  return {row_field(field, layout), {std::move(part)}};
+  array.name = name;
+  return {row_field(field, layout), {std::move(array)}};
 }
 
 /// Takes from the front of `rest` what is digits, or what is none.
@@ -83,8 +83,7 @@ std::vector<std::filesystem::path> shards_of(const std::filesystem::path& path,
   if (!std::filesystem::is_directory(path, code)) return {path};
   std::vector<std::filesystem::path> paths;
   for (const auto& entry : std::filesystem::directory_iterator(path, code)) {
-    // Hidden ones, such as the ._x.npy that macOS leaves beside an x.npy, are no
-    // shards.
+    // Hidden files are no shards, such as the ._x.npy that macOS writes next to x.npy.
     if (entry.path().filename().native().starts_with('.')) continue;
     if (entry.path().extension() == extension) paths.push_back(entry.path());
   }
@@ -104,8 +103,9 @@ ColumnsSource npy_source(const std::vector<FieldFiles>& fields) {
       joined_columns(fields, [](const std::filesystem::path& path) -> OpenedArray {
         File file(path);
         const ArrayLayout layout = npy_layout(file, 0, file.size(), path.string());
-        return {layout, mapped_part(std::make_shared<const MappedFile>(std::move(file)),
-                                    layout)};
+        return {
+            layout,
+            mapped_array(std::make_shared<const MappedFile>(std::move(file)), layout)};
       }));
 }
 

@@ -58,7 +58,7 @@ Recast::Recast(SharedSource source, std::vector<RecastField> fields)
   }
 }
 
-void Recast::read_for(const Making& making, std::int64_t first,
+void Recast::read_for(const CallContext& context, std::int64_t first,
                       std::span<const std::int64_t> indices, std::span<Column> columns,
                       Memory& memory) const {
   const auto count = static_cast<std::int64_t>(indices.size());
@@ -78,7 +78,7 @@ void Recast::read_for(const Making& making, std::int64_t first,
     from.stride = from.row_bytes();
     from.data = memory.allocate(count * from.stride);
   }
-  source_->read_for(making, first, indices, inner, memory);
+  source_->read_for(context, first, indices, inner, memory);
   for (std::size_t i = 0; i < schema_.size(); ++i) {
     const Column& to = columns[i];
     const Column& from = inner[from_[i]];

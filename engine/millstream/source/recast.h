@@ -21,7 +21,7 @@ class Recast final : public Wrapping {
   Recast(SharedSource source, std::vector<RecastField> fields);
 
   const Schema& schema() const noexcept override { return schema_; }
-  void read_for(const Making& making, std::int64_t first,
+  void read_for(const CallContext& context, std::int64_t first,
                 std::span<const std::int64_t> indices, std::span<Column> columns,
                 Memory& memory) const override;
 

@@ -4,9 +4,9 @@
 #include <span>
 
 #include "millstream/core/column.h"
-#include "millstream/core/maker.h"
 #include "millstream/core/memory.h"
 #include "millstream/core/schema.h"
+#include "millstream/core/worker_pool.h"
 
 namespace millstream {
 
@@ -25,8 +25,8 @@ class Source {
   /// A column with `data` is written there, converted to its dtype; one with only
   /// `rows` is given pointers to bytes of the schema's dtype, valid until `memory` is
   /// reset. Reads may be coalesced and reordered. Row 0 is row `first` of the batch
-  /// that `making` is about.
-  virtual void read_for(const Making& making, std::int64_t first,
+  /// that `context` belongs to.
+  virtual void read_for(const CallContext& context, std::int64_t first,
                         std::span<const std::int64_t> indices,
                         std::span<Column> columns, Memory& memory) const = 0;
 
@@ -42,10 +42,11 @@ class Source {
   /// Whether reading costs no more than a copy, so that reading ahead is not worth it.
   virtual bool resident() const noexcept { return false; }
 
-  /// Who makes the samples, so that reading is waiting; null where reading is work.
-  virtual Maker* maker() const noexcept { return nullptr; }
+  /// The worker pool that makes the samples, so that reading means waiting; null if
+  /// there is none.
+  virtual WorkerPool* worker_pool() const noexcept { return nullptr; }
 
-  /// Whether `read_for` gives the rows to its maker at once, with `making`.
+  /// Whether `read_for` gives the rows to its worker pool at once, with `context`.
   virtual bool queues() const noexcept { return false; }
 };
 

@@ -62,7 +62,7 @@ std::filesystem::path sum_of(const std::filesystem::path& path) {
 
 /// Keeps the size and CRC of a copy, and when it was last changed.
 void write_sum(const std::filesystem::path& copy, const Contents& contents) {
-  FileWriter sum(sum_of(copy), FileWriter::Mode::kAlone);
+  FileWriter sum(sum_of(copy), FileWriter::Mode::kExclusive);
   sum.write(text(contents.size, " ", contents.crc, " ", File(copy).changed(), "\n"));
   sum.commit();
 }
@@ -97,9 +97,9 @@ bool is_whole(const std::filesystem::path& path) {
 
 /// Inflates a stretch of `file` into the cache, unless another thread or process has
 /// done so meanwhile.
-void unpack(const File& file, const Packed& packed, const std::filesystem::path& to,
-            const MostBytes& most_bytes) {
-  FileWriter writer(to, FileWriter::Mode::kAlone);
+void unpack(const File& file, const DeflatedRange& packed,
+            const std::filesystem::path& to, const MostBytes& most_bytes) {
+  FileWriter writer(to, FileWriter::Mode::kExclusive);
   if (is_whole(to)) return;
   std::vector<std::byte> head;
   std::int64_t most = std::numeric_limits<std::int64_t>::max();
@@ -153,12 +153,13 @@ std::filesystem::path unpacked_member(const File& zip, const ZipMember& member,
   const auto stem = std::filesystem::path(member.name).filename();
   auto to = cached_name(zip, text(member.name, " ", member.crc), stem, cache);
   if (!is_whole(to)) {
-    const Packed packed = {text(zip.path().string(), "[", escaped(member.name), "]"),
-                           offset,
-                           offset + member.packed,
-                           Deflated::kRaw,
-                           member.size,
-                           member.crc};
+    const DeflatedRange packed = {
+        text(zip.path().string(), "[", escaped(member.name), "]"),
+        offset,
+        offset + member.packed,
+        Deflated::kRaw,
+        member.size,
+        member.crc};
     unpack(zip, packed, to, most);
   }
   return to;

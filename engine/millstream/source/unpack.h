@@ -17,10 +17,10 @@ using MostBytes = std::function<std::int64_t(std::span<const std::byte> head)>;
 inline constexpr std::int64_t kUnpackedHead = 8192;
 
 /// `path` itself, or where it is gzipped a file in `cache` that holds what it holds,
-/// made by the first who asks while others wait: unpacked beside and renamed, its
-/// length and CRC checked. Unpacking ends where the contents exceed `most`.
-/// A file that has changed since is unpacked anew, and so is a copy that was damaged
-/// since: one whose time of change differs has its CRC checked again. Throws
+/// made by the first who asks while others wait: unpacked to a temporary file and
+/// renamed, its length and CRC checked. Unpacking ends where the contents exceed
+/// `most`. A file that has changed since is unpacked anew, and so is a copy that was
+/// damaged since: one whose time of change differs has its CRC checked again. Throws
 /// `DataError` for damaged bytes, `ArgumentError` if it is gzipped and `cache` is
 /// empty.
 std::filesystem::path unpacked(const std::filesystem::path& path,

@@ -9,12 +9,12 @@
 
 namespace millstream {
 
-/// Told from time to time how many samples are written; may throw to stop.
+/// Called from time to time with the number of samples written; may throw to stop.
 using Progress = std::function<void(std::int64_t samples)>;
 
-/// These write all samples of a source, in their order. Files are written beside their
-/// names and renamed when all are whole. They throw `ArgumentError` for what a format
-/// cannot hold and `IoError` where the system cannot write.
+/// These write all samples of a source, in their order. Files are written under
+/// temporary names and renamed when all are complete. They throw `ArgumentError` for
+/// what a format cannot hold and `IoError` where the system cannot write.
 
 /// An .npy file for each field.
 void write_npy(const Source& source, const std::vector<std::filesystem::path>& paths,

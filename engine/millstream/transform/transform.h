@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "millstream/core/column.h"
-#include "millstream/core/maker.h"
 #include "millstream/core/memory.h"
 #include "millstream/core/random.h"
 #include "millstream/core/schema.h"
+#include "millstream/core/worker_pool.h"
 
 namespace millstream {
 
@@ -38,7 +38,7 @@ struct Samples {
   std::span<const std::int64_t> indices;  // -1 in padding
   std::span<const std::uint32_t> epochs;  // one a row
   std::uint32_t stage = 0;                // under which the stage draws
-  Making making = {};
+  CallContext context = {};
   std::int64_t first = 0;  // row of the batch that row 0 is
 
   /// What this stage may draw for the sample in row k.
@@ -73,8 +73,9 @@ class Transform {
                      std::span<const Column> output, std::int64_t rows,
                      const Samples& samples, Memory& memory) const = 0;
 
-  /// Who does the work, so that applying is waiting; null for the stage itself.
-  virtual Maker* maker() const noexcept { return nullptr; }
+  /// The worker pool that does the work, so that applying means waiting; null if there
+  /// is none.
+  virtual WorkerPool* worker_pool() const noexcept { return nullptr; }
 };
 
 /// The flow of a stage that passes everything on.

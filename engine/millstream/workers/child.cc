@@ -19,7 +19,7 @@
 namespace millstream {
 namespace {
 
-constexpr std::chrono::milliseconds kWordsPatience{300};
+constexpr std::chrono::milliseconds kStackTimeout{300};
 
 [[noreturn]] void fail(int code, const char* what, const std::string& program) {
   throw IoError(code, program, text(program, ": ", what, ": ", strerror(code)));
@@ -68,9 +68,9 @@ Child::Child(const Launch& launch, int memory) {
   posix_spawn_file_actions_addopen(&spawn.actions, 0, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_adddup2(&spawn.actions, theirs.number(), kWorkerSocket);
   posix_spawn_file_actions_adddup2(&spawn.actions, memory, kWorkerMemory);
-  posix_spawn_file_actions_adddup2(&spawn.actions, write_end.number(), kWorkerWords);
+  posix_spawn_file_actions_adddup2(&spawn.actions, write_end.number(), kWorkerStack);
 #if defined(__GLIBC__) && (__GLIBC__ > 2 || __GLIBC_MINOR__ >= 34)
-  posix_spawn_file_actions_addclosefrom_np(&spawn.actions, kWorkerWords + 1);
+  posix_spawn_file_actions_addclosefrom_np(&spawn.actions, kWorkerStack + 1);
 #endif
   sigset_t none, all;
   sigemptyset(&none);
@@ -91,15 +91,15 @@ Child::Child(const Launch& launch, int memory) {
                        "): ", strerror(code), ". ", ThreadError::kRemedy));
   }
   if (code != 0) fail(code, "cannot be started", program);
-  ended_ = Descriptor(static_cast<int>(syscall(SYS_pidfd_open, pid_, 0)));
-  if (!ended_) {
+  exit_ = Descriptor(static_cast<int>(syscall(SYS_pidfd_open, pid_, 0)));
+  if (!exit_) {
     const int why = errno;
     ::kill(pid_, SIGKILL);
     reap();
     fail(why, "cannot be watched", program);
   }
   socket_ = std::move(ours);
-  words_ = std::move(read_end);
+  stack_ = std::move(read_end);
 }
 
 Child::~Child() {
@@ -123,61 +123,61 @@ void Child::send_more() noexcept {
         ::send(socket(), unsent_.data() + sent_, unsent_.size() - sent_, MSG_NOSIGNAL);
     if (sent < 0 && errno == EINTR) continue;
     if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
-    if (sent <= 0) break;  // it has gone, which is seen elsewhere
+    if (sent <= 0) break;  // it is disconnected, which `receive` finds
     sent_ += static_cast<std::size_t>(sent);
   }
   unsent_ = {};
   sent_ = 0;
 }
 
-bool Child::receive(Kind& kind, std::string& body) {
+bool Child::receive(MessageKind& kind, std::string& body) {
   while (true) {
-    if (received_.size() >= sizeof(Header)) {
-      const Header header = header_of(received_);
-      const std::size_t whole = sizeof(Header) + static_cast<std::size_t>(header.bytes);
+    if (received_.size() >= sizeof(MessageHeader)) {
+      const MessageHeader header = header_of(received_);
+      const std::size_t whole =
+          sizeof(MessageHeader) + static_cast<std::size_t>(header.bytes);
       if (received_.size() >= whole) {
         kind = header.kind;
-        body = received_.substr(sizeof(Header), whole - sizeof(Header));
+        body = received_.substr(sizeof(MessageHeader), whole - sizeof(MessageHeader));
         received_.erase(0, whole);
         return true;
       }
     }
-    if (gone_) return false;
+    if (disconnected_) return false;
     char buffer[1 << 16];
     const ssize_t got = recv(socket(), buffer, sizeof(buffer), 0);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return false;
     if (got <= 0) {
-      gone_ = true;
+      disconnected_ = true;
       return false;
     }
     received_.append(buffer, static_cast<std::size_t>(got));
   }
 }
 
-std::string Child::whereabouts() {
-  signal(whereabouts_signal());
-  std::string words;
-  const auto deadline = std::chrono::steady_clock::now() + kWordsPatience;
-  pollfd waited{words_.number(), POLLIN, 0};
-  int patience = static_cast<int>(kWordsPatience.count());
-  while (patience > 0 && poll(&waited, 1, patience) > 0) {
+std::string Child::stack() {
+  signal(stack_signal());
+  std::string stack;
+  const auto deadline = std::chrono::steady_clock::now() + kStackTimeout;
+  pollfd waited{stack_.number(), POLLIN, 0};
+  int timeout = static_cast<int>(kStackTimeout.count());
+  while (timeout > 0 && poll(&waited, 1, timeout) > 0) {
     char buffer[1 << 14];
-    const ssize_t got = read(words_.number(), buffer, sizeof(buffer));
+    const ssize_t got = read(stack_.number(), buffer, sizeof(buffer));
     if (got <= 0) break;
-    words.append(buffer, static_cast<std::size_t>(got));
-    patience = 20;  // the rest follows at once
+    stack.append(buffer, static_cast<std::size_t>(got));
+    timeout = 20;  // the rest follows at once
     if (std::chrono::steady_clock::now() > deadline) break;
   }
-  return words;
+  return stack;
 }
 
-void Child::hang_up() noexcept { shutdown(socket(), SHUT_RDWR); }
+void Child::disconnect() noexcept { shutdown(socket(), SHUT_RDWR); }
 
 void Child::signal(int number) noexcept {
-  // By the descriptor: the number of a process that somebody else waited for may by
-  // now be another's.
-  syscall(SYS_pidfd_send_signal, ended(), number, nullptr, 0);
+  // By the descriptor: if somebody else reaped the process, its number may be reused.
+  syscall(SYS_pidfd_send_signal, exit_descriptor(), number, nullptr, 0);
 }
 
 void Child::kill() noexcept {
@@ -193,7 +193,7 @@ void Child::reap() noexcept {
   known_ = found == pid_;
 }
 
-std::string Child::epitaph() {
+std::string Child::exit_reason() {
   reap();
   if (!known_) return "ended and somebody else waited for it";
   if (WIFSIGNALED(status_)) {

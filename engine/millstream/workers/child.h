@@ -16,11 +16,12 @@ namespace millstream {
 struct Launch {
   std::vector<std::string> command;      // the program and its arguments
   std::vector<std::string> environment;  // "NAME=value"
-  std::string setup;                     // what each worker is told first
+  std::string setup;                     // the first message to each worker
 };
 
-/// A worker process as its parent sees it: spawned, never forked, in a process group of
-/// its own so that a terminal's Ctrl-C does not reach it. Belongs to one thread.
+/// A worker process, seen from its parent. It is spawned, never forked, in a process
+/// group of its own, so that Ctrl-C in a terminal does not reach it. Belongs to one
+/// thread.
 class Child {
  public:
   /// Throws `IoError` where it cannot be started. `memory` is shared with it.
@@ -32,28 +33,28 @@ class Child {
 
   pid_t pid() const noexcept { return pid_; }
   int socket() const noexcept { return socket_.number(); }
-  /// Readable once the process has ended.
-  int ended() const noexcept { return ended_.number(); }
+  /// Readable once the process has exited.
+  int exit_descriptor() const noexcept { return exit_.number(); }
 
-  /// Sends, now or when there is room: never waits.
+  /// Sends now, or in `send_more` when the socket has space: never waits.
   void send(std::string message);
   bool sending() const noexcept { return sent_ < unsent_.size(); }
   void send_more() noexcept;
 
   /// The next whole message that has come; false if there is none yet. Throws
   /// `DataError` where what came is no message.
-  bool receive(Kind& kind, std::string& body);
+  bool receive(MessageKind& kind, std::string& body);
   /// Whether its side of the socket is closed: nothing more will come.
-  bool gone() const noexcept { return gone_; }
+  bool disconnected() const noexcept { return disconnected_; }
 
-  /// Asks where it is and waits a moment for its words.
-  std::string whereabouts();
+  /// Asks for the stacks of its threads and waits a moment for them.
+  std::string stack();
 
   /// No more tasks: an idle worker ends by itself.
-  void hang_up() noexcept;
+  void disconnect() noexcept;
   void kill() noexcept;
-  /// Waits for the end and says how it came, e.g. "was killed by signal 9 (Killed)".
-  std::string epitaph();
+  /// Waits until it has exited and says how, e.g. "was killed by signal 9 (Killed)".
+  std::string exit_reason();
 
  private:
   void signal(int number) noexcept;
@@ -61,12 +62,12 @@ class Child {
 
   pid_t pid_ = -1;
   Descriptor socket_;
-  Descriptor ended_;
-  Descriptor words_;
+  Descriptor exit_;
+  Descriptor stack_;
   std::string unsent_;
   std::size_t sent_ = 0;  // of it
   std::string received_;
-  bool gone_ = false;
+  bool disconnected_ = false;
   bool reaped_ = false;
   bool known_ = false;  // how it ended
   int status_ = 0;

@@ -22,17 +22,18 @@ bool receive_all(int socket, char* to, std::size_t bytes) {
 
 }  // namespace
 
-std::string framed(Kind kind, std::string_view body) {
+std::string framed(MessageKind kind, std::string_view body) {
   std::string message;
-  message.reserve(sizeof(Header) + body.size());
-  Writer(message).value(Header{kind, 0, static_cast<std::int64_t>(body.size())});
+  message.reserve(sizeof(MessageHeader) + body.size());
+  MessageWriter(message).value(
+      MessageHeader{kind, 0, static_cast<std::int64_t>(body.size())});
   message.append(body);
   return message;
 }
 
 std::string encoded(const Task& task) {
   std::string body;
-  Writer writer(body);
+  MessageWriter writer(body);
   writer.values(std::span(task.indices));
   writer.values(std::span(task.seeds));
   writer.values(std::span(task.input));
@@ -41,7 +42,7 @@ std::string encoded(const Task& task) {
 }
 
 Task decoded_task(std::string_view body) {
-  Reader reader(body);
+  MessageReader reader(body);
   Task task;
   task.indices = reader.values<std::int64_t>();
   task.seeds = reader.values<std::uint64_t>();
@@ -52,7 +53,7 @@ Task decoded_task(std::string_view body) {
 
 std::string encoded(const Failure& failure) {
   std::string body;
-  Writer writer(body);
+  MessageWriter writer(body);
   writer.value(failure.row);
   writer.values(std::span<const char>(failure.message));
   writer.values(std::span<const char>(failure.bytes));
@@ -61,7 +62,7 @@ std::string encoded(const Failure& failure) {
 }
 
 Failure decoded_failure(std::string_view body) {
-  Reader reader(body);
+  MessageReader reader(body);
   Failure failure;
   failure.row = reader.value<std::int64_t>();
   const auto message = reader.values<char>();
@@ -74,9 +75,9 @@ Failure decoded_failure(std::string_view body) {
   return failure;
 }
 
-Header header_of(std::string_view bytes) {
-  const auto header = Reader(bytes).value<Header>();
-  if (header.kind < Kind::kSetup || header.kind > Kind::kFailed) {
+MessageHeader header_of(std::string_view bytes) {
+  const auto header = MessageReader(bytes).value<MessageHeader>();
+  if (header.kind < MessageKind::kSetup || header.kind > MessageKind::kFailed) {
     throw DataError(text("a message of kind ", static_cast<std::uint32_t>(header.kind),
                          ", which there is not"));
   }
@@ -96,10 +97,10 @@ bool send_all(int socket, std::string_view bytes) noexcept {
   return true;
 }
 
-bool receive(int socket, Kind& kind, std::string& body) {
-  char raw[sizeof(Header)];
+bool receive(int socket, MessageKind& kind, std::string& body) {
+  char raw[sizeof(MessageHeader)];
   if (!receive_all(socket, raw, sizeof(raw))) return false;
-  const Header header = header_of({raw, sizeof(raw)});
+  const MessageHeader header = header_of({raw, sizeof(raw)});
   kind = header.kind;
   body.resize(static_cast<std::size_t>(header.bytes));
   return receive_all(socket, body.data(), body.size());

@@ -14,17 +14,17 @@
 
 namespace millstream {
 
-/// What stands on the wire between a crew and a worker: a header and so many bytes.
-enum class Kind : std::uint32_t {
-  kSetup = 1,  // to the worker: where it notes its row, then what the crew was given
+/// The kinds of messages between a pool and a worker: a header, then so many bytes.
+enum class MessageKind : std::uint32_t {
+  kSetup = 1,  // to the worker: the place of its row cell, then the pool's setup
   kTask,       // to the worker: a `Task`
   kReady,      // from it, after the setup
-  kDone,       // from it, after a task: what travels beside the rows
+  kDone,       // from it, after a task: the host values of its rows
   kFailed,     // from it: a `Failure`
 };
 
-struct Header {
-  Kind kind = Kind::kReady;
+struct MessageHeader {
+  MessageKind kind = MessageKind::kReady;
   std::uint32_t reserved = 0;
   std::int64_t bytes = 0;
 };
@@ -33,7 +33,7 @@ struct Header {
 struct Task {
   /// A column of the rows: the first of them, and how far they are apart.
   struct Rows {
-    Place place;
+    SharedLocation location;
     std::int64_t stride = 0;
   };
   std::vector<std::int64_t> indices;
@@ -51,9 +51,9 @@ struct Failure {
 };
 
 /// Appends values and vectors of plain values.
-class Writer {
+class MessageWriter {
  public:
-  explicit Writer(std::string& to) : to_(to) {}
+  explicit MessageWriter(std::string& to) : to_(to) {}
 
   template <typename T>
   void value(const T& value) {
@@ -71,9 +71,9 @@ class Writer {
 };
 
 /// Reads them back; throws `DataError` where there is less than there should be.
-class Reader {
+class MessageReader {
  public:
-  explicit Reader(std::string_view from) : from_(from) {}
+  explicit MessageReader(std::string_view from) : from_(from) {}
 
   template <typename T>
   T value() {
@@ -106,7 +106,7 @@ class Reader {
 };
 
 /// A message with its header.
-std::string framed(Kind kind, std::string_view body);
+std::string framed(MessageKind kind, std::string_view body);
 
 std::string encoded(const Task& task);
 Task decoded_task(std::string_view body);
@@ -114,10 +114,10 @@ std::string encoded(const Failure& failure);
 Failure decoded_failure(std::string_view body);
 
 /// The header at the front of `bytes`; throws `DataError` where it cannot be one.
-Header header_of(std::string_view bytes);
+MessageHeader header_of(std::string_view bytes);
 
 /// Blocking; false when the other side has gone. `receive` throws on other errors.
 bool send_all(int socket, std::string_view bytes) noexcept;
-bool receive(int socket, Kind& kind, std::string& body);
+bool receive(int socket, MessageKind& kind, std::string& body);
 
 }  // namespace millstream

@@ -109,14 +109,14 @@ Block SharedMemory::block(std::int64_t bytes) {
   }
 }
 
-std::optional<Place> SharedMemory::place(const std::byte* data) const {
+std::optional<SharedLocation> SharedMemory::location(const std::byte* data) const {
   const std::shared_lock lock(mutex_);
   auto found = regions_.upper_bound(data);
   if (found == regions_.begin()) return std::nullopt;
   const Region& region = *(--found)->second;
   const std::int64_t at = data - region.data;
   if (at >= region.bytes) return std::nullopt;
-  return Place{region.offset, region.bytes, at};
+  return SharedLocation{region.offset, region.bytes, at};
 }
 
 MappedBlocks::~MappedBlocks() {
@@ -125,14 +125,15 @@ MappedBlocks::~MappedBlocks() {
   }
 }
 
-std::byte* MappedBlocks::at(const Place& place) {
-  auto found = blocks_.find(place.offset);
+std::byte* MappedBlocks::at(const SharedLocation& location) {
+  auto found = blocks_.find(location.offset);
   if (found == blocks_.end()) {
-    const Mapped block{mapped(descriptor_, place.offset, place.bytes), place.bytes, 0};
-    found = blocks_.emplace(place.offset, block).first;
+    const Mapped block{mapped(descriptor_, location.offset, location.bytes),
+                       location.bytes, 0};
+    found = blocks_.emplace(location.offset, block).first;
   }
   found->second.used = ++clock_;
-  std::byte* data = found->second.data + place.at;
+  std::byte* data = found->second.data + location.at;
   if (blocks_.size() > kMaps) {
     const auto oldest = std::ranges::min_element(
         blocks_, {}, [](const auto& entry) { return entry.second.used; });

@@ -13,7 +13,7 @@
 namespace millstream {
 
 /// Where bytes stand in shared memory: in the block at `offset`, `at` bytes into it.
-struct Place {
+struct SharedLocation {
   std::int64_t offset = 0;
   std::int64_t bytes = 0;  // of the block
   std::int64_t at = 0;
@@ -33,7 +33,7 @@ class SharedMemory : public std::enable_shared_from_this<SharedMemory> {
   Block block(std::int64_t bytes);
 
   /// Where that address is, if it is within a block.
-  std::optional<Place> place(const std::byte* data) const;
+  std::optional<SharedLocation> location(const std::byte* data) const;
 
  private:
   struct Region;
@@ -55,7 +55,7 @@ class MappedBlocks {
   MappedBlocks(const MappedBlocks&) = delete;
   MappedBlocks& operator=(const MappedBlocks&) = delete;
 
-  std::byte* at(const Place& place);
+  std::byte* at(const SharedLocation& location);
 
  private:
   struct Mapped {

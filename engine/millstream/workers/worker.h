@@ -9,19 +9,19 @@
 
 namespace millstream {
 
-/// The numbers under which a worker process finds what it was given.
+/// The file descriptors that a worker process inherits.
 inline constexpr int kWorkerSocket = 3;
 inline constexpr int kWorkerMemory = 4;
-inline constexpr int kWorkerWords = 5;  // where it writes what it does, when asked
+inline constexpr int kWorkerStack = 5;  // where it writes its stacks, when asked
 
-/// What a crew sends a worker that takes too long, to hear where it is.
-int whereabouts_signal() noexcept;
+/// The signal that asks a worker which takes too long for its stacks.
+int stack_signal() noexcept;
 
-/// The other side of a crew, in a process of its own. Ends the process as soon as the
-/// parent has ended, however it did. Belongs to one thread.
+/// The pool's counterpart inside a worker process. Ends the process as soon as the
+/// parent has exited, in whatever way. Belongs to one thread.
 class Worker {
  public:
-  /// Waits for what the crew was given.
+  /// Waits for the setup message.
   explicit Worker(std::int64_t parent);
 
   const std::string& setup() const noexcept { return setup_; }
@@ -31,19 +31,19 @@ class Worker {
   /// Waits for the next task; false when there will be none.
   bool next();
   const Task& task() const noexcept { return task_; }
-  std::byte* data(const Task::Rows& rows) { return blocks_.at(rows.place); }
+  std::byte* data(const Task::Rows& rows) { return blocks_.at(rows.location); }
 
-  /// Which row it is at, or -n while it makes the first n at once; the crew reads it
-  /// when something goes wrong.
+  /// The row that it is making, or -n while it makes the first n together. The
+  /// supervisor reads it for timeouts and errors.
   std::atomic<std::int64_t>& row() noexcept { return *row_; }
 
   /// Answers to the task.
-  void done(std::string_view beside);
+  void done(std::string_view host_values);
   void failed(const Failure& failure);
 
  private:
   MappedBlocks blocks_;
-  MappedBlocks board_;  // where the row stands, mapped for good
+  MappedBlocks row_cells_;  // for `row_`, always mapped
   std::string setup_;
   Task task_;
   std::string body_;

@@ -20,8 +20,8 @@ std::string inflate(std::string_view bytes, Deflated format,
   const auto sink = [&](std::span<const std::byte> out) {
     all.append(reinterpret_cast<const char*>(out.data()), out.size());
   };
-  const Packed packed = {"x.gz", 0,    static_cast<std::int64_t>(bytes.size()),
-                         format, size, {}};
+  const DeflatedRange packed = {"x.gz", 0,    static_cast<std::int64_t>(bytes.size()),
+                                format, size, {}};
   const Contents contents = inflate_all(packed, read, sink, piece);
   EXPECT_EQ(contents.size, static_cast<std::int64_t>(all.size()));
   EXPECT_EQ(contents.crc, crc32_of(as_bytes(all)));

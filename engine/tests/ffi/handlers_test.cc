@@ -10,7 +10,7 @@
 
 #include "ffi/fake_runtime.h"
 #include "loader/sample_plan.h"
-#include "millstream/ffi/live.h"
+#include "millstream/ffi/registry.h"
 #include "millstream/loader/state.h"
 
 namespace millstream {
@@ -40,13 +40,13 @@ class Handlers : public testing::TestWithParam<bool> {
   explicit Handlers(std::int64_t bad_sample = -1)
       : plan(sample_plan(std::make_shared<CountingSource>(43, GetParam(), bad_sample),
                          kRows)),
-        loader(std::make_shared<Loader>(plan, dtypes_of(*plan), Knobs{2, 2})),
-        listing(std::make_unique<Listing>(loader)),
+        loader(std::make_shared<Loader>(plan, dtypes_of(*plan), LoaderOptions{2, 2})),
+        registration(std::make_unique<Registration>(loader)),
         handler(GetParam() ? batch_in_jit : batch_in_jit_later) {}
 
   std::vector<std::pair<std::string, std::int64_t>> names() const {
     return {{"digest", static_cast<std::int64_t>(plan->digest())},
-            {"plan", listing->serial()}};
+            {"plan", registration->serial()}};
   }
 
   static void set(FakeBuffer& states, std::int64_t k, const State& state) {
@@ -55,7 +55,7 @@ class Handlers : public testing::TestWithParam<bool> {
 
   std::shared_ptr<const Plan> plan;
   std::shared_ptr<Loader> loader;
-  std::unique_ptr<Listing> listing;
+  std::unique_ptr<Registration> registration;
   XLA_FFI_Handler* handler;
 };
 
@@ -143,7 +143,7 @@ TEST_P(Handlers, ServeALoopWithTheNumberAsAnOperand) {
   FakeBuffer cursor(XLA_FFI_DataType_U32, {10}, 4);
   FakeBuffer after(XLA_FFI_DataType_U32, {10}, 4);
   set(cursor, 0, encoded(*plan, {}));
-  const auto number = static_cast<std::uint32_t>(listing->serial());
+  const auto number = static_cast<std::uint32_t>(registration->serial());
   cursor.as<std::uint32_t>()[8] = number;
   Results results(1);
   ASSERT_EQ(call(batch_on_host, {&cursor},
@@ -191,7 +191,7 @@ TEST_P(Handlers, SayThatALoaderIsGone) {
   const auto stale = names();
   FakeBuffer states(XLA_FFI_DataType_U32, {8}, 4);
   set(states, 0, encoded(*plan, {}));
-  listing.reset();
+  registration.reset();
   loader.reset();
   Results results(1);
   const auto error = call(handler, {&states}, results.all(), stale);
@@ -230,16 +230,16 @@ TEST_P(Handlers, MayBeCalledFromManyThreads) {
 
 TEST_P(Handlers, GiveEachShardItsRows) {
   constexpr std::int64_t kShard = 2;
-  Share share{{}, 4};
+  LocalShards shards{{}, 4};
   for (std::int64_t first = 0; first < kRows; first += kShard) {
-    share.parts.push_back({first, kShard});
+    shards.rows.push_back({first, kShard});
   }
   const auto sharded =
-      std::make_shared<Loader>(plan, dtypes_of(*plan), Knobs{2, 2}, share);
-  const Listing listed(sharded);
+      std::make_shared<Loader>(plan, dtypes_of(*plan), LoaderOptions{2, 2}, shards);
+  const Registration registered(sharded);
   std::vector<std::pair<std::string, std::int64_t>> attributes{
       {"digest", static_cast<std::int64_t>(plan->digest())},
-      {"plan", listed.serial()},
+      {"plan", registered.serial()},
       {"rows", kShard}};
   XLA_FFI_Handler* shard = GetParam() ? shard_in_jit : shard_in_jit_later;
   std::vector<std::jthread> threads;

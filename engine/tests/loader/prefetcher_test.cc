@@ -32,7 +32,7 @@ class RememberingSource final : public Source {
  public:
   std::int64_t size() const noexcept override { return kSamples; }
   const Schema& schema() const noexcept override { return schema_; }
-  void read_for(const Making&, std::int64_t, std::span<const std::int64_t> indices,
+  void read_for(const CallContext&, std::int64_t, std::span<const std::int64_t> indices,
                 std::span<Column> columns, Memory&) const override {
     {
       const std::lock_guard lock(mutex_);
@@ -47,17 +47,17 @@ class RememberingSource final : public Source {
   void hint(std::span<const std::int64_t> indices) const noexcept override {
     const std::lock_guard lock(mutex_);
     const std::vector<std::int64_t> samples(indices.begin(), indices.end());
-    if (!times_.contains(samples)) told_.insert(samples);
+    if (!times_.contains(samples)) hinted_.insert(samples);
   }
 
   std::size_t batches() const {
     const std::lock_guard lock(mutex_);
     return times_.size();
   }
-  /// How many batches it was told of before they were read.
-  std::size_t told() const {
+  /// How many batches it had a hint of before they were read.
+  std::size_t hinted() const {
     const std::lock_guard lock(mutex_);
-    return told_.size();
+    return hinted_.size();
   }
   /// How often the batch was made that was made most often.
   int most() const {
@@ -71,7 +71,7 @@ class RememberingSource final : public Source {
   Schema schema_{{"x", DType::kInt64, {}}};
   mutable std::mutex mutex_;
   mutable std::map<std::vector<std::int64_t>, int> times_;
-  mutable std::set<std::vector<std::int64_t>> told_;
+  mutable std::set<std::vector<std::int64_t>> hinted_;
 };
 
 /// Walks through `steps` batches, each by `next`, and compares them.
@@ -109,7 +109,7 @@ TEST(Prefetcher, MakesEachBatchOnceForOneWhoFillsForwards) {
   }
 }
 
-TEST(Prefetcher, TellsTheSourceOfBatchesLongBeforeTheyAreRead) {
+TEST(Prefetcher, HintsTheSourceOfBatchesLongBeforeTheyAreRead) {
   constexpr int kSteps = 20;
   const auto source = std::make_shared<RememberingSource>();
   const auto plan = sample_plan(source, kRows);
@@ -119,7 +119,7 @@ TEST(Prefetcher, TellsTheSourceOfBatchesLongBeforeTheyAreRead) {
       loader.fill(at, batch.columns(), batch.mask());
     });
   }
-  EXPECT_GE(source->told(), static_cast<std::size_t>(kSteps));  // the first ones too
+  EXPECT_GE(source->hinted(), static_cast<std::size_t>(kSteps));  // the first ones too
 }
 
 /// A hint of any but the first few samples takes until it is released.
@@ -127,7 +127,7 @@ class ReluctantSource final : public Source {
  public:
   std::int64_t size() const noexcept override { return kSamples; }
   const Schema& schema() const noexcept override { return schema_; }
-  void read_for(const Making&, std::int64_t, std::span<const std::int64_t> indices,
+  void read_for(const CallContext&, std::int64_t, std::span<const std::int64_t> indices,
                 std::span<Column> columns, Memory&) const override {
     std::memcpy(columns[0].row(0), indices.data(), 8);
     reads_.count_down();
@@ -146,7 +146,7 @@ class ReluctantSource final : public Source {
   mutable std::latch release_{1};
 };
 
-TEST(Prefetcher, BatchesDoNotWaitUntilTheSourceWasToldOfOthers) {
+TEST(Prefetcher, BatchesDoNotWaitForHintsOfOthers) {
   const auto source = std::make_shared<ReluctantSource>();
   Schedule schedule(std::make_shared<Sequential>(kSamples), 1, Remainder::kPad);
   const auto plan = std::make_shared<const Plan>(source, std::move(schedule),
@@ -182,7 +182,7 @@ class GatedSource final : public Source {
  public:
   std::int64_t size() const noexcept override { return kSamples; }
   const Schema& schema() const noexcept override { return schema_; }
-  void read_for(const Making&, std::int64_t, std::span<const std::int64_t> indices,
+  void read_for(const CallContext&, std::int64_t, std::span<const std::int64_t> indices,
                 std::span<Column> columns, Memory&) const override {
     {
       const std::lock_guard lock(mutex_);
@@ -328,12 +328,12 @@ TEST(Prefetcher, GoesOnAfterManyJumps) {
   EXPECT_LE(loader.live(), 8);  // nor kept for long
 }
 
-/// A disk that fails as long as it is told to, and counts who is at it.
+/// A disk that fails until it is repaired, and counts its readers.
 class FailingDisk final : public Source {
  public:
   std::int64_t size() const noexcept override { return kSamples; }
   const Schema& schema() const noexcept override { return schema_; }
-  void read_for(const Making&, std::int64_t, std::span<const std::int64_t> indices,
+  void read_for(const CallContext&, std::int64_t, std::span<const std::int64_t> indices,
                 std::span<Column> columns, Memory&) const override {
     reads.fetch_add(1);
     if (fails) throw IoError(EIO, "disk", "disk: cannot be read");
@@ -370,12 +370,12 @@ TEST(Prefetcher, FailuresAheadOfTimeAreNoFailuresLater) {
   }
 }
 
-/// A disk that does not answer until it is told to.
+/// A disk that does not answer until it is released.
 class StuckDisk final : public Source {
  public:
   std::int64_t size() const noexcept override { return kSamples; }
   const Schema& schema() const noexcept override { return schema_; }
-  void read_for(const Making&, std::int64_t, std::span<const std::int64_t> indices,
+  void read_for(const CallContext&, std::int64_t, std::span<const std::int64_t> indices,
                 std::span<Column> columns, Memory&) const override {
     release.wait();
     for (std::size_t k = 0; k < indices.size(); ++k) {
@@ -401,7 +401,7 @@ TEST(Prefetcher, WhoAsksMayGiveUpWaitingForADisk) {
   EXPECT_NE(loader.take(position, kLong), nullptr);
 }
 
-TEST(Prefetcher, WithoutItTheSourceIsToldOfABatchAsItIsMade) {
+TEST(Prefetcher, WithoutItTheSourceGetsAHintOfABatchAsItIsMade) {
   constexpr int kSteps = 5;
   const auto source = std::make_shared<RememberingSource>();
   const auto plan = sample_plan(source, kRows);
@@ -409,7 +409,7 @@ TEST(Prefetcher, WithoutItTheSourceIsToldOfABatchAsItIsMade) {
   walk(*plan, kSteps, [&](const Position& at, Batch& batch) {
     loader.fill(at, batch.columns(), batch.mask());
   });
-  EXPECT_EQ(source->told(), static_cast<std::size_t>(kSteps));
+  EXPECT_EQ(source->hinted(), static_cast<std::size_t>(kSteps));
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ class CountingSource final : public Source {
   std::int64_t size() const noexcept override { return size_; }
   const Schema& schema() const noexcept override { return schema_; }
   bool resident() const noexcept override { return resident_; }
-  void read_for(const Making&, std::int64_t, std::span<const std::int64_t> indices,
+  void read_for(const CallContext&, std::int64_t, std::span<const std::int64_t> indices,
                 std::span<Column> columns, Memory& memory) const override {
     reads_.fetch_add(static_cast<std::int64_t>(indices.size()));
     for (std::size_t k = 0; k < indices.size(); ++k) {

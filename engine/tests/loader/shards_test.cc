@@ -35,13 +35,13 @@ std::vector<std::byte> specified_rows(const Plan& plan, const Position& position
   return found;
 }
 
-std::vector<std::byte> bytes_of_part(const Batch& batch, std::size_t part,
+std::vector<std::byte> bytes_of_part(const Batch& batch, std::size_t shard,
                                      std::int64_t rows) {
   std::vector<std::byte> found;
-  for (const Column& column : batch.columns(part)) {
+  for (const Column& column : batch.columns(shard)) {
     found.insert(found.end(), column.data, column.data + column.stride * rows);
   }
-  const auto* mask = reinterpret_cast<const std::byte*>(batch.mask(part));
+  const auto* mask = reinterpret_cast<const std::byte*>(batch.mask(shard));
   found.insert(found.end(), mask, mask + rows);
   return found;
 }
@@ -51,11 +51,11 @@ TEST(Layout, GivesEachFieldAndPartAnAlignedRegion) {
   const Layout layout(schema, {{2, 3}, {7, 1}});
   EXPECT_EQ(layout.rows(), 4);
   std::vector<std::int64_t> starts;
-  for (std::size_t part = 0; part < 2; ++part) {
+  for (std::size_t shard = 0; shard < 2; ++shard) {
     for (std::size_t field = 0; field < 2; ++field) {
-      starts.push_back(layout.offset(field, part));
+      starts.push_back(layout.offset(field, shard));
     }
-    starts.push_back(layout.mask_offset(part));
+    starts.push_back(layout.mask_offset(shard));
   }
   EXPECT_EQ(starts, (std::vector<std::int64_t>{0, 64, 128, 192, 256, 320}));
   EXPECT_EQ(layout.bytes(), 384);
@@ -72,16 +72,16 @@ class Sharded : public testing::TestWithParam<bool> {
 
 TEST_P(Sharded, TakesOnlyItsParts) {
   const auto whole = plan();
-  const std::vector<RowRange> parts{{2, 2}, {6, 2}};
+  const std::vector<RowRange> shards{{2, 2}, {6, 2}};
   for (const int prefetch : {0, 2}) {
-    Loader loader(whole, dtypes_of(*whole), {2, prefetch}, {parts, 4});
+    Loader loader(whole, dtypes_of(*whole), {2, prefetch}, {shards, 4});
     Position position{{1, 2}, 0, 0};
     for (std::int64_t i = 0; i < 2 * whole->schedule().steps(); ++i) {
       const auto batch = loader.take(position, kLong);
       ASSERT_NE(batch, nullptr);
-      for (std::size_t part = 0; part < parts.size(); ++part) {
-        EXPECT_EQ(bytes_of_part(*batch, part, parts[part].count),
-                  specified_rows(*whole, position, parts[part]));
+      for (std::size_t shard = 0; shard < shards.size(); ++shard) {
+        EXPECT_EQ(bytes_of_part(*batch, shard, shards[shard].count),
+                  specified_rows(*whole, position, shards[shard]));
       }
       position = whole->schedule().next(position);
     }
@@ -100,12 +100,12 @@ TEST_P(Sharded, ReadsOnlyItsShare) {
 
 TEST_P(Sharded, FillsEveryShardFromManyThreads) {
   const auto whole = plan();
-  const std::vector<RowRange> parts{{0, 2}, {2, 2}, {4, 2}, {6, 2}};
-  Loader loader(whole, dtypes_of(*whole), {2, 2}, {parts, 8});
+  const std::vector<RowRange> shards{{0, 2}, {2, 2}, {4, 2}, {6, 2}};
+  Loader loader(whole, dtypes_of(*whole), {2, 2}, {shards, 8});
   std::vector<std::jthread> threads;
-  for (std::size_t shard = 0; shard < 8; ++shard) {  // each part twice
+  for (std::size_t shard = 0; shard < 8; ++shard) {  // each shard twice
     threads.emplace_back([&, shard] {
-      const RowRange rows = parts[shard % 4];
+      const RowRange rows = shards[shard % 4];
       auto slots = std::make_shared<Slots>(Layout(whole->schema(), rows.count), 1);
       Position position{{5, 5}, 0, 0};
       for (int i = 0; i < 30; ++i) {

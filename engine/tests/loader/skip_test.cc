@@ -32,7 +32,7 @@ class FailingSource final : public Source {
 
   std::int64_t size() const noexcept override { return size_; }
   const Schema& schema() const noexcept override { return schema_; }
-  void read_for(const Making&, std::int64_t, std::span<const std::int64_t> indices,
+  void read_for(const CallContext&, std::int64_t, std::span<const std::int64_t> indices,
                 std::span<Column> columns, Memory& memory) const override {
     ++calls_;
     for (std::size_t k = 0; k < indices.size(); ++k) {

@@ -119,9 +119,9 @@ TEST(Weighted, NeverDrawsAWeightOfZero) {
     ASSERT_GT(weights[static_cast<std::size_t>(index)], 0);
   }
   for (std::uint32_t i = 0; i < weights.size(); ++i) {
-    const auto column = order.columns()[i];
-    EXPECT_GT(weights[column.other], 0);
-    EXPECT_TRUE(weights[i] > 0 || column.threshold == 0) << i;
+    const auto cell = order.cells()[i];
+    EXPECT_GT(weights[cell.other], 0);
+    EXPECT_TRUE(weights[i] > 0 || cell.threshold == 0) << i;
   }
 }
 
@@ -174,16 +174,16 @@ TEST(Listed, RefusesEntriesByPlaceAndValue) {
   EXPECT_NE(build({}), "");
 }
 
-std::vector<std::int64_t> part_of(const SplitPart& part) {
-  const Parted order(std::make_unique<Shuffle>(part.length), part);
-  EXPECT_EQ(order.length(), part.length);
-  EXPECT_EQ(order.samples(), part.n);
+std::vector<std::int64_t> samples_of(const SplitRange& range) {
+  const SplitOrder order(std::make_unique<Shuffle>(range.length), range);
+  EXPECT_EQ(order.length(), range.length);
+  EXPECT_EQ(order.samples(), range.n);
   expect_parts_of_runs_equal_the_whole(order);
   auto first = epoch_of(order, {1, 0}, 0);
   auto second = epoch_of(order, {2, 0}, 5);
   std::ranges::sort(first);
   std::ranges::sort(second);
-  EXPECT_EQ(first, second) << "a part has the same samples in every epoch";
+  EXPECT_EQ(first, second) << "a split has the same samples in every epoch";
   return first;
 }
 
@@ -194,54 +194,54 @@ void expect_cover(std::vector<std::int64_t> a, const std::vector<std::int64_t>& 
   EXPECT_EQ(a, epoch_of(Sequential(n), {}, 0));
 }
 
-TEST(Parted, PartsOfASplitAreDisjointAndCover) {
+TEST(SplitOrder, PartsOfASplitAreDisjointAndCover) {
   for (const bool shuffled : {false, true}) {
     for (const std::int64_t n : {2, 10, 129, 1000}) {
       for (const std::int64_t cut : {std::int64_t{1}, n / 3 + 1, n - 1}) {
-        const SplitPart train = {n, 0, cut, 0, 0, shuffled, {7, 8}};
-        const SplitPart test = {n, cut, n - cut, 0, 0, shuffled, {7, 8}};
-        expect_cover(part_of(train), part_of(test), n);
+        const SplitRange train = {n, 0, cut, 0, 0, shuffled, {7, 8}};
+        const SplitRange test = {n, cut, n - cut, 0, 0, shuffled, {7, 8}};
+        expect_cover(samples_of(train), samples_of(test), n);
       }
     }
   }
 }
 
-TEST(Parted, FoldsLeaveTheirValidationOut) {
+TEST(SplitOrder, FoldsLeaveTheirValidationOut) {
   for (const bool shuffled : {false, true}) {
     constexpr std::int64_t kSamples = 103;
     std::vector<std::int64_t> held;
     for (std::int64_t fold = 0; fold < 5; ++fold) {
       const std::int64_t from = kSamples * fold / 5;
       const std::int64_t count = kSamples * (fold + 1) / 5 - from;
-      const SplitPart validation = {kSamples, from, count, 0, 0, shuffled, {9, 0}};
-      const SplitPart train = {kSamples, 0,     kSamples - count, from, count,
-                               shuffled, {9, 0}};
-      const auto out = part_of(validation);
-      expect_cover(part_of(train), out, kSamples);
+      const SplitRange validation = {kSamples, from, count, 0, 0, shuffled, {9, 0}};
+      const SplitRange train = {kSamples, 0,     kSamples - count, from, count,
+                                shuffled, {9, 0}};
+      const auto out = samples_of(validation);
+      expect_cover(samples_of(train), out, kSamples);
       held.insert(held.end(), out.begin(), out.end());
     }
     expect_cover(held, {}, kSamples);
   }
 }
 
-TEST(Parted, WithoutShuffleTakesNeighbours) {
-  EXPECT_EQ(part_of({10, 3, 4, 0, 0, false, {}}),
+TEST(SplitOrder, WithoutShuffleTakesNeighbours) {
+  EXPECT_EQ(samples_of({10, 3, 4, 0, 0, false, {}}),
             epoch_of(Listed(std::make_unique<Sequential>(4), {3, 4, 5, 6}, 10), {}, 0));
 }
 
-TEST(Parted, SplitsOfOtherSeedsDiffer) {
-  const SplitPart part = {1000, 0, 500, 0, 0, true, {1, 0}};
-  SplitPart other = part;
+TEST(SplitOrder, SplitsOfOtherSeedsDiffer) {
+  const SplitRange range = {1000, 0, 500, 0, 0, true, {1, 0}};
+  SplitRange other = range;
   other.seed = {0, 1};
-  EXPECT_NE(part_of(part), part_of(other));
+  EXPECT_NE(samples_of(range), samples_of(other));
 }
 
-TEST(Parted, RefusesWhatDoesNotFit) {
-  const auto build = [](const SplitPart& part, std::int64_t inner) {
-    return refusal([&] { Parted(std::make_unique<Sequential>(inner), part); });
+TEST(SplitOrder, RefusesWhatDoesNotFit) {
+  const auto build = [](const SplitRange& range, std::int64_t inner) {
+    return refusal([&] { SplitOrder(std::make_unique<Sequential>(inner), range); });
   };
   EXPECT_EQ(build({10, 8, 3, 0, 0, false, {}}, 3),
-            "a part of 3 samples from 8 on does not fit 10 samples");
+            "a split range of 3 samples from 8 on does not fit 10 samples");
   EXPECT_NE(build({10, -1, 3, 0, 0, false, {}}, 3), "");
   EXPECT_NE(build({10, 0, 8, 2, 3, false, {}}, 8), "");
   EXPECT_NE(build({10, 0, 3, 0, -1, false, {}}, 3), "");
@@ -254,9 +254,9 @@ TEST(Parted, RefusesWhatDoesNotFit) {
 TEST(Order, DigestsTellOrdersApart) {
   const std::vector<double> weights = {1, 2};
   const std::vector<double> others = {1, 3};
-  const auto part = [](Seed seed, bool shuffled) {
-    return digest(Parted(std::make_unique<Sequential>(2),
-                         SplitPart{4, 0, 2, 0, 0, shuffled, seed}));
+  const auto range = [](Seed seed, bool shuffled) {
+    return digest(SplitOrder(std::make_unique<Sequential>(2),
+                             SplitRange{4, 0, 2, 0, 0, shuffled, seed}));
   };
   const std::vector<std::uint64_t> all = {
       digest(Sequential(2)),
@@ -269,10 +269,10 @@ TEST(Order, DigestsTellOrdersApart) {
       digest(Listed(std::make_unique<Sequential>(2), {0, 1}, 2)),
       digest(Listed(std::make_unique<Sequential>(2), {1, 0}, 2)),
       digest(Listed(std::make_unique<Shuffle>(2), {0, 1}, 2)),
-      part({0, 0}, false),
-      part({0, 0}, true),
-      part({1, 0}, true),
-      part({0, 1}, true)};
+      range({0, 0}, false),
+      range({0, 0}, true),
+      range({1, 0}, true),
+      range({0, 1}, true)};
   EXPECT_EQ(std::set(all.begin(), all.end()).size(), all.size());
   EXPECT_EQ(digest(Shuffle(2)), digest(Shuffle(2)));
 }

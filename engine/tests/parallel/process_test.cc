@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <latch>
+#include <memory>
 #include <string>
 
 #include "millstream/parallel/thread_pool.h"
@@ -45,6 +46,13 @@ TEST(Process, HasABudget) { EXPECT_GE(cpu_budget(), 1); }
 #if !defined(__SANITIZE_THREAD__)
 TEST(Process, AForkedProcessHasAPoolOfItsOwn) {
   ThreadPool& before = shared_pool();
+  // A thread that is still starting may hold a lock of the sanitizer's allocator, which
+  // the forked process would then wait for.
+  const auto started = std::make_shared<std::latch>(before.threads());
+  for (int i = 0; i < before.threads(); ++i) {
+    before.submit([started] { started->arrive_and_wait(); });
+  }
+  started->wait();
   const std::uint64_t generation = fork_generation();
   const pid_t child = fork();
   if (child == 0) {

@@ -35,9 +35,9 @@ TEST(ThreadPool, GrowsAndNeverShrinks) {
 TEST(ThreadPool, RangesCoverEverythingOnce) {
   ThreadPool pool(3);
   for (const std::int64_t count : {0, 1, 7, 64, 1000}) {
-    for (const std::int64_t grain : {1, 3, 64, 5000}) {
+    for (const std::int64_t most : {1, 3, 64, 5000}) {
       std::vector<std::atomic<int>> seen(static_cast<std::size_t>(count));
-      pool.for_ranges(count, grain, 3, [&](std::int64_t begin, std::int64_t end) {
+      pool.for_ranges(count, most, 3, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t i = begin; i < end; ++i) ++seen[static_cast<std::size_t>(i)];
       });
       for (const auto& times : seen) EXPECT_EQ(times, 1);

@@ -12,9 +12,9 @@
 
 #include "loader/sample_plan.h"
 #include "millstream/loader/loader.h"
-#include "millstream/source/made.h"
-#include "millstream/workers/thread_crew.h"
-#include "workers/crew_rows.h"
+#include "millstream/source/function.h"
+#include "millstream/workers/thread_worker_pool.h"
+#include "workers/pool_rows.h"
 
 namespace millstream {
 namespace {
@@ -24,27 +24,30 @@ constexpr auto kLong = std::chrono::minutes(1);
 constexpr std::int64_t kSamples = 60;
 constexpr std::int64_t kRows = 6;
 
-std::shared_ptr<Maker> calling(std::function<void(std::int64_t)> each, int workers) {
-  ThreadCrew::Function function;
-  function.make = [each = std::move(each)](const Work& part, std::atomic<std::int64_t>&,
+std::shared_ptr<WorkerPool> calling(std::function<void(std::int64_t)> each,
+                                    int workers) {
+  ThreadWorkerPool::Function function;
+  function.make = [each = std::move(each)](const WorkRequest& chunk,
+                                           std::atomic<std::int64_t>&,
                                            const std::shared_ptr<const void>&) {
-    for (std::int64_t k = 0; k < part.rows(); ++k) {
-      const std::int64_t index = part.indices[static_cast<std::size_t>(k)];
+    for (std::int64_t k = 0; k < chunk.rows(); ++k) {
+      const std::int64_t index = chunk.indices[static_cast<std::size_t>(k)];
       each(index);
-      std::memcpy(part.output[0].row(k), &index, sizeof(index));
+      std::memcpy(chunk.output[0].row(k), &index, sizeof(index));
     }
   };
-  function.whereabouts = [](std::uint64_t) { return std::string(); };
-  return std::make_shared<ThreadCrew>(std::move(function), workers, milliseconds(0));
+  function.stack_of = [](std::uint64_t) { return std::string(); };
+  return std::make_shared<ThreadWorkerPool>(std::move(function), workers,
+                                            milliseconds(0));
 }
 
 TEST(WorkerBatches, AFunctionIsCalledOnceASample) {
   std::vector<std::atomic<int>> calls(kSamples);
-  const auto crew =
+  const auto pool =
       calling([&](std::int64_t index) { ++calls[static_cast<std::size_t>(index)]; }, 2);
-  const auto plan = sample_plan(
-      std::make_shared<MadeSource>(kSamples, Schema{{"x", DType::kInt64, {}}}, crew),
-      kRows);
+  const auto plan = sample_plan(std::make_shared<FunctionSource>(
+                                    kSamples, Schema{{"x", DType::kInt64, {}}}, pool),
+                                kRows);
   constexpr int kAhead = 3;
   {
     Loader loader(plan, dtypes_of(*plan), {2, kAhead});
@@ -70,10 +73,10 @@ TEST(WorkerBatches, AFunctionIsCalledOnceASample) {
 
 TEST(WorkerBatches, WhoAsksMayGiveUpWaitingForAFunction) {
   std::latch release(1);
-  const auto crew = calling([&](std::int64_t) { release.wait(); }, 1);
-  const auto plan = sample_plan(
-      std::make_shared<MadeSource>(kSamples, Schema{{"x", DType::kInt64, {}}}, crew),
-      kRows);
+  const auto pool = calling([&](std::int64_t) { release.wait(); }, 1);
+  const auto plan = sample_plan(std::make_shared<FunctionSource>(
+                                    kSamples, Schema{{"x", DType::kInt64, {}}}, pool),
+                                kRows);
   Loader loader(plan, dtypes_of(*plan), {2, 2});
   const Position position{{1, 1}, 0, 0};
   for (int i = 0; i < 3; ++i) {
@@ -85,22 +88,22 @@ TEST(WorkerBatches, WhoAsksMayGiveUpWaitingForAFunction) {
 }
 
 TEST(WorkerBatches, StopsThoughAWorkerProcessIsStuck) {
-  const auto source = std::make_shared<MadeSource>(
+  const auto source = std::make_shared<FunctionSource>(
       kSamples, Schema{{"x", DType::kUint8, {24}}},
-      std::shared_ptr<Maker>(
-          crew_of(Told{.mode = "stall", .sample = 5}, {.workers = 2})));
+      std::shared_ptr<WorkerPool>(
+          pool_of(Instructions{.mode = "stall", .sample = 5}, {.workers = 2})));
   const auto plan = sample_plan(source, kSamples);
   {
     Loader loader(plan, dtypes_of(*plan), {2, 1});
     EXPECT_EQ(loader.take({}, milliseconds(50)), nullptr);
   }
-  EXPECT_LE(dynamic_cast<ProcessCrew&>(*plan->maker()).pids().size(), 2u);
+  EXPECT_LE(dynamic_cast<ProcessWorkerPool&>(*plan->worker_pool()).pids().size(), 2u);
 }
 
 TEST(WorkerBatches, BatchesOfWorkerProcessesAreThePlans) {
-  const auto source = std::make_shared<MadeSource>(
+  const auto source = std::make_shared<FunctionSource>(
       kSamples, Schema{{"x", DType::kUint8, {24}}},
-      std::shared_ptr<Maker>(crew_of(Told{}, {.workers = 2})));
+      std::shared_ptr<WorkerPool>(pool_of(Instructions{}, {.workers = 2})));
   const auto plan = sample_plan(source, 7);
   Loader loader(plan, dtypes_of(*plan), {2, 3});
   Position position{{8, 8}, 0, 0};

@@ -181,31 +181,31 @@ TEST(Combine, IsResidentWhereAllPartsAre) {
   EXPECT_FALSE(Subset(labels, {1}).resident());
 }
 
-/// Keeps what it was told of.
-class ToldSource final : public Source {
+/// Keeps the hints that it gets.
+class HintedSource final : public Source {
  public:
   std::int64_t size() const noexcept override { return 10; }
   const Schema& schema() const noexcept override { return schema_; }
-  void read_for(const Making&, std::int64_t, std::span<const std::int64_t>,
+  void read_for(const CallContext&, std::int64_t, std::span<const std::int64_t>,
                 std::span<Column>, Memory&) const override {}
   void hint(std::span<const std::int64_t> indices) const noexcept override {
-    told.emplace_back(indices.begin(), indices.end());
+    hints.emplace_back(indices.begin(), indices.end());
   }
 
-  mutable std::vector<std::vector<std::int64_t>> told;
+  mutable std::vector<std::vector<std::int64_t>> hints;
 
  private:
   Schema schema_{{"x", DType::kInt64, {}}};
 };
 
 TEST(Concatenated, TellsEachSourceOnceOfABatch) {
-  const auto first = std::make_shared<ToldSource>();
-  const auto second = std::make_shared<ToldSource>();
+  const auto first = std::make_shared<HintedSource>();
+  const auto second = std::make_shared<HintedSource>();
   const Concatenated all({first, second});
   all.hint(std::vector<std::int64_t>{3, 19, 1, 10, 9});
-  using Told = std::vector<std::vector<std::int64_t>>;
-  EXPECT_EQ(first->told, (Told{{1, 3, 9}}));
-  EXPECT_EQ(second->told, (Told{{0, 9}}));
+  using Hints = std::vector<std::vector<std::int64_t>>;
+  EXPECT_EQ(first->hints, (Hints{{1, 3, 9}}));
+  EXPECT_EQ(second->hints, (Hints{{0, 9}}));
 }
 
 /// Rows of a megabyte, each of its number; keeps the most that were asked for at once.
@@ -215,7 +215,7 @@ class LargeRows final : public Source {
 
   std::int64_t size() const noexcept override { return 10; }
   const Schema& schema() const noexcept override { return schema_; }
-  void read_for(const Making&, std::int64_t, std::span<const std::int64_t> indices,
+  void read_for(const CallContext&, std::int64_t, std::span<const std::int64_t> indices,
                 std::span<Column> columns, Memory& memory) const override {
     most = std::max(most, indices.size());
     for (std::size_t k = 0; k < indices.size(); ++k) {

@@ -46,12 +46,12 @@ TEST(MappedColumn, ReadsNoMoreLargeRowsThatNobodyWants) {
   Memory memory;
   Column to = {DType::kUint8, Shape{kRow}, memory.allocate(2 * kRow), kRow, nullptr};
   std::atomic<bool> cancelled = false;
-  Making making;
-  making.cancelled = &cancelled;
-  column.read(std::vector<std::int64_t>{1, 0}, to, memory, making);
+  CallContext context;
+  context.cancelled = &cancelled;
+  column.read(std::vector<std::int64_t>{1, 0}, to, memory, context);
   EXPECT_EQ(to.row(1)[kRow - 1], std::byte{'x'});
   cancelled = true;
-  EXPECT_THROW(column.read(std::vector<std::int64_t>{1, 0}, to, memory, making),
+  EXPECT_THROW(column.read(std::vector<std::int64_t>{1, 0}, to, memory, context),
                Cancelled);
 }
 

@@ -39,12 +39,12 @@ TEST(Message, TasksRoundTrip) {
   EXPECT_EQ(again.indices, task.indices);
   EXPECT_EQ(again.seeds, task.seeds);
   ASSERT_EQ(again.input.size(), 1u);
-  EXPECT_EQ(again.input[0].place.offset, 4096);
-  EXPECT_EQ(again.input[0].place.bytes, 8192);
-  EXPECT_EQ(again.input[0].place.at, 64);
+  EXPECT_EQ(again.input[0].location.offset, 4096);
+  EXPECT_EQ(again.input[0].location.bytes, 8192);
+  EXPECT_EQ(again.input[0].location.at, 64);
   EXPECT_EQ(again.input[0].stride, 24);
   ASSERT_EQ(again.output.size(), 2u);
-  EXPECT_EQ(again.output[1].place.at, 1);
+  EXPECT_EQ(again.output[1].location.at, 1);
   EXPECT_TRUE(decoded_task(encoded(Task{})).indices.empty());
 }
 
@@ -81,7 +81,7 @@ TEST(Message, CountsThatCannotBeAreRefused) {
        {std::int64_t{-1}, std::int64_t{3}, std::numeric_limits<std::int64_t>::max(),
         std::int64_t{1} << 61}) {
     std::string body;
-    Writer(body).value(count);
+    MessageWriter(body).value(count);
     body.append(16, 'x');
     EXPECT_THROW(decoded_task(body), DataError) << count;
   }
@@ -90,7 +90,7 @@ TEST(Message, CountsThatCannotBeAreRefused) {
 TEST(Message, HeadersThatCannotBeAreRefused) {
   const auto header = [](std::uint32_t kind, std::int64_t bytes) {
     std::string raw;
-    Writer(raw).value(Header{static_cast<Kind>(kind), 0, bytes});
+    MessageWriter(raw).value(MessageHeader{static_cast<MessageKind>(kind), 0, bytes});
     return raw;
   };
   EXPECT_EQ(header_of(header(2, 10)).bytes, 10);
@@ -105,25 +105,25 @@ TEST(Message, LongOnesCrossInPieces) {
   const Sockets sockets;
   const std::string body(3'000'000, 'b');  // more than a socket holds
   std::jthread sender([&] {
-    EXPECT_TRUE(send_all(sockets.theirs.number(), framed(Kind::kDone, body)));
-    EXPECT_TRUE(send_all(sockets.theirs.number(), framed(Kind::kReady, {})));
+    EXPECT_TRUE(send_all(sockets.theirs.number(), framed(MessageKind::kDone, body)));
+    EXPECT_TRUE(send_all(sockets.theirs.number(), framed(MessageKind::kReady, {})));
   });
-  Kind kind;
+  MessageKind kind;
   std::string got;
   ASSERT_TRUE(receive(sockets.ours.number(), kind, got));
-  EXPECT_EQ(kind, Kind::kDone);
+  EXPECT_EQ(kind, MessageKind::kDone);
   EXPECT_EQ(got, body);
   ASSERT_TRUE(receive(sockets.ours.number(), kind, got));
-  EXPECT_EQ(kind, Kind::kReady);
+  EXPECT_EQ(kind, MessageKind::kReady);
   EXPECT_TRUE(got.empty());
 }
 
 TEST(Message, NobodyThereIsNotAnError) {
   Sockets sockets;
-  const std::string message = framed(Kind::kDone, "half of it is sent");
+  const std::string message = framed(MessageKind::kDone, "half of it is sent");
   ASSERT_TRUE(send_all(sockets.theirs.number(), message.substr(0, 20)));
   sockets.theirs = Descriptor();
-  Kind kind;
+  MessageKind kind;
   std::string got;
   EXPECT_FALSE(receive(sockets.ours.number(), kind, got));
   EXPECT_FALSE(receive(sockets.ours.number(), kind, got));

@@ -42,15 +42,15 @@ TEST(SharedMemory, KnowsWhatIsInItsBlocks) {
   const auto memory = SharedMemory::make();
   const Block first = memory->block(5000);
   const Block second = memory->block(100);
-  const auto inside = memory->place(second.data() + 33);
+  const auto inside = memory->location(second.data() + 33);
   ASSERT_TRUE(inside);
   EXPECT_EQ(inside->at, 33);
   EXPECT_GE(inside->bytes, 100);
-  EXPECT_NE(inside->offset, memory->place(first.data())->offset);
+  EXPECT_NE(inside->offset, memory->location(first.data())->offset);
   std::byte elsewhere{};
-  EXPECT_FALSE(memory->place(&elsewhere));
-  EXPECT_FALSE(memory->place(nullptr));
-  EXPECT_FALSE(SharedMemory::make()->place(first.data()));
+  EXPECT_FALSE(memory->location(&elsewhere));
+  EXPECT_FALSE(memory->location(nullptr));
+  EXPECT_FALSE(SharedMemory::make()->location(first.data()));
 }
 
 TEST(SharedMemory, ReturnsBlocksToTheSystemAndNeverUsesTheirPlaceAgain) {
@@ -58,13 +58,13 @@ TEST(SharedMemory, ReturnsBlocksToTheSystemAndNeverUsesTheirPlaceAgain) {
   const std::int64_t before = bytes_in_use(*memory);
   std::optional<Block> block = memory->block(1 << 20);
   const std::byte* data = block->data();
-  const Place was = *memory->place(data);
+  const SharedLocation was = *memory->location(data);
   EXPECT_GE(bytes_in_use(*memory), before + (1 << 20));
   block.reset();
   EXPECT_EQ(bytes_in_use(*memory), before);
-  EXPECT_FALSE(memory->place(data));
+  EXPECT_FALSE(memory->location(data));
   const Block next = memory->block(1 << 20);
-  EXPECT_NE(memory->place(next.data())->offset, was.offset);
+  EXPECT_NE(memory->location(next.data())->offset, was.offset);
 }
 
 TEST(SharedMemory, BlocksOutliveIt) {
@@ -93,7 +93,7 @@ TEST(SharedMemory, ServesManyThreads) {
         for (int i = 0; i < 50; ++i) {
           const Block block = memory->block(1000 * id);
           std::memset(block.data(), id, static_cast<std::size_t>(block.size()));
-          EXPECT_TRUE(memory->place(block.data() + 999));
+          EXPECT_TRUE(memory->location(block.data() + 999));
           EXPECT_TRUE(all(block.data(), block.size(), id));
         }
       });
@@ -130,13 +130,13 @@ TEST(MappedBlocks, SeeWhatTheOtherSideWrites) {
   const auto memory = SharedMemory::make();
   const Block block = memory->block(100);
   MappedBlocks mapped(memory->descriptor());
-  std::byte* there = mapped.at(*memory->place(block.data() + 10));
+  std::byte* there = mapped.at(*memory->location(block.data() + 10));
   EXPECT_NE(there, block.data() + 10);
   block.data()[10] = std::byte{42};
   EXPECT_EQ(*there, std::byte{42});
   *there = std::byte{43};
   EXPECT_EQ(block.data()[10], std::byte{43});
-  EXPECT_EQ(mapped.at(*memory->place(block.data())) + 10, there);
+  EXPECT_EQ(mapped.at(*memory->location(block.data())) + 10, there);
 }
 
 TEST(MappedBlocks, AreMappedAnewWhenThereAreMany) {
@@ -149,7 +149,7 @@ TEST(MappedBlocks, AreMappedAnewWhenThereAreMany) {
   }
   for (int round = 0; round < 2; ++round) {
     for (std::size_t i = 0; i < blocks.size(); ++i) {
-      ASSERT_EQ(*mapped.at(*memory->place(blocks[i].data())),
+      ASSERT_EQ(*mapped.at(*memory->location(blocks[i].data())),
                 static_cast<std::byte>(i));
     }
   }

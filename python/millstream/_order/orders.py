@@ -184,7 +184,9 @@ class SplitRange(Order):
 
     def native(self, n: int) -> _engine.Order:
         inner = self.inner.native(self.count)
-        return _engine.parted(inner, n, self.first, self.count, self.gap, self.seed)
+        return _engine.split_order(
+            inner, n, self.first, self.count, self.gap, self.seed
+        )
 
     def traced(self, n: int) -> jnp_orders.Order | None:
         inner = self.inner.traced(self.count)

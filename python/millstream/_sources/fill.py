@@ -30,7 +30,7 @@ class _FillTransform(PythonMapTransform):
         columns = self.task.outputs
         inputs = tuple(FieldSpec(n, d, tuple(s)) for n, d, s in plan.schema)
         made = self._started(replace(self.task, inputs=inputs))
-        stage = _engine.made_transform(
+        stage = _engine.function_transform(
             f"fill {number}", specs(inputs), specs(columns), made.native
         )
         after = {column.name: i for i, column in enumerate(columns)}

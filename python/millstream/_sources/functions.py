@@ -64,7 +64,7 @@ class FunctionSource(UsesWorkers, OrderedSource):
         made = task(fn, tree, tuple(apart or ()), outputs=columns)
         workers = self._pool_for(made)
         self.__dict__.update(_host_field_names=made.host_fields, _pool=workers)
-        native = _engine.made_source(length, specs(columns), workers.native)
+        native = _engine.function_source(length, specs(columns), workers.native)
         self._open(native, tree)
 
     @property

@@ -86,7 +86,7 @@ class PythonMapTransform(UsesWorkers, WorkerStage):
         )
         made = self._started(task)
         name = f"python({getattr(self.fn, '__name__', type(self.fn).__name__)})"
-        stage = _engine.made_transform(
+        stage = _engine.function_transform(
             f"{name} {number}",
             specs(inputs),
             specs(columns),

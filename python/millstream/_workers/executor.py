@@ -117,7 +117,7 @@ class Executor:
         numbers = np.ascontiguousarray(indices, np.int64)
         drawn = None if seeds is None else np.ascontiguousarray(seeds, np.uint64)
         return PendingBatch(
-            self._native.begin(numbers, drawn), self._columns, self._rows
+            self._native.submit(numbers, drawn), self._columns, self._rows
         )
 
     @property

@@ -48,9 +48,9 @@ def worker_pool(
     most = None if timeout is None else seconds("timeout", timeout)
     patience = 0 if most is None else max(int(most * 1000), 1)
     if worker_kind == "thread":
-        made = _engine.thread_crew(_called(task), workers, patience)
+        made = _engine.thread_worker_pool(_called(task), workers, patience)
     else:
-        made = _engine.process_crew(
+        made = _engine.process_worker_pool(
             command(),
             environment(),
             setup(task, nice),
@@ -105,7 +105,7 @@ def _called(task: Task) -> Callable[..., list[Any] | None]:
 class WorkerPool:
     """Workers of one task. They end when it is closed or let go of, and at exit."""
 
-    def __init__(self, native: _engine.Maker) -> None:
+    def __init__(self, native: _engine.WorkerPool) -> None:
         self.native = native
         _pools.add(self)
 

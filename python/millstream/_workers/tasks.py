@@ -396,7 +396,7 @@ def _named(indices: np.ndarray, row: np.ndarray) -> str:
     return f"one of samples [{listed}{more}]"
 
 
-def whereabouts(thread: int) -> str:
+def stack_of(thread: int) -> str:
     """Where that thread is in Python, for people to read."""
     frame = sys._current_frames().get(thread)
     return "" if frame is None else "".join(traceback.format_stack(frame))

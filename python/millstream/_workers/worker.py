@@ -23,7 +23,7 @@ def main() -> None:
     for descriptor in (3, 4, 5):
         os.set_inheritable(descriptor, False)
     faulthandler.register(
-        _engine.WHEREABOUTS_SIGNAL, file=_engine.WORDS_DESCRIPTOR, all_threads=True
+        _engine.STACK_SIGNAL, file=_engine.STACK_DESCRIPTOR, all_threads=True
     )
     worker = _engine.Worker(int(sys.argv[1]))
     try:

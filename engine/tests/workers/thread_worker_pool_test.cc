@@ -1,4 +1,4 @@
-#include "millstream/workers/thread_crew.h"
+#include "millstream/workers/thread_worker_pool.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -23,30 +23,30 @@ namespace millstream {
 namespace {
 
 using std::chrono::milliseconds;
-using Row = std::function<void(const Work& part, std::int64_t row)>;
+using Row = std::function<void(const WorkRequest& chunk, std::int64_t row)>;
 
 /// What most of these functions do: ten times the sample, and its seed.
-void make_row(const Work& part, std::int64_t row) {
+void make_row(const WorkRequest& chunk, std::int64_t row) {
   const auto k = static_cast<std::size_t>(row);
-  std::int64_t value = part.indices[k] * 10;
-  if (!part.seeds.empty()) value += static_cast<std::int64_t>(part.seeds[k]);
-  if (!part.input.empty()) value += std::to_integer<int>(*part.input[0].row(row));
-  std::memcpy(part.output[0].row(row), &value, sizeof(value));
+  std::int64_t value = chunk.indices[k] * 10;
+  if (!chunk.seeds.empty()) value += static_cast<std::int64_t>(chunk.seeds[k]);
+  if (!chunk.input.empty()) value += std::to_integer<int>(*chunk.input[0].row(row));
+  std::memcpy(chunk.output[0].row(row), &value, sizeof(value));
 }
 
-std::unique_ptr<ThreadCrew> crew_of(Row each, int workers,
-                                    milliseconds timeout = milliseconds(0)) {
-  ThreadCrew::Function function;
-  function.make = [each = std::move(each)](const Work& part,
+std::unique_ptr<ThreadWorkerPool> pool_of(Row each, int workers,
+                                          milliseconds timeout = milliseconds(0)) {
+  ThreadWorkerPool::Function function;
+  function.make = [each = std::move(each)](const WorkRequest& chunk,
                                            std::atomic<std::int64_t>& row,
                                            const std::shared_ptr<const void>&) {
-    for (std::int64_t k = 0; k < part.rows(); ++k) {
+    for (std::int64_t k = 0; k < chunk.rows(); ++k) {
       row.store(k);
-      each(part, k);
+      each(chunk, k);
     }
   };
-  function.whereabouts = [](std::uint64_t) { return std::string("in a function"); };
-  return std::make_unique<ThreadCrew>(std::move(function), workers, timeout);
+  function.stack_of = [](std::uint64_t) { return std::string("in a function"); };
+  return std::make_unique<ThreadWorkerPool>(std::move(function), workers, timeout);
 }
 
 /// Rows of an int64 to make.
@@ -57,8 +57,8 @@ struct Rows {
         column{DType::kInt64, Shape(), bytes.data(), 8 + gap, nullptr} {
     std::iota(indices.begin(), indices.end(), first);
   }
-  Work work(Making making = {}) const {
-    return {indices, seeds, input, {&column, 1}, making, 0};
+  WorkRequest request(CallContext context = {}) const {
+    return {indices, seeds, input, {&column, 1}, context, 0};
   }
   std::int64_t at(std::size_t k) const {
     std::int64_t value;
@@ -80,24 +80,25 @@ struct Rows {
 };
 
 template <typename E>
-std::string failing(ThreadCrew& crew, const Rows& rows, Making making = {}) {
+std::string failing(ThreadWorkerPool& pool, const Rows& rows,
+                    CallContext context = {}) {
   try {
-    crew.make(rows.work(making));
+    pool.make(rows.request(context));
   } catch (const E& error) {
     return error.what();
   }
   return "made";
 }
 
-TEST(ThreadCrew, MakesTheSameWithAnyNumberOfThreadsWithAndWithoutATimeout) {
+TEST(ThreadWorkerPool, MakesTheSameWithAnyNumberOfThreadsWithAndWithoutATimeout) {
   for (const int workers : {1, 2, 5}) {
     for (const milliseconds timeout : {milliseconds(0), milliseconds(60'000)}) {
-      const auto crew = crew_of(make_row, workers, timeout);
-      EXPECT_EQ(crew->workers(), workers);
+      const auto pool = pool_of(make_row, workers, timeout);
+      EXPECT_EQ(pool->workers(), workers);
       for (const std::int64_t count : {0, 1, 7, 100}) {
         for (const std::int64_t gap : {0, 5}) {
           const Rows rows(count, 30, gap);
-          crew->make(rows.work());
+          pool->make(rows.request());
           EXPECT_TRUE(rows.right()) << workers << " workers, " << count << " rows";
         }
       }
@@ -105,7 +106,7 @@ TEST(ThreadCrew, MakesTheSameWithAnyNumberOfThreadsWithAndWithoutATimeout) {
   }
 }
 
-TEST(ThreadCrew, HandsOverSeedsAndInput) {
+TEST(ThreadWorkerPool, HandsOverSeedsAndInput) {
   std::vector<std::byte> values(20);
   std::vector<std::byte*> scattered;
   for (std::size_t k = 0; k < 20; ++k) {
@@ -113,119 +114,119 @@ TEST(ThreadCrew, HandsOverSeedsAndInput) {
     scattered.push_back(&values[19 - k]);
   }
   for (const milliseconds timeout : {milliseconds(0), milliseconds(60'000)}) {
-    const auto crew = crew_of(make_row, 3, timeout);
+    const auto pool = pool_of(make_row, 3, timeout);
     Rows rows(20);
     rows.input = {{DType::kUint8, Shape(), nullptr, 0, scattered.data()}};
     for (std::uint64_t k = 0; k < 20; ++k) rows.seeds.push_back(k * 1000);
-    crew->make(rows.work());
+    pool->make(rows.request());
     for (std::size_t k = 0; k < 20; ++k) {
       EXPECT_EQ(rows.at(k), static_cast<std::int64_t>(k * 10 + k * 1000 + 20 - k));
     }
   }
 }
 
-TEST(ThreadCrew, ServesManyThreadsAtOnce) {
-  const auto crew = crew_of(make_row, 3);
+TEST(ThreadWorkerPool, ServesManyThreadsAtOnce) {
+  const auto pool = pool_of(make_row, 3);
   std::vector<std::jthread> threads;
   for (int id = 0; id < 6; ++id) {
     threads.emplace_back([&, id] {
       for (int i = 0; i < 100; ++i) {
         const Rows rows(1 + (id * 7 + i) % 40, id * 100);
-        crew->make(rows.work());
+        pool->make(rows.request());
         EXPECT_TRUE(rows.right());
       }
     });
   }
 }
 
-TEST(ThreadCrew, TheFirstRowThatFailedCounts) {
-  const auto failing_row = [](const Work& part, std::int64_t row) {
-    const std::int64_t sample = part.indices[static_cast<std::size_t>(row)];
+TEST(ThreadWorkerPool, TheFirstRowThatFailedCounts) {
+  const auto failing_row = [](const WorkRequest& chunk, std::int64_t row) {
+    const std::int64_t sample = chunk.indices[static_cast<std::size_t>(row)];
     if (sample >= 11) {
       throw FunctionError(text("sample ", sample, " is bad"), sample, "", nullptr);
     }
-    make_row(part, row);
+    make_row(chunk, row);
   };
   for (const int workers : {1, 2, 5}) {
-    const auto crew = crew_of(failing_row, workers);
+    const auto pool = pool_of(failing_row, workers);
     for (int i = 0; i < 20; ++i) {
-      EXPECT_EQ(failing<FunctionError>(*crew, Rows(40)), "sample 11 is bad");
+      EXPECT_EQ(failing<FunctionError>(*pool, Rows(40)), "sample 11 is bad");
     }
     const Rows good(11);
-    crew->make(good.work());
+    pool->make(good.request());
     EXPECT_TRUE(good.right());
   }
 }
 
-TEST(ThreadCrew, BringsWhatTravelsBesideByItsRow) {
+TEST(ThreadWorkerPool, ReturnsHostValuesByRow) {
   for (const milliseconds timeout : {milliseconds(0), milliseconds(60'000)}) {
-    ThreadCrew::Function function;
-    function.make = [](const Work& part, std::atomic<std::int64_t>&,
+    ThreadWorkerPool::Function function;
+    function.make = [](const WorkRequest& chunk, std::atomic<std::int64_t>&,
                        const std::shared_ptr<const void>&) {
-      part.making.beside->add(
-          {part.first, part.rows(), std::to_string(part.indices[0]), nullptr});
+      chunk.context.host_values->add(
+          {chunk.first, chunk.rows(), std::to_string(chunk.indices[0]), nullptr});
     };
-    ThreadCrew crew(function, 4, timeout);
-    Beside beside;
-    Work work = Rows(0).work();
+    ThreadWorkerPool pool(function, 4, timeout);
+    HostValues host_values;
+    WorkRequest request = Rows(0).request();
     const Rows rows(40);
-    work = rows.work({&beside, nullptr, nullptr});
-    work.first = 500;
-    crew.make(work);
+    request = rows.request({&host_values, nullptr, nullptr});
+    request.first = 500;
+    pool.make(request);
     std::int64_t total = 0;
-    for (const Beside::Part& part : beside.parts()) {
-      EXPECT_EQ(part.bytes, std::to_string(part.first - 500));
-      total += part.rows;
+    for (const HostValues::Chunk& chunk : host_values.chunks()) {
+      EXPECT_EQ(chunk.bytes, std::to_string(chunk.first - 500));
+      total += chunk.rows;
     }
     EXPECT_EQ(total, 40);
   }
 }
 
-TEST(ThreadCrew, AStallNamesTheSampleAndClosesTheCrew) {
+TEST(ThreadWorkerPool, AStallNamesTheSampleAndClosesThePool) {
   struct Stall {
     std::latch release{1};
     std::latch over{1};
   };
   // Shared: nobody waits for the thread that comes back.
   const auto stall = std::make_shared<Stall>();
-  auto crew = crew_of(
-      [stall](const Work& part, std::int64_t row) {
-        const bool stuck = part.indices[static_cast<std::size_t>(row)] == 3;
+  auto pool = pool_of(
+      [stall](const WorkRequest& chunk, std::int64_t row) {
+        const bool stuck = chunk.indices[static_cast<std::size_t>(row)] == 3;
         if (stuck) stall->release.wait();
-        make_row(part, row);
+        make_row(chunk, row);
         if (stuck) stall->over.count_down();
       },
       1, milliseconds(400));
   auto rows = std::make_unique<Rows>(5);
   auto stuck = std::async(std::launch::async,
-                          [&] { return failing<WorkerStalled>(*crew, *rows); });
+                          [&] { return failing<WorkerStalled>(*pool, *rows); });
   std::this_thread::sleep_for(milliseconds(100));
   // Queued behind it, with no thread but the one that is stuck.
   const Rows behind(5, 10);
   auto others = std::async(std::launch::async,
-                           [&] { return failing<WorkerStalled>(*crew, behind); });
+                           [&] { return failing<WorkerStalled>(*pool, behind); });
   const std::string words = stuck.get();
   EXPECT_TRUE(words.starts_with("sample 3 has taken more than 400 ms in thread "))
       << words;
   EXPECT_TRUE(words.ends_with("\nin a function")) << words;
   const std::string why = "the workers were closed, because sample 3 has taken more ";
   EXPECT_TRUE(others.get().starts_with(why));
-  EXPECT_TRUE(failing<WorkerStalled>(*crew, behind).starts_with(why));
+  EXPECT_TRUE(failing<WorkerStalled>(*pool, behind).starts_with(why));
   rows.reset();  // the thread that comes back writes elsewhere
-  crew.reset();
+  pool.reset();
   stall->release.count_down();
   stall->over.wait();
 }
 
-TEST(ThreadCrew, WritesIntoTheBatchAndKeepsIt) {
+TEST(ThreadWorkerPool, WritesIntoTheBatchAndKeepsIt) {
   std::latch release(1);
   std::latch over(1);
   std::byte* written = nullptr;
-  const auto crew = crew_of(
-      [&](const Work& part, std::int64_t row) {
+  const auto pool = pool_of(
+      [&](const WorkRequest& chunk, std::int64_t row) {
         release.wait();
-        written = part.output[0].row(row);
-        make_row(part, row);
+        written = chunk.output[0].row(row);
+        make_row(chunk, row);
         over.count_down();
       },
       1);
@@ -236,7 +237,7 @@ TEST(ThreadCrew, WritesIntoTheBatchAndKeepsIt) {
   Rows rows(1);
   rows.column.data = data;
   auto given_up = std::async(std::launch::async, [&, block] {
-    return failing<Cancelled>(*crew, rows,
+    return failing<Cancelled>(*pool, rows,
                               {nullptr, nullptr, &cancelled, nullptr, nullptr, block});
   });
   block.reset();
@@ -248,55 +249,55 @@ TEST(ThreadCrew, WritesIntoTheBatchAndKeepsIt) {
   release.count_down();
   over.wait();
   EXPECT_EQ(written, data);
-  crew->close();
+  pool->close();
   EXPECT_TRUE(watched.expired());
 }
 
-TEST(ThreadCrew, WhatAFunctionKeepsStaysAsItWas) {
+TEST(ThreadWorkerPool, WhatAFunctionKeepsStaysAsItWas) {
   std::mutex mutex;
-  std::vector<Work> kept;
+  std::vector<WorkRequest> kept;
   std::vector<std::shared_ptr<const void>> owners;
-  ThreadCrew::Function function;
-  function.make = [&](const Work& part, std::atomic<std::int64_t>&,
+  ThreadWorkerPool::Function function;
+  function.make = [&](const WorkRequest& chunk, std::atomic<std::int64_t>&,
                       const std::shared_ptr<const void>& owner) {
-    for (std::int64_t k = 0; k < part.rows(); ++k) make_row(part, k);
+    for (std::int64_t k = 0; k < chunk.rows(); ++k) make_row(chunk, k);
     const std::lock_guard lock(mutex);
-    kept.push_back(part);
+    kept.push_back(chunk);
     owners.push_back(owner);
   };
   {
-    ThreadCrew crew(function, 2, milliseconds(0));
+    ThreadWorkerPool pool(function, 2, milliseconds(0));
     for (std::int64_t batch = 0; batch < 20; ++batch) {
       std::byte value{7};
       Rows rows(10, 10 * batch);
       rows.input = {{DType::kUint8, Shape(), &value, 0, nullptr}};
-      crew.make(rows.work());
+      pool.make(rows.request());
     }
   }
-  for (const Work& part : kept) {
-    for (std::int64_t k = 0; k < part.rows(); ++k) {
+  for (const WorkRequest& chunk : kept) {
+    for (std::int64_t k = 0; k < chunk.rows(); ++k) {
       std::int64_t value;
-      std::memcpy(&value, part.output[0].row(k), sizeof(value));
-      EXPECT_EQ(value, part.indices[static_cast<std::size_t>(k)] * 10 + 7);
-      EXPECT_EQ(*part.input[0].row(k), std::byte{7});
+      std::memcpy(&value, chunk.output[0].row(k), sizeof(value));
+      EXPECT_EQ(value, chunk.indices[static_cast<std::size_t>(k)] * 10 + 7);
+      EXPECT_EQ(*chunk.input[0].row(k), std::byte{7});
     }
   }
 }
 
-TEST(ThreadCrew, RowsMadeAtOnceHaveTheTimeOfAllOfThem) {
-  ThreadCrew::Function function;
-  function.make = [](const Work& part, std::atomic<std::int64_t>& row,
+TEST(ThreadWorkerPool, RowsMadeAtOnceHaveTheTimeOfAllOfThem) {
+  ThreadWorkerPool::Function function;
+  function.make = [](const WorkRequest& chunk, std::atomic<std::int64_t>& row,
                      const std::shared_ptr<const void>&) {
-    row = -part.rows();
+    row = -chunk.rows();
     std::this_thread::sleep_for(milliseconds(1000));
-    for (std::int64_t k = 0; k < part.rows(); ++k) make_row(part, k);
+    for (std::int64_t k = 0; k < chunk.rows(); ++k) make_row(chunk, k);
   };
-  function.whereabouts = [](std::uint64_t) { return std::string("in a function"); };
-  ThreadCrew patient(function, 1, milliseconds(400));
+  function.stack_of = [](std::uint64_t) { return std::string("in a function"); };
+  ThreadWorkerPool patient(function, 1, milliseconds(400));
   const Rows rows(10);
-  patient.make(rows.work());
+  patient.make(rows.request());
   EXPECT_TRUE(rows.right());
-  ThreadCrew hasty(function, 1, milliseconds(20));
+  ThreadWorkerPool hasty(function, 1, milliseconds(20));
   const std::string words = failing<WorkerStalled>(hasty, rows);
   EXPECT_TRUE(
       words.starts_with("one of samples [0, 1, 2, 3, 4, 5, 6, 7, ...] has "
@@ -304,42 +305,42 @@ TEST(ThreadCrew, RowsMadeAtOnceHaveTheTimeOfAllOfThem) {
       << words;
 }
 
-TEST(ThreadCrew, ClosingTellsThoseWhoWaitInLine) {
+TEST(ThreadWorkerPool, ClosingTellsThoseWhoWaitInLine) {
   std::latch begun(1);
   std::latch release(1);
-  const auto crew = crew_of(
-      [&](const Work& part, std::int64_t row) {
-        if (part.indices[static_cast<std::size_t>(row)] == 0) {
+  const auto pool = pool_of(
+      [&](const WorkRequest& chunk, std::int64_t row) {
+        if (chunk.indices[static_cast<std::size_t>(row)] == 0) {
           begun.count_down();
           release.wait();
         }
-        make_row(part, row);
+        make_row(chunk, row);
       },
       1);
   const Rows first(1);
-  auto running = std::async(std::launch::async, [&] { crew->make(first.work()); });
+  auto running = std::async(std::launch::async, [&] { pool->make(first.request()); });
   begun.wait();
   const Rows second(5, 10);
   auto queued =
-      std::async(std::launch::async, [&] { return failing<Cancelled>(*crew, second); });
+      std::async(std::launch::async, [&] { return failing<Cancelled>(*pool, second); });
   std::this_thread::sleep_for(milliseconds(20));
-  std::jthread closing([&] { crew->close(); });
+  std::jthread closing([&] { pool->close(); });
   EXPECT_EQ(queued.get(), "the workers were closed");
   release.count_down();
   running.get();
   EXPECT_TRUE(first.right());
   closing.join();
-  EXPECT_EQ(failing<Cancelled>(*crew, second), "the workers were closed");
+  EXPECT_EQ(failing<Cancelled>(*pool, second), "the workers were closed");
 }
 
-TEST(ThreadCrew, WhatIsCancelledAndHasNotBegunNeverDoes) {
+TEST(ThreadWorkerPool, WhatIsCancelledAndHasNotBegunNeverDoes) {
   std::atomic<bool> cancelled{false};
   std::atomic<int> made{0};
   std::latch begun(1);
   std::latch release(1);
-  const auto crew = crew_of(
-      [&](const Work& part, std::int64_t row) {
-        if (part.indices[static_cast<std::size_t>(row)] == 0) {
+  const auto pool = pool_of(
+      [&](const WorkRequest& chunk, std::int64_t row) {
+        if (chunk.indices[static_cast<std::size_t>(row)] == 0) {
           begun.count_down();
           release.wait();
         }
@@ -347,11 +348,11 @@ TEST(ThreadCrew, WhatIsCancelledAndHasNotBegunNeverDoes) {
       },
       1);
   const Rows first(1);
-  auto running = std::async(std::launch::async, [&] { crew->make(first.work()); });
+  auto running = std::async(std::launch::async, [&] { pool->make(first.request()); });
   begun.wait();
   const Rows second(5, 10);
   auto queued = std::async(std::launch::async, [&] {
-    return failing<Cancelled>(*crew, second, {nullptr, nullptr, &cancelled});
+    return failing<Cancelled>(*pool, second, {nullptr, nullptr, &cancelled});
   });
   std::this_thread::sleep_for(milliseconds(20));
   cancelled = true;
@@ -359,24 +360,24 @@ TEST(ThreadCrew, WhatIsCancelledAndHasNotBegunNeverDoes) {
   release.count_down();
   running.get();
   EXPECT_EQ(made, 1);
-  EXPECT_EQ(failing<Cancelled>(*crew, second, {nullptr, nullptr, &cancelled}),
+  EXPECT_EQ(failing<Cancelled>(*pool, second, {nullptr, nullptr, &cancelled}),
             "nobody wants these rows");
 }
 
-TEST(ThreadCrew, RefusesNoWorkers) {
-  EXPECT_THROW(crew_of(make_row, 0), ArgumentError);
+TEST(ThreadWorkerPool, RefusesNoWorkers) {
+  EXPECT_THROW(pool_of(make_row, 0), ArgumentError);
 }
 
 #if !defined(__SANITIZE_THREAD__)
-TEST(ThreadCrew, AForkedProcessIsRefusedAndMayLetGo) {
-  auto crew = crew_of(make_row, 2);
+TEST(ThreadWorkerPool, AForkedProcessIsRefusedAndMayLetGo) {
+  auto pool = pool_of(make_row, 2);
   const Rows rows(5);
-  crew->make(rows.work());
+  pool->make(rows.request());
   const pid_t child = fork();
   if (child == 0) {
     const bool refused =
-        failing<ArgumentError>(*crew, rows).find("parent") != std::string::npos;
-    crew.reset();
+        failing<ArgumentError>(*pool, rows).find("parent") != std::string::npos;
+    pool.reset();
     _exit(refused ? 0 : 1);
   }
   int status = 0;

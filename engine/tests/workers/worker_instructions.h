@@ -8,8 +8,8 @@
 
 namespace millstream {
 
-/// What the worker program of the tests is told first: what to do, and at which sample.
-struct Told {
+/// The setup of the tests' worker program: what to do, and at which sample.
+struct Instructions {
   std::string mode = "fill";
   std::int64_t sample = -1;
   int number = 0;                          // a signal or a status
@@ -22,19 +22,20 @@ struct Told {
     for (const std::int64_t row : bytes) out << ' ' << row;
     return out.str();
   }
-  static Told parsed(const std::string& words) {
+  static Instructions parsed(const std::string& words) {
     std::istringstream in(words);
-    Told told;
-    in >> told.mode >> told.sample >> told.number >> told.path;
-    told.bytes.clear();
-    for (std::int64_t row; in >> row;) told.bytes.push_back(row);
-    return told;
+    Instructions instructions;
+    in >> instructions.mode >> instructions.sample >> instructions.number >>
+        instructions.path;
+    instructions.bytes.clear();
+    for (std::int64_t row; in >> row;) instructions.bytes.push_back(row);
+    return instructions;
   }
 };
 
 /// What "fill" writes.
-inline std::byte made_byte(std::int64_t index, std::uint64_t seed, std::size_t column,
-                           std::int64_t at) {
+inline std::byte expected_byte(std::int64_t index, std::uint64_t seed,
+                               std::size_t column, std::int64_t at) {
   const auto mixed = static_cast<std::uint64_t>(index) * 2654435761u + seed * 97 +
                      column * 31 + static_cast<std::uint64_t>(at) * 7;
   return static_cast<std::byte>(mixed >> 3);

@@ -7,33 +7,34 @@
 #include <vector>
 
 #include "millstream/core/error.h"
-#include "millstream/source/made.h"
-#include "millstream/workers/thread_crew.h"
+#include "millstream/source/function.h"
+#include "millstream/workers/thread_worker_pool.h"
 #include "source/source_conformance.h"
-#include "workers/crew_rows.h"
+#include "workers/pool_rows.h"
 
 namespace millstream {
 namespace {
 
 /// Threads that copy samples out of a truth.
-std::shared_ptr<Maker> copying(std::vector<TrueField> truth, int workers, int timeout) {
-  ThreadCrew::Function function;
-  function.make = [truth = std::move(truth)](const Work& part,
+std::shared_ptr<WorkerPool> copying(std::vector<TrueField> truth, int workers,
+                                    int timeout) {
+  ThreadWorkerPool::Function function;
+  function.make = [truth = std::move(truth)](const WorkRequest& chunk,
                                              std::atomic<std::int64_t>& row,
                                              const std::shared_ptr<const void>&) {
-    for (std::int64_t k = 0; k < part.rows(); ++k) {
+    for (std::int64_t k = 0; k < chunk.rows(); ++k) {
       row.store(k);
-      const std::int64_t index = part.indices[static_cast<std::size_t>(k)];
+      const std::int64_t index = chunk.indices[static_cast<std::size_t>(k)];
       for (std::size_t f = 0; f < truth.size(); ++f) {
         const std::int64_t bytes = byte_size(truth[f].field);
-        std::memcpy(part.output[f].row(k), truth[f].bytes.data() + index * bytes,
+        std::memcpy(chunk.output[f].row(k), truth[f].bytes.data() + index * bytes,
                     static_cast<std::size_t>(bytes));
       }
     }
   };
-  function.whereabouts = [](std::uint64_t) { return std::string(); };
-  return std::make_shared<ThreadCrew>(std::move(function), workers,
-                                      std::chrono::milliseconds(timeout));
+  function.stack_of = [](std::uint64_t) { return std::string(); };
+  return std::make_shared<ThreadWorkerPool>(std::move(function), workers,
+                                            std::chrono::milliseconds(timeout));
 }
 
 SourceCase made_case(const std::string& name, const Schema& schema, std::int64_t size,
@@ -41,8 +42,8 @@ SourceCase made_case(const std::string& name, const Schema& schema, std::int64_t
   std::vector<TrueField> truth;
   for (const Field& field : schema) truth.push_back(counted(field, size));
   return {name, truth, [=](const TemporaryFolder&) {
-            return std::make_shared<MadeSource>(size, schema,
-                                                copying(truth, workers, timeout));
+            return std::make_shared<FunctionSource>(size, schema,
+                                                    copying(truth, workers, timeout));
           }};
 }
 
@@ -59,11 +60,11 @@ INSTANTIATE_TEST_SUITE_P(Made, SourceConformance,
                                                    {{"x", DType::kInt32, {4}}}, 1, 2)),
                          case_name);
 
-TEST(MadeSource, SaysWhichSampleCannotBeConverted) {
+TEST(FunctionSource, SaysWhichSampleCannotBeConverted) {
   const Schema schema = {{"x", DType::kInt64, {}}};
   std::vector<TrueField> truth = {{schema[0], std::string(3 * 8, '\0')}};
   truth[0].bytes[2 * 8 + 7] = 1;  // sample 2 is beyond 32 bits
-  const MadeSource source(3, schema, copying(truth, 1, 0));
+  const FunctionSource source(3, schema, copying(truth, 1, 0));
   std::int32_t narrow[2];
   Column column{DType::kInt32, Shape(), reinterpret_cast<std::byte*>(narrow), 4,
                 nullptr};
@@ -77,14 +78,14 @@ TEST(MadeSource, SaysWhichSampleCannotBeConverted) {
   }
 }
 
-TEST(MadeSource, RefusesToBeEmpty) {
-  EXPECT_THROW(MadeSource(0, kMixed, copying({}, 1, 0)), ArgumentError);
+TEST(FunctionSource, RefusesToBeEmpty) {
+  EXPECT_THROW(FunctionSource(0, kMixed, copying({}, 1, 0)), ArgumentError);
 }
 
-TEST(MadeSource, ReadsWhatProcessesMake) {
-  const MadeSource source(100, {{"x", DType::kUint8, {24}}},
-                          crew_of({}, {.workers = 2}));
-  EXPECT_NE(source.maker(), nullptr);
+TEST(FunctionSource, ReadsWhatProcessesMake) {
+  const FunctionSource source(100, {{"x", DType::kUint8, {24}}},
+                              pool_of({}, {.workers = 2}));
+  EXPECT_NE(source.worker_pool(), nullptr);
   const auto indices = samples(40, 9);
   Block block(9 * 24);
   std::vector<float> floats(9 * 24);
@@ -99,7 +100,7 @@ TEST(MadeSource, ReadsWhatProcessesMake) {
   }
   for (std::int64_t k = 0; k < 9; ++k) {
     for (std::int64_t at = 0; at < 24; ++at) {
-      const std::byte expected = made_byte(40 + k, 0, 0, at);
+      const std::byte expected = expected_byte(40 + k, 0, 0, at);
       ASSERT_EQ(dense.row(k)[at], expected);
       ASSERT_EQ(lent.row(k)[at], expected);
       ASSERT_EQ(floats[static_cast<std::size_t>(k * 24 + at)],

@@ -16,11 +16,11 @@
 
 namespace millstream {
 
-/// What travels beside the rows of a batch: values that are not arrays, in parts of
-/// several rows, in whatever form their maker gives them. Any thread may add.
-class Beside {
+/// The values of a batch that are not arrays, in chunks of several rows, in whatever
+/// form the worker pool gives them. Any thread may add.
+class HostValues {
  public:
-  struct Part {
+  struct Chunk {
     std::int64_t first = 0;  // row of the batch
     std::int64_t rows = 0;
     std::string bytes;                   // from another process,
@@ -28,18 +28,18 @@ class Beside {
     std::vector<std::int64_t> at = {};   // the rows, where they do not follow `first`
   };
 
-  void add(Part part) {
+  void add(Chunk chunk) {
     const std::lock_guard lock(mutex_);
-    parts_.push_back(std::move(part));
+    chunks_.push_back(std::move(chunk));
   }
-  std::vector<Part> parts() const {
+  std::vector<Chunk> chunks() const {
     const std::lock_guard lock(mutex_);
-    return parts_;
+    return chunks_;
   }
 
  private:
   mutable std::mutex mutex_;
-  std::vector<Part> parts_;
+  std::vector<Chunk> chunks_;
 };
 
 /// The samples that were left out of a batch, and why. Any thread may add.
@@ -60,16 +60,17 @@ class Failures {
   std::map<std::int64_t, std::string> samples_;
 };
 
-/// For whom rows are made; it never changes what is in them. Null where nobody cares.
-struct Making {
-  Beside* beside = nullptr;
+/// What accompanies a call that makes rows, and never changes what is in them. Members
+/// are null where the caller does not need them.
+struct CallContext {
+  HostValues* host_values = nullptr;
   Failures* failures = nullptr;
-  const std::atomic<bool>* cancelled = nullptr;  // nobody wants them any more
-  const std::atomic<bool>* dropped = nullptr;    // nor those that have not begun
-  std::unique_lock<std::mutex>* turn = nullptr;  // held until they are queued
+  const std::atomic<bool>* cancelled = nullptr;  // stop, even what has begun
+  const std::atomic<bool>* dropped = nullptr;    // stop what has not begun
+  std::unique_lock<std::mutex>* turn = nullptr;  // held until the rows are queued
   std::shared_ptr<const Block> memory = {};      // that the batch is in
 
-  /// A maker has them in its queue: those of later batches may follow.
+  /// The worker pool has queued the rows: those of later batches may follow.
   void queued() const {
     if (turn != nullptr && turn->owns_lock()) turn->unlock();
   }
@@ -79,36 +80,36 @@ struct Making {
   }
 };
 
-/// Rows that a function is to make. Borrows all that it points to.
-struct Work {
+/// Rows for a worker pool to make. Borrows all that it points to.
+struct WorkRequest {
   std::span<const std::int64_t> indices;  // the sample of each row
-  std::span<const std::uint64_t> seeds;   // one a row, or none
-  std::span<const Column> input;          // what there is of the samples, or nothing
+  std::span<const std::uint64_t> seeds;   // one per row, or none
+  std::span<const Column> input;          // fields that exist already, or none
   std::span<const Column> output;         // dense
-  Making making;
-  std::int64_t first = 0;  // what `making.beside` counts row 0 as
+  CallContext context;
+  std::int64_t first = 0;  // the row of the batch that row 0 is, for host values
 
   std::int64_t rows() const noexcept {
     return static_cast<std::int64_t>(indices.size());
   }
 };
 
-/// Makes samples by a function that the engine knows nothing of, somewhere else.
-class Maker {
+/// Threads or processes that make samples by a function outside the engine.
+class WorkerPool {
  public:
-  virtual ~Maker() = default;
+  virtual ~WorkerPool() = default;
 
-  /// Returns when every row is made; throws what went wrong at the first row that
-  /// failed, or `Cancelled`. Any number of threads may ask at once.
-  virtual void make(const Work& work) = 0;
+  /// Returns when every row is made; throws the error of the first row that failed, or
+  /// `Cancelled`. Any number of threads may call at once.
+  virtual void make(const WorkRequest& request) = 0;
 
-  /// Ends its threads or processes; whoever waits for rows is told that it is over.
+  /// Ends its threads or processes. Callers that wait for rows get `Closed`.
   virtual void close() noexcept = 0;
 
-  /// Memory that rows are best written to.
+  /// Memory that the workers can write to without a copy.
   virtual Block block(std::int64_t bytes) { return Block(bytes, "a batch"); }
 
-  /// How many rows are made at once.
+  /// How many rows are made at the same time.
   virtual int workers() const noexcept = 0;
 };
 

@@ -4,25 +4,25 @@
 #include <span>
 #include <string>
 
-#include "millstream/core/maker.h"
+#include "millstream/core/worker_pool.h"
 #include "millstream/transform/transform.h"
 
 namespace millstream {
 
 /// A sample that a function makes of a sample and, where it `draws`, of a seed of 64
 /// bits that is keyed by (seed, epoch, sample, stage).
-class MadeTransform : public Transform {
+class FunctionTransform : public Transform {
  public:
   /// `name` is what stands in messages; `input` what the function takes, `output` what
   /// it gives.
-  MadeTransform(std::string name, Schema input, Schema output,
-                std::shared_ptr<Maker> maker, bool draws = true);
+  FunctionTransform(std::string name, Schema input, Schema output,
+                    std::shared_ptr<WorkerPool> worker_pool, bool draws = true);
 
   std::string str() const override { return name_; }
   StageKind kind() const noexcept override { return StageKind::kFunction; }
   bool draws() const noexcept override { return draws_; }
   Flow flow(const Schema& input) const override;
-  Maker* maker() const noexcept override { return maker_.get(); }
+  WorkerPool* worker_pool() const noexcept override { return worker_pool_.get(); }
   void apply(const Flow& flow, std::span<const Column> input,
              std::span<const Column> output, std::int64_t rows, const Samples& samples,
              Memory& memory) const override;
@@ -31,7 +31,7 @@ class MadeTransform : public Transform {
   std::string name_;
   Schema input_;
   Schema output_;
-  std::shared_ptr<Maker> maker_;
+  std::shared_ptr<WorkerPool> worker_pool_;
   bool draws_;
 };
 

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "millstream/transform/made.h"
-#include "millstream/workers/thread_crew.h"
+#include "millstream/transform/function.h"
+#include "millstream/workers/thread_worker_pool.h"
 #include "transform/transform_conformance.h"
 
 namespace millstream::conformance {
@@ -18,31 +18,31 @@ namespace {
 /// Threads that add up the bytes of a sample, and its seed where they are asked to.
 std::shared_ptr<const Transform> summing(const Schema& input, int workers, bool seeded,
                                          int timeout = 0) {
-  ThreadCrew::Function function;
-  function.make = [seeded](const Work& part, std::atomic<std::int64_t>& row,
+  ThreadWorkerPool::Function function;
+  function.make = [seeded](const WorkRequest& chunk, std::atomic<std::int64_t>& row,
                            const std::shared_ptr<const void>&) {
-    for (std::int64_t k = 0; k < part.rows(); ++k) {
+    for (std::int64_t k = 0; k < chunk.rows(); ++k) {
       row.store(k);
       std::uint64_t sum = 0;
-      for (const Column& column : part.input) {
+      for (const Column& column : chunk.input) {
         for (std::int64_t at = 0; at < column.row_bytes(); ++at) {
           sum = sum * 31 + std::to_integer<std::uint64_t>(column.row(k)[at]);
         }
       }
-      if (seeded) sum += part.seeds[static_cast<std::size_t>(k)];
-      std::memcpy(part.output[0].row(k), &sum, sizeof(sum));
+      if (seeded) sum += chunk.seeds[static_cast<std::size_t>(k)];
+      std::memcpy(chunk.output[0].row(k), &sum, sizeof(sum));
       const float half = static_cast<float>(sum % 1000) / 2;
       for (std::int64_t at = 0; at < 3; ++at) {
-        std::memcpy(part.output[1].row(k) + 4 * at, &half, sizeof(half));
+        std::memcpy(chunk.output[1].row(k) + 4 * at, &half, sizeof(half));
       }
     }
   };
-  function.whereabouts = [](std::uint64_t) { return std::string(); };
+  function.stack_of = [](std::uint64_t) { return std::string(); };
   const Schema output = {{"sum", DType::kUint64, {}}, {"half", DType::kFloat32, {3}}};
-  return std::make_shared<MadeTransform>(
+  return std::make_shared<FunctionTransform>(
       "summing", input, output,
-      std::make_shared<ThreadCrew>(std::move(function), workers,
-                                   std::chrono::milliseconds(timeout)));
+      std::make_shared<ThreadWorkerPool>(std::move(function), workers,
+                                         std::chrono::milliseconds(timeout)));
 }
 
 std::vector<TransformCase> made() {

@@ -1,4 +1,4 @@
-#include "millstream/workers/process_crew.h"
+#include "millstream/workers/process_worker_pool.h"
 
 #include <unistd.h>
 
@@ -10,17 +10,17 @@
 #include <utility>
 
 #include "millstream/core/error.h"
-#include "millstream/workers/desk.h"
-#include "millstream/workers/job.h"
+#include "millstream/workers/request_progress.h"
 #include "millstream/workers/shared_memory.h"
+#include "millstream/workers/supervisor.h"
 
 namespace millstream {
 namespace {
 
 constexpr std::size_t kStagingKept = 8;
 
-/// Bytes of a staged column, so that the next is aligned; some also for rows of
-/// nothing.
+/// Bytes of a staged column, so that the next one is aligned; at least some, even for
+/// empty rows.
 std::int64_t staged_bytes(const Column& column, std::int64_t rows) {
   const auto alignment = static_cast<std::int64_t>(kAlignment);
   const std::int64_t bytes = std::max<std::int64_t>(column.row_bytes() * rows, 1);
@@ -31,25 +31,25 @@ std::int64_t staged_bytes(const Column& column, std::int64_t rows) {
 std::optional<Task::Rows> shared(const SharedMemory& memory, const Column& column,
                                  std::int64_t rows) {
   if (column.rows != nullptr || column.stride < 0) return std::nullopt;
-  const auto first = memory.place(column.data);
+  const auto first = memory.location(column.data);
   if (!first) return std::nullopt;
   const std::int64_t end = first->at + (rows - 1) * column.stride + column.row_bytes();
   if (end > first->bytes) return std::nullopt;
   return Task::Rows{*first, column.stride};
 }
 
-/// Counts a batch as long as it is being made.
+/// Counts a request while it is in progress.
 class Counted {
  public:
-  explicit Counted(std::atomic<int>& count) : count_(count), among_(++count) {}
+  explicit Counted(std::atomic<int>& count) : count_(count), concurrency_(++count) {}
   ~Counted() { --count_; }
   Counted(const Counted&) = delete;
   Counted& operator=(const Counted&) = delete;
-  int among() const { return among_; }
+  int concurrency() const { return concurrency_; }
 
  private:
   std::atomic<int>& count_;
-  const int among_;
+  const int concurrency_;
 };
 
 void copy(const Column& from, const Column& to, std::int64_t rows) {
@@ -59,7 +59,7 @@ void copy(const Column& from, const Column& to, std::int64_t rows) {
 
 }  // namespace
 
-ProcessCrew::ProcessCrew(Launch launch, Options options)
+ProcessWorkerPool::ProcessWorkerPool(Launch launch, Options options)
     : launch_(std::move(launch)),
       options_(options),
       memory_(SharedMemory::make()),
@@ -77,48 +77,48 @@ ProcessCrew::ProcessCrew(Launch launch, Options options)
   free_.reserve(kStagingKept);  // giving back must not allocate
 }
 
-ProcessCrew::~ProcessCrew() { close(); }
+ProcessWorkerPool::~ProcessWorkerPool() { close(); }
 
-bool ProcessCrew::forked() const noexcept { return getpid() != process_; }
+bool ProcessWorkerPool::forked() const noexcept { return getpid() != process_; }
 
-Block ProcessCrew::block(std::int64_t bytes) {
+Block ProcessWorkerPool::block(std::int64_t bytes) {
   return forked() ? Block(bytes) : memory_->block(bytes);
 }
 
-void ProcessCrew::close() noexcept {
-  if (forked()) {  // it has the desk's memory but not its thread, and locks as they
-                   // were
-    static_cast<void>(new std::shared_ptr<Desk>(std::move(desk_)));
+void ProcessWorkerPool::close() noexcept {
+  if (forked()) {  // the supervisor's thread is missing, and its locks may be held
+    static_cast<void>(new std::shared_ptr<Supervisor>(std::move(supervisor_)));
     return;
   }
-  std::shared_ptr<Desk> ended;
+  std::shared_ptr<Supervisor> ended;
   std::vector<Block> freed;
   {
     const std::lock_guard lock(mutex_);
     closed_ = true;
-    ended = std::move(desk_);
+    ended = std::move(supervisor_);
     freed.swap(free_);
   }
-  if (ended != nullptr) ended->end();  // also where someone waits, and holds it
+  if (ended != nullptr) ended->end();  // also where a waiting caller still holds it
 }
 
-std::shared_ptr<Desk> ProcessCrew::desk() {
+std::shared_ptr<Supervisor> ProcessWorkerPool::supervisor() {
   if (forked()) {
     throw ArgumentError("the worker processes of this pipeline belong to its parent");
   }
   const std::lock_guard lock(mutex_);
   if (closed_) throw Closed("the workers were closed");
-  if (desk_ == nullptr) desk_ = std::make_shared<Desk>(launch_, options_, memory_);
-  return desk_;
+  if (supervisor_ == nullptr)
+    supervisor_ = std::make_shared<Supervisor>(launch_, options_, memory_);
+  return supervisor_;
 }
 
-std::vector<std::int64_t> ProcessCrew::pids() const {
+std::vector<std::int64_t> ProcessWorkerPool::pids() const {
   if (forked()) return {};
   const std::lock_guard lock(mutex_);
-  return desk_ == nullptr ? std::vector<std::int64_t>{} : desk_->pids();
+  return supervisor_ == nullptr ? std::vector<std::int64_t>{} : supervisor_->pids();
 }
 
-Block ProcessCrew::staging(std::int64_t bytes) {
+Block ProcessWorkerPool::staging(std::int64_t bytes) {
   const std::lock_guard lock(mutex_);
   const auto fits = std::ranges::find_if(
       free_, [&](const Block& block) { return block.size() >= bytes; });
@@ -132,22 +132,22 @@ Block ProcessCrew::staging(std::int64_t bytes) {
       static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(bytes))));
 }
 
-void ProcessCrew::give_back(Block block) noexcept {
+void ProcessWorkerPool::give_back(Block block) noexcept {
   const std::lock_guard lock(mutex_);
   const bool kept = !closed_ && free_.size() < kStagingKept;
   if (kept && block.size() > 0) free_.push_back(std::move(block));
 }
 
-void ProcessCrew::make(const Work& work) {
-  const std::shared_ptr<Desk> crew = desk();
-  const std::int64_t rows = work.rows();
+void ProcessWorkerPool::make(const WorkRequest& request) {
+  const std::shared_ptr<Supervisor> running = supervisor();
+  const std::int64_t rows = request.rows();
   if (rows == 0) return;
-  if (!work.making.wanted()) throw Cancelled("nobody wants these rows");
+  if (!request.context.wanted()) throw Cancelled("nobody wants these rows");
 
-  // Columns that are elsewhere go through a block that is shared.
+  // Columns outside shared memory are copied through a shared block.
   std::vector<Task::Rows> places[2];
   std::vector<std::pair<Column, Column>> staged[2];  // as given, as shared
-  const std::span<const Column> columns[2] = {work.input, work.output};
+  const std::span<const Column> columns[2] = {request.input, request.output};
   std::int64_t bytes = 0;
   for (const auto& side : columns) {
     for (const Column& column : side) {
@@ -158,51 +158,54 @@ void ProcessCrew::make(const Work& work) {
   std::int64_t at = 0;
   for (int side = 0; side < 2; ++side) {
     for (const Column& column : columns[side]) {
-      auto place = shared(*memory_, column, rows);
-      if (!place) {
+      auto location = shared(*memory_, column, rows);
+      if (!location) {
         Column other{column.dtype, column.shape, block.data() + at, column.row_bytes(),
                      nullptr};
         at += staged_bytes(column, rows);
-        place = Task::Rows{memory_->place(other.data).value(), other.stride};
+        location = Task::Rows{memory_->location(other.data).value(), other.stride};
         staged[side].emplace_back(column, other);
         if (side == 0) copy(column, other, rows);
       }
-      places[side].push_back(*place);
+      places[side].push_back(*location);
     }
   }
 
-  const auto job = std::make_shared<Job>(rows);
-  const Counted counted(making_);
-  const std::int64_t grain = crew->grain(rows, counted.among());
-  std::vector<std::shared_ptr<Part>> parts;
-  for (std::int64_t begin = 0; begin < rows; begin += grain) {
-    const auto count = static_cast<std::size_t>(std::min(grain, rows - begin));
-    auto part = std::make_shared<Part>();
-    part->job = job;
-    part->begin = begin;
-    part->beside = work.making.beside;
-    part->first = work.first + begin;
-    const auto indices = work.indices.subspan(static_cast<std::size_t>(begin), count);
-    part->task.indices.assign(indices.begin(), indices.end());
-    if (!work.seeds.empty()) {
-      const auto seeds = work.seeds.subspan(static_cast<std::size_t>(begin), count);
-      part->task.seeds.assign(seeds.begin(), seeds.end());
+  const auto progress = std::make_shared<RequestProgress>(rows);
+  const Counted counted(requests_);
+  const std::int64_t rows_per_chunk =
+      running->rows_per_chunk(rows, counted.concurrency());
+  std::vector<std::shared_ptr<Chunk>> chunks;
+  for (std::int64_t begin = 0; begin < rows; begin += rows_per_chunk) {
+    const auto count = static_cast<std::size_t>(std::min(rows_per_chunk, rows - begin));
+    auto chunk = std::make_shared<Chunk>();
+    chunk->progress = progress;
+    chunk->begin = begin;
+    chunk->host_values = request.context.host_values;
+    chunk->first = request.first + begin;
+    const auto indices =
+        request.indices.subspan(static_cast<std::size_t>(begin), count);
+    chunk->task.indices.assign(indices.begin(), indices.end());
+    if (!request.seeds.empty()) {
+      const auto seeds = request.seeds.subspan(static_cast<std::size_t>(begin), count);
+      chunk->task.seeds.assign(seeds.begin(), seeds.end());
     }
-    part->task.input = places[0];
-    part->task.output = places[1];
-    for (auto* side : {&part->task.input, &part->task.output}) {
-      for (Task::Rows& column : *side) column.place.at += begin * column.stride;
+    chunk->task.input = places[0];
+    chunk->task.output = places[1];
+    for (auto* side : {&chunk->task.input, &chunk->task.output}) {
+      for (Task::Rows& column : *side) column.location.at += begin * column.stride;
     }
-    parts.push_back(std::move(part));
+    chunks.push_back(std::move(chunk));
   }
-  crew->add(std::move(parts));
-  work.making.queued();
-  while (!job->wait(kGlance)) {
-    if (work.making.wanted()) continue;
-    if (work.making.stopped() ? job->stop() : job->cancel()) crew->nudge();
+  running->add(std::move(chunks));
+  request.context.queued();
+  while (!progress->wait(kPollInterval)) {
+    if (request.context.wanted()) continue;
+    if (request.context.stopped() ? progress->stop() : progress->cancel())
+      running->wake();
   }
   try {
-    job->rethrow();
+    progress->rethrow();
   } catch (...) {
     give_back(std::move(block));
     throw;

@@ -1,4 +1,4 @@
-#include "millstream/source/made.h"
+#include "millstream/source/function.h"
 
 #include <utility>
 
@@ -7,16 +7,17 @@
 
 namespace millstream {
 
-MadeSource::MadeSource(std::int64_t size, Schema schema, std::shared_ptr<Maker> maker)
-    : size_(size), schema_(std::move(schema)), maker_(std::move(maker)) {
+FunctionSource::FunctionSource(std::int64_t size, Schema schema,
+                               std::shared_ptr<WorkerPool> worker_pool)
+    : size_(size), schema_(std::move(schema)), worker_pool_(std::move(worker_pool)) {
   if (size < 1) {
     throw ArgumentError(text("a source has at least one sample, not ", size));
   }
 }
 
-void MadeSource::read_for(const Making& making, std::int64_t first,
-                          std::span<const std::int64_t> indices,
-                          std::span<Column> columns, Memory& memory) const {
+void FunctionSource::read_for(const CallContext& context, std::int64_t first,
+                              std::span<const std::int64_t> indices,
+                              std::span<Column> columns, Memory& memory) const {
   const auto count = static_cast<std::int64_t>(indices.size());
   const auto made = memory.array<Column>(static_cast<std::int64_t>(columns.size()));
   for (std::size_t i = 0; i < columns.size(); ++i) {
@@ -27,7 +28,7 @@ void MadeSource::read_for(const Making& making, std::int64_t first,
                in_place ? columns[i].data : memory.allocate(bytes * count),
                in_place ? columns[i].stride : bytes, nullptr};
   }
-  maker_->make({indices, {}, {}, made, making, first});
+  worker_pool_->make({indices, {}, {}, made, context, first});
   for (std::size_t i = 0; i < columns.size(); ++i) {
     if (columns[i].rows != nullptr) {
       for (std::int64_t k = 0; k < count; ++k) columns[i].rows[k] = made[i].row(k);

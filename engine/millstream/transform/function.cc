@@ -1,4 +1,4 @@
-#include "millstream/transform/made.h"
+#include "millstream/transform/function.h"
 
 #include <utility>
 
@@ -6,15 +6,16 @@
 
 namespace millstream {
 
-MadeTransform::MadeTransform(std::string name, Schema input, Schema output,
-                             std::shared_ptr<Maker> maker, bool draws)
+FunctionTransform::FunctionTransform(std::string name, Schema input, Schema output,
+                                     std::shared_ptr<WorkerPool> worker_pool,
+                                     bool draws)
     : name_(std::move(name)),
       input_(std::move(input)),
       output_(std::move(output)),
-      maker_(std::move(maker)),
+      worker_pool_(std::move(worker_pool)),
       draws_(draws) {}
 
-Flow MadeTransform::flow(const Schema& input) const {
+Flow FunctionTransform::flow(const Schema& input) const {
   if (input != input_) {
     throw ArgumentError(text(name_, " takes ", millstream::str(input_), ", not ",
                              millstream::str(input)));
@@ -22,9 +23,9 @@ Flow MadeTransform::flow(const Schema& input) const {
   return {output_, std::vector<int>(output_.size(), Flow::kMade)};
 }
 
-void MadeTransform::apply(const Flow&, std::span<const Column> input,
-                          std::span<const Column> output, std::int64_t rows,
-                          const Samples& samples, Memory& memory) const {
+void FunctionTransform::apply(const Flow&, std::span<const Column> input,
+                              std::span<const Column> output, std::int64_t rows,
+                              const Samples& samples, Memory& memory) const {
   const auto seeds = memory.array<std::uint64_t>(draws_ ? rows : 0);
   for (std::size_t k = 0; k < seeds.size(); ++k) {
     Random random = samples.random(static_cast<std::int64_t>(k));
@@ -32,8 +33,8 @@ void MadeTransform::apply(const Flow&, std::span<const Column> input,
     seeds[k] = (high << 32) | random.bits();
   }
   const auto count = static_cast<std::size_t>(rows);
-  maker_->make({samples.indices.first(count), seeds, input, output, samples.making,
-                samples.first});
+  worker_pool_->make({samples.indices.first(count), seeds, input, output,
+                      samples.context, samples.first});
 }
 
 }  // namespace millstream

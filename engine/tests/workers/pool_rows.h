@@ -9,15 +9,16 @@
 #include <utility>
 #include <vector>
 
-#include "millstream/workers/process_crew.h"
-#include "workers/worker_words.h"
+#include "millstream/workers/process_worker_pool.h"
+#include "workers/worker_instructions.h"
 
 namespace millstream {
 
-inline std::unique_ptr<ProcessCrew> crew_of(const Told& told,
-                                            ProcessCrew::Options options) {
-  return std::make_unique<ProcessCrew>(
-      Launch{{MILLSTREAM_TEST_WORKER, std::to_string(getpid())}, {}, told.str()},
+inline std::unique_ptr<ProcessWorkerPool> pool_of(const Instructions& instructions,
+                                                  ProcessWorkerPool::Options options) {
+  return std::make_unique<ProcessWorkerPool>(
+      Launch{
+          {MILLSTREAM_TEST_WORKER, std::to_string(getpid())}, {}, instructions.str()},
       options);
 }
 
@@ -27,18 +28,18 @@ inline std::vector<std::int64_t> samples(std::int64_t first, std::int64_t count)
   return indices;
 }
 
-/// Rows of several columns of bytes for a crew to make, with room between them.
-class CrewRows {
+/// Rows of several columns of bytes for a pool to make, with gaps between them.
+class PoolRows {
  public:
   static constexpr std::byte kUntouched{0x5A};
 
-  /// `shared` takes the columns from the crew's memory; `gap` lies between rows.
-  CrewRows(Maker& crew, std::vector<std::int64_t> indices,
+  /// `shared` takes the columns from the pool's memory; `gap` lies between rows.
+  PoolRows(WorkerPool& pool, std::vector<std::int64_t> indices,
            const std::vector<std::int64_t>& bytes, bool shared, std::int64_t gap = 0)
       : indices_(std::move(indices)), bytes_(bytes) {
     for (const std::int64_t row : bytes) {
       const std::int64_t size = rows() * (row + gap) + 1;
-      blocks_.push_back(shared ? crew.block(size) : Block(size));
+      blocks_.push_back(shared ? pool.block(size) : Block(size));
       std::memset(blocks_.back().data(), static_cast<int>(kUntouched),
                   static_cast<std::size_t>(size));
       columns_.push_back(
@@ -49,8 +50,8 @@ class CrewRows {
   std::int64_t rows() const { return static_cast<std::int64_t>(indices_.size()); }
   const std::vector<std::int64_t>& indices() const { return indices_; }
   const std::vector<Column>& columns() const { return columns_; }
-  Work work(Making making = {}) const {
-    return {indices_, seeds, input, columns_, making, 0};
+  WorkRequest request(CallContext context = {}) const {
+    return {indices_, seeds, input, columns_, context, 0};
   }
 
   /// Whether every row is what "fill" makes and nothing else was touched.
@@ -62,7 +63,7 @@ class CrewRows {
         const std::uint64_t seed = seeds.empty() ? 0 : seeds[row];
         for (std::int64_t at = 0; at < column.stride; ++at) {
           const std::byte expected =
-              at < bytes_[c] ? made_byte(indices_[row], seed, c, at) : kUntouched;
+              at < bytes_[c] ? expected_byte(indices_[row], seed, c, at) : kUntouched;
           if (column.row(k)[at] != expected) return false;
         }
       }

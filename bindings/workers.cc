@@ -1,5 +1,3 @@
-#include "millstream/core/maker.h"
-
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
@@ -22,12 +20,13 @@
 #include "arrays.h"
 #include "loader.h"
 #include "millstream/core/error.h"
-#include "millstream/loader/workshop.h"
-#include "millstream/source/made.h"
-#include "millstream/transform/made.h"
-#include "millstream/workers/job.h"
-#include "millstream/workers/process_crew.h"
-#include "millstream/workers/thread_crew.h"
+#include "millstream/core/worker_pool.h"
+#include "millstream/loader/executor.h"
+#include "millstream/source/function.h"
+#include "millstream/transform/function.h"
+#include "millstream/workers/current_row.h"
+#include "millstream/workers/process_worker_pool.h"
+#include "millstream/workers/thread_worker_pool.h"
 #include "millstream/workers/worker.h"
 #include "module.h"
 
@@ -89,125 +88,129 @@ bool transient(const nb::python_error& error) {
   return known && code == EIO;
 }
 
-/// What a Python function threw at a row of a part, for the engine.
-FunctionError failure(nb::python_error& error, const Work& part, std::int64_t row) {
+/// What a Python function threw at a row of a chunk, for the engine.
+FunctionError failure(nb::python_error& error, const WorkRequest& chunk,
+                      std::int64_t row) {
   PyException_SetTraceback(error.value().ptr(), error.traceback().ptr() != nullptr
                                                     ? error.traceback().ptr()
                                                     : Py_None);
-  const std::int64_t last = part.rows() - 1;
+  const std::int64_t last = chunk.rows() - 1;
   const std::int64_t sample =
-      part.indices[static_cast<std::size_t>(std::clamp<std::int64_t>(row, 0, last))];
+      chunk.indices[static_cast<std::size_t>(std::clamp<std::int64_t>(row, 0, last))];
   const std::string type = nb::cast<std::string>(error.type().attr("__name__"));
   return FunctionError(text(type, ": ", as_text(error.value()), " (",
-                            samples_at(row, part.indices), ")"),
-                       sample, "", kept(error.value()), transient(error));
+                            current_samples(row, chunk.indices), ")"),
+                       sample, "", shared_object(error.value()), transient(error));
 }
 
-void call(const std::shared_ptr<const void>& function, const Work& part,
+void call(const std::shared_ptr<const void>& function, const WorkRequest& chunk,
           std::atomic<std::int64_t>& row, const std::shared_ptr<const void>& memory) {
   const auto gil = in_python([] { return std::make_unique<nb::gil_scoped_acquire>(); });
   const nb::handle callable(
       const_cast<PyObject*>(static_cast<const PyObject*>(function.get())));
   try {
     const nb::capsule owner = capsule_of(memory);
-    const nb::object seeds = part.seeds.empty()
-                                 ? nb::none()
-                                 : numbers_array(part.seeds.data(), part.seeds.size());
-    const nb::tuple arguments = nb::make_tuple(
-        numbers_array(part.indices.data(), part.indices.size()), seeds,
-        views(part.input, part.rows(), owner), views(part.output, part.rows(), owner),
-        cell_array(reinterpret_cast<std::int64_t*>(&row), owner));
-    const nb::object beside = nb::steal(in_python(
+    const nb::object seeds =
+        chunk.seeds.empty() ? nb::none()
+                            : numbers_array(chunk.seeds.data(), chunk.seeds.size());
+    const nb::tuple arguments =
+        nb::make_tuple(numbers_array(chunk.indices.data(), chunk.indices.size()), seeds,
+                       views(chunk.input, chunk.rows(), owner),
+                       views(chunk.output, chunk.rows(), owner),
+                       cell_array(reinterpret_cast<std::int64_t*>(&row), owner));
+    const nb::object values = nb::steal(in_python(
         [&] { return PyObject_Call(callable.ptr(), arguments.ptr(), nullptr); }));
-    if (!beside.is_valid()) throw nb::python_error();
-    if (part.making.beside != nullptr && !beside.is_none()) {
-      part.making.beside->add({part.first, part.rows(), "", kept(beside)});
+    if (!values.is_valid()) throw nb::python_error();
+    if (chunk.context.host_values != nullptr && !values.is_none()) {
+      chunk.context.host_values->add(
+          {chunk.first, chunk.rows(), "", shared_object(values)});
     }
   } catch (nb::python_error& error) {
-    throw failure(error, part, row.load());
+    throw failure(error, chunk, row.load());
   }
 }
 
-struct MakerHandle {
-  std::shared_ptr<Maker> shared;
-  ~MakerHandle() {
+struct WorkerPoolHandle {
+  std::shared_ptr<WorkerPool> shared;
+  ~WorkerPoolHandle() {
     const GilRelease released;  // a function may need it to come to an end
     shared.reset();
   }
 };
 
-std::unique_ptr<MakerHandle> thread_crew(nb::callable function, int workers,
-                                         std::int64_t timeout) {
-  ThreadCrew::Function calls;
-  calls.make = [held = kept(function)](const Work& part, std::atomic<std::int64_t>& row,
-                                       const std::shared_ptr<const void>& owner) {
-    call(held, part, row, owner);
+std::unique_ptr<WorkerPoolHandle> thread_worker_pool(nb::callable function, int workers,
+                                                     std::int64_t timeout) {
+  ThreadWorkerPool::Function calls;
+  calls.make = [held = shared_object(function)](
+                   const WorkRequest& chunk, std::atomic<std::int64_t>& row,
+                   const std::shared_ptr<const void>& owner) {
+    call(held, chunk, row, owner);
   };
-  calls.whereabouts = [](std::uint64_t thread) {
+  calls.stack_of = [](std::uint64_t thread) {
     const auto gil =
         in_python([] { return std::make_unique<nb::gil_scoped_acquire>(); });
     try {
       const auto tasks = nb::module_::import_("millstream._workers.tasks");
-      return as_text(tasks.attr("whereabouts")(thread));
+      return as_text(tasks.attr("stack_of")(thread));
     } catch (const std::exception&) {
       return std::string();
     }
   };
-  return std::unique_ptr<MakerHandle>(new MakerHandle{std::make_shared<ThreadCrew>(
-      std::move(calls), workers, std::chrono::milliseconds(timeout))});
+  return std::unique_ptr<WorkerPoolHandle>(
+      new WorkerPoolHandle{std::make_shared<ThreadWorkerPool>(
+          std::move(calls), workers, std::chrono::milliseconds(timeout))});
 }
 
-std::unique_ptr<MakerHandle> process_crew(const std::vector<nb::bytes>& command,
-                                          const std::vector<nb::bytes>& environment,
-                                          const nb::bytes& setup, int workers,
-                                          std::int64_t timeout, int restarts) {
+std::unique_ptr<WorkerPoolHandle> process_worker_pool(
+    const std::vector<nb::bytes>& command, const std::vector<nb::bytes>& environment,
+    const nb::bytes& setup, int workers, std::int64_t timeout, int restarts) {
   Launch launch{{}, {}, as_string(setup)};
   for (const nb::bytes& word : command) launch.command.push_back(as_string(word));
   for (const nb::bytes& word : environment) {
     launch.environment.push_back(as_string(word));
   }
-  const ProcessCrew::Options options{workers, std::chrono::milliseconds(timeout),
-                                     restarts};
-  return std::unique_ptr<MakerHandle>(
-      new MakerHandle{std::make_shared<ProcessCrew>(std::move(launch), options)});
+  const ProcessWorkerPool::Options options{workers, std::chrono::milliseconds(timeout),
+                                           restarts};
+  return std::unique_ptr<WorkerPoolHandle>(new WorkerPoolHandle{
+      std::make_shared<ProcessWorkerPool>(std::move(launch), options)});
 }
 
-std::vector<std::int64_t> pids(const MakerHandle& handle) {
-  const auto* crew = dynamic_cast<const ProcessCrew*>(handle.shared.get());
-  return crew == nullptr ? std::vector<std::int64_t>{} : crew->pids();
+std::vector<std::int64_t> pids(const WorkerPoolHandle& handle) {
+  const auto* pool = dynamic_cast<const ProcessWorkerPool*>(handle.shared.get());
+  return pool == nullptr ? std::vector<std::int64_t>{} : pool->pids();
 }
 
-struct WorkshopHandle {
-  std::shared_ptr<Workshop> running;
-  ~WorkshopHandle() {
+struct ExecutorHandle {
+  std::shared_ptr<Executor> running;
+  ~ExecutorHandle() {
     const GilRelease released;
     running.reset();
   }
 };
 
-std::unique_ptr<WorkshopHandle> workshop(const MakerHandle& maker,
+std::unique_ptr<ExecutorHandle> executor(const WorkerPoolHandle& worker_pool,
                                          const std::vector<FieldSpec>& fields,
-                                         std::int64_t rows, int at_once) {
-  return std::unique_ptr<WorkshopHandle>(new WorkshopHandle{
-      std::make_shared<Workshop>(maker.shared, schema(fields), rows, at_once)});
+                                         std::int64_t rows, int concurrency) {
+  return std::unique_ptr<ExecutorHandle>(new ExecutorHandle{std::make_shared<Executor>(
+      worker_pool.shared, schema(fields), rows, concurrency)});
 }
 
-using TicketHandle = Handle<Ticket>;
+using PendingBatchHandle = Handle<PendingBatch>;
 
-TicketHandle begin(
-    WorkshopHandle& handle,
+PendingBatchHandle submit(
+    ExecutorHandle& handle,
     const nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>&
         indices,
     const std::optional<nb::ndarray<const std::uint64_t, nb::ndim<1>, nb::c_contig,
                                     nb::device::cpu>>& seeds) {
   std::vector<std::uint64_t> numbers;
   if (seeds) numbers.assign(seeds->data(), seeds->data() + seeds->size());
-  return {handle.running->begin({indices.data(), indices.data() + indices.size()},
-                                std::move(numbers))};
+  return {handle.running->submit({indices.data(), indices.data() + indices.size()},
+                                 std::move(numbers))};
 }
 
-/// (fields and mask, parts beside), or None if it is not done in time.
-nb::object wait(const TicketHandle& ticket, double seconds) {
+/// (fields and mask, host values), or None if it is not done in time.
+nb::object wait(const PendingBatchHandle& pending, double seconds) {
   const auto deadline = std::chrono::steady_clock::now() +
                         std::chrono::duration<double>(std::min(seconds, 1e8));
   while (true) {
@@ -216,13 +219,13 @@ nb::object wait(const TicketHandle& ticket, double seconds) {
       const GilRelease released;
       const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
           deadline - std::chrono::steady_clock::now());
-      batch = ticket.shared->wait(std::clamp(left, std::chrono::milliseconds(0),
-                                             std::chrono::milliseconds(50)));
+      batch = pending.shared->wait(std::clamp(left, std::chrono::milliseconds(0),
+                                              std::chrono::milliseconds(50)));
     }
     if (batch != nullptr) {
-      nb::list beside = parts_beside(*batch);
-      return nb::make_tuple(batch_arrays(std::move(batch), ticket.shared->layout()),
-                            beside);
+      nb::list values = host_values_of(*batch);
+      return nb::make_tuple(batch_arrays(std::move(batch), pending.shared->layout()),
+                            values);
     }
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
     if (std::chrono::steady_clock::now() >= deadline) return nb::none();
@@ -278,67 +281,75 @@ nb::object next_task(nb::handle self) {
 
 }  // namespace
 
-void bind_maker(nb::module_& module) {
-  nb::class_<MakerHandle>(module, "Maker", "Threads or processes that make samples.")
-      .def_prop_ro("workers", [](const MakerHandle& m) { return m.shared->workers(); })
+void bind_workers(nb::module_& module) {
+  nb::class_<WorkerPoolHandle>(module, "WorkerPool",
+                               "Threads or processes that make samples.")
+      .def_prop_ro("workers",
+                   [](const WorkerPoolHandle& m) { return m.shared->workers(); })
       .def_prop_ro("pids", pids, "The worker processes that run now.")
       .def(
-          "close", [](MakerHandle& m) { m.shared->close(); },
+          "close", [](WorkerPoolHandle& m) { m.shared->close(); },
           nb::call_guard<GilRelease>(), "Ends them.");
 
-  module.def("thread_crew", thread_crew, "function"_a, "workers"_a, "timeout"_a, R"(
-Threads that call a function for parts of batches.
+  module.def("thread_worker_pool", thread_worker_pool, "function"_a, "workers"_a,
+             "timeout"_a, R"(
+Threads that call a function for chunks of batches.
 
 Args:
-  function: Called with (indices, seeds, inputs, outputs, row); returns what travels
-    beside the rows, a value a row, or None.
+  function: Called with (indices, seeds, inputs, outputs, row); returns the host
+    values of the rows, one per row, or None.
   workers: How many threads.
-  timeout: Milliseconds that a row may take; 0 for any time.)");
-  module.def("process_crew", process_crew, "command"_a, "environment"_a, "setup"_a,
-             "workers"_a, "timeout"_a, "restarts"_a, R"(
+  timeout: Milliseconds that a row may take; 0 for no limit.)");
+  module.def("process_worker_pool", process_worker_pool, "command"_a, "environment"_a,
+             "setup"_a, "workers"_a, "timeout"_a, "restarts"_a, R"(
 Processes that make rows in memory that is shared with them.
 
 Args:
   command: What to run; it uses `Worker`.
   environment: Its environment, "NAME=value".
-  setup: What each of them is told first.
+  setup: The first message to each of them.
   workers: How many processes.
-  timeout: Milliseconds that a row may take; 0 for any time.
+  timeout: Milliseconds that a row may take; 0 for no limit.
   restarts: How many may be replaced, their rows tried again.)");
   module.def(
-      "made_source",
+      "function_source",
       [](std::int64_t size, const std::vector<FieldSpec>& fields,
-         const MakerHandle& maker) {
+         const WorkerPoolHandle& worker_pool) {
         return Handle<Source>{
-            std::make_shared<MadeSource>(size, schema(fields), maker.shared)};
+            std::make_shared<FunctionSource>(size, schema(fields), worker_pool.shared)};
       },
-      "size"_a, "fields"_a, "maker"_a, "Samples that a maker makes.");
+      "size"_a, "fields"_a, "worker_pool"_a,
+      "Samples that a worker pool makes from their indices.");
   module.def(
-      "made_transform",
+      "function_transform",
       [](const std::string& name, const std::vector<FieldSpec>& inputs,
-         const std::vector<FieldSpec>& fields, const MakerHandle& maker, bool draws) {
-        return Handle<Transform>{std::make_shared<MadeTransform>(
-            name, schema(inputs), schema(fields), maker.shared, draws)};
+         const std::vector<FieldSpec>& fields, const WorkerPoolHandle& worker_pool,
+         bool draws) {
+        return Handle<Transform>{std::make_shared<FunctionTransform>(
+            name, schema(inputs), schema(fields), worker_pool.shared, draws)};
       },
-      "name"_a, "inputs"_a, "fields"_a, "maker"_a, "draws"_a = true,
-      "Samples that a maker makes of samples and, if it draws, of their seeds.");
+      "name"_a, "inputs"_a, "fields"_a, "worker_pool"_a, "draws"_a = true,
+      "Samples that a worker pool makes from samples and, if it draws, their seeds.");
 
-  nb::class_<TicketHandle>(module, "Ticket", "A batch that was begun.")
-      .def_prop_ro("done", [](const TicketHandle& t) { return t.shared->done(); })
+  nb::class_<PendingBatchHandle>(module, "PendingBatch", "A batch that was submitted.")
+      .def_prop_ro("done", [](const PendingBatchHandle& t) { return t.shared->done(); })
       .def("wait", wait, "seconds"_a,
-           "(the rows of each field, and the mask; parts beside), or None.");
-  nb::class_<WorkshopHandle>(module, "Workshop", "Batches of samples named one by one.")
-      .def("begin", begin, "indices"_a, "seeds"_a.none(), "Queues a batch.")
+           "(the rows of each field, and the mask; host values), or None.");
+  nb::class_<ExecutorHandle>(module, "Executor",
+                             "Makes batches of the samples that the caller names.")
+      .def("submit", submit, "indices"_a, "seeds"_a.none(), "Queues a batch.")
       .def_prop_ro(
-          "live", [](const WorkshopHandle& w) { return w.running->live(); },
+          "live", [](const ExecutorHandle& w) { return w.running->live(); },
           "Batches that someone still holds.")
       .def(
-          "close", [](WorkshopHandle& w) { w.running->close(); },
-          nb::call_guard<GilRelease>(), "Ends the maker.");
-  module.def("workshop", workshop, "maker"_a, "fields"_a, "rows"_a, "at_once"_a,
-             "Batches of samples named one by one, made by a maker.");
+          "close", [](ExecutorHandle& w) { w.running->close(); },
+          nb::call_guard<GilRelease>(), "Ends the worker pool.");
+  module.def("executor", executor, "worker_pool"_a, "fields"_a, "rows"_a,
+             "concurrency"_a,
+             "Batches of the samples that the caller names, made by a worker pool.");
 
-  nb::class_<WorkerHandle>(module, "Worker", "The inside of a worker process.")
+  nb::class_<WorkerHandle>(module, "Worker",
+                           "The side of a pool that runs inside a worker process.")
       .def(nb::init<std::int64_t>(), "parent"_a, nb::call_guard<GilRelease>())
       .def_prop_ro("setup",
                    [](const WorkerHandle& w) {
@@ -351,17 +362,17 @@ Args:
             std::atomic<std::int64_t>& row = nb::cast<WorkerHandle&>(self).worker.row();
             return cell_array(reinterpret_cast<std::int64_t*>(&row), self);
           },
-          "Where it notes the row that it is at.")
+          "Where it stores the row that it is making.")
       .def("ready", ready, "inputs"_a, "outputs"_a,
            "Says that it can take tasks; (name, dtype, shape) of each of their fields.")
       .def("next", next_task,
            "The next task's (indices, seeds, inputs, outputs), or None at the end.")
       .def(
           "done",
-          [](WorkerHandle& w, const nb::bytes& beside) {
-            w.worker.done({beside.c_str(), beside.size()});
+          [](WorkerHandle& w, const nb::bytes& host_values) {
+            w.worker.done({host_values.c_str(), host_values.size()});
           },
-          "beside"_a)
+          "host_values"_a)
       .def(
           "failed",
           [](WorkerHandle& w, std::int64_t row, const nb::bytes& message,
@@ -369,8 +380,8 @@ Args:
             w.worker.failed({row, as_string(message), as_string(bytes), transient});
           },
           "row"_a, "message"_a, "bytes"_a, "transient"_a);
-  module.attr("WORDS_DESCRIPTOR") = kWorkerWords;
-  module.attr("WHEREABOUTS_SIGNAL") = whereabouts_signal();
+  module.attr("STACK_DESCRIPTOR") = kWorkerStack;
+  module.attr("STACK_SIGNAL") = stack_signal();
 }
 
 }  // namespace millstream::python

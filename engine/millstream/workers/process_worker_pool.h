@@ -1,0 +1,56 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "millstream/core/worker_pool.h"
+#include "millstream/workers/child.h"
+
+namespace millstream {
+
+class Supervisor;
+
+/// Worker processes, which write rows straight into shared memory. They are started by
+/// the first request and watched by a supervisor. A process that is busy with cancelled
+/// rows is replaced after a second. A forked process can only destroy the pool.
+class ProcessWorkerPool final : public WorkerPool {
+ public:
+  struct Options {
+    int workers = 1;
+    std::chrono::milliseconds timeout{0};  // for one row; 0 for no limit
+    int restarts = 0;  // how many processes may be replaced and their rows retried
+  };
+
+  ProcessWorkerPool(Launch launch, Options options);
+  ~ProcessWorkerPool() override;
+
+  void make(const WorkRequest& request) override;
+  Block block(std::int64_t bytes) override;
+  void close() noexcept override;
+  int workers() const noexcept override { return options_.workers; }
+
+  /// The processes that run now.
+  std::vector<std::int64_t> pids() const;
+
+ private:
+  std::shared_ptr<Supervisor> supervisor();
+  Block staging(std::int64_t bytes);
+  void give_back(Block block) noexcept;
+  bool forked() const noexcept;
+
+  const Launch launch_;
+  const Options options_;
+  const std::shared_ptr<SharedMemory> memory_;
+  const std::int64_t process_;
+  std::atomic<int> requests_ = 0;  // in progress
+  mutable std::mutex mutex_;
+  std::shared_ptr<Supervisor> supervisor_;  // started by the first request
+  std::vector<Block> free_;                 // for rows that are not in shared memory
+  bool closed_ = false;
+};
+
+}  // namespace millstream

@@ -1,0 +1,106 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "millstream/core/worker_pool.h"
+#include "millstream/workers/child.h"
+#include "millstream/workers/chunk_size.h"
+#include "millstream/workers/descriptor.h"
+#include "millstream/workers/process_worker_pool.h"
+#include "millstream/workers/request_progress.h"
+
+namespace millstream {
+
+/// Rows of a request that one worker process makes.
+struct Chunk {
+  std::shared_ptr<RequestProgress> progress;
+  std::int64_t begin = 0;  // in the request
+  Task task;
+  HostValues* host_values = nullptr;
+  std::int64_t first = 0;  // the row of the batch that its first row is
+
+  std::int64_t rows() const { return static_cast<std::int64_t>(task.indices.size()); }
+};
+
+/// The thread that owns a pool's worker processes: it starts them, assigns chunks,
+/// takes answers, and replaces processes that died or stall.
+class Supervisor {
+ public:
+  Supervisor(const Launch& launch, ProcessWorkerPool::Options options,
+             std::shared_ptr<SharedMemory> memory);
+  ~Supervisor();
+  Supervisor(const Supervisor&) = delete;
+  Supervisor& operator=(const Supervisor&) = delete;
+
+  /// Throws `Closed` once it has ended.
+  void add(std::vector<std::shared_ptr<Chunk>> chunks);
+  /// Ends the processes; callers that wait get `Closed`. Called by one thread.
+  void end() noexcept;
+  /// Wakes the thread: a request may have been cancelled.
+  void wake() noexcept;
+  /// For one of `concurrency` requests.
+  std::int64_t rows_per_chunk(std::int64_t rows, int concurrency) const noexcept {
+    return chunk_size_.rows_per_chunk(rows, options_.workers, concurrency);
+  }
+  std::vector<std::int64_t> pids() const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct ProcessEntry {
+    std::unique_ptr<Child> child;
+    std::atomic<std::int64_t>* row = nullptr;     // in shared memory
+    std::deque<std::shared_ptr<Chunk>> assigned;  // the first is being made
+    bool ready = false;
+    bool has_answered = false;
+    std::int64_t last_row = 0;  // the value of `row` when it was last checked
+    Clock::time_point since;    // when that value was first seen
+    Clock::time_point begun;    // when the first chunk was
+    /// Since when it makes rows that were cancelled, or has closed its socket.
+    std::optional<Clock::time_point> useless_since;
+  };
+
+  void run(const std::stop_token& stop);
+  void start_workers();
+  void assign_chunks();
+  void drop_cancelled();
+  bool wait(const std::stop_token& stop);
+  void take_answers(ProcessEntry& process);
+  void answer(ProcessEntry& process, MessageKind kind, const std::string& body);
+  std::shared_ptr<Chunk> end_process(ProcessEntry& process);
+  void remove_process(ProcessEntry& process, const std::string& reason);
+  void check(ProcessEntry& process);
+  void check_timeout(ProcessEntry& process);
+  void requeue(std::shared_ptr<Chunk> chunk);
+  void end_all() noexcept;
+  template <typename Make>
+  void fail_all(const Make& error);
+  std::deque<std::shared_ptr<Chunk>> take_queue() noexcept;
+  bool queue_is_empty() const;
+  bool needs_checks() const;
+
+  const Launch launch_;
+  const ProcessWorkerPool::Options options_;
+  const std::shared_ptr<SharedMemory> memory_;
+  const Block row_cells_;  // one per process, for `ProcessEntry::row`
+  const Descriptor wake_;  // an eventfd
+  ChunkSize chunk_size_;
+  int restarts_;
+  std::vector<ProcessEntry> processes_;  // used by the thread alone
+  mutable std::mutex mutex_;
+  std::deque<std::shared_ptr<Chunk>> queue_;
+  std::vector<std::int64_t> pids_;
+  bool accepts_chunks_ = true;  // a chunk that is added can be assigned at once
+  bool closed_ = false;
+  std::jthread thread_;  // last: it uses the members above
+};
+
+}  // namespace millstream
