@@ -25,7 +25,7 @@ from millstream import (
     RenameTransform,
     fill_source,
 )
-from millstream._workers.tasks import Column, FillTask, Part
+from millstream._workers.tasks import Chunk, FieldSpec, FillTask
 from walks import (
     indexed,
     iterated,
@@ -307,9 +307,12 @@ def test_a_fill_function_that_writes_everything_needs_no_clearing() -> None:
     for clear in (True, False):
         rows = np.full((2, 8), 7, np.int32)
         task = FillTask(
-            fns.fill_one, range(9), clear=clear, outputs=(Column("x", "int32", (8,)),)
+            fns.fill_one,
+            range(9),
+            clear=clear,
+            outputs=(FieldSpec("x", "int32", (8,)),),
         )
-        task.make(Part(indices, None, [], [rows], row))
+        task.make(Chunk(indices, None, [], [rows], row))
         assert rows[0].tolist() == [
             *[0 if clear else 7] * 3,
             4,
