@@ -94,21 +94,16 @@ class RenameTransform(Stage):
                     f"RenameTransform: the new name of {key!r} is a str, not {new!r}"
                 )
 
-    def _renamed(self, tree: Tree) -> dict[str, Any]:
+    def _renamed(self, tree: Tree, stage: str) -> dict[str, Any]:
         if not isinstance(tree, Mapping):
-            raise TypeError(
-                f"RenameTransform needs samples that are dicts, not {type(tree)}"
-            )
+            raise TypeError(f"{stage} needs samples that are dicts, not {type(tree)}")
         for key in self.renames:
             if key not in tree:
-                raise KeyError(
-                    f"RenameTransform: there is no key {key!r}, only {sorted(tree)}"
-                )
+                raise KeyError(f"{stage}: there is no key {key!r}, only {sorted(tree)}")
         renamed = {self.renames.get(key, key): value for key, value in tree.items()}
         if len(renamed) != len(tree):
             raise ValueError(
-                f"RenameTransform: {dict(self.renames)} gives two of {sorted(tree)} "
-                "one name"
+                f"{stage}: {dict(self.renames)} gives two of {sorted(tree)} one name"
             )
         return renamed
 
@@ -117,8 +112,8 @@ class RenameTransform(Stage):
             builder.add_traced(self.trace)
             return
         tree, names = builder.tree, builder.names
-        renamed = self._renamed(tree)
-        names_of("RenameTransform", renamed)
+        renamed = self._renamed(tree, builder.stage)
+        names_of(builder.stage, renamed)
         after = list(names)
         for key, new in self.renames.items():
             for position in jax.tree.leaves(tree[key]):
@@ -127,4 +122,4 @@ class RenameTransform(Stage):
         builder.add_native([_engine.rename(changed)], renamed, after, trace=self.trace)
 
     def trace(self, value: Tree, mask: Any, batched: bool) -> Tree:
-        return self._renamed(value)
+        return self._renamed(value, type(self).__name__)
