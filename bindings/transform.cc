@@ -2,12 +2,15 @@
 
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include <map>
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "millstream/source/source.h"
 #include "millstream/transform/normalize.h"
 #include "millstream/transform/reshape.h"
 #include "module.h"
@@ -43,6 +46,19 @@ void bind_transform(nb::module_& module) {
         return TransformHandle{std::make_shared<Rename>(std::move(names))};
       },
       "names"_a, "Gives fields other names.");
+  module.def(
+      "schemas_after",
+      [](const Handle<Source>& source, const std::vector<TransformHandle>& transforms) {
+        nb::list schemas;
+        Schema schema = source.shared->schema();
+        for (const TransformHandle& transform : transforms) {
+          schema = transform.shared->flow(schema).schema;
+          schemas.append(described(schema));
+        }
+        return schemas;
+      },
+      "source"_a, "transforms"_a,
+      "(name, dtype, shape) of each field of a sample, after each transform.");
 }
 
 }  // namespace millstream::python

@@ -25,7 +25,7 @@ from millstream import (
     RenameTransform,
     fill_source,
 )
-from millstream._workers.tasks import Column, FillTask, Part
+from millstream._workers.tasks import Chunk, FieldSpec, FillTask
 from walks import (
     indexed,
     iterated,
@@ -307,9 +307,12 @@ def test_a_fill_function_that_writes_everything_needs_no_clearing() -> None:
     for clear in (True, False):
         rows = np.full((2, 8), 7, np.int32)
         task = FillTask(
-            fns.fill_one, range(9), clear=clear, outputs=(Column("x", "int32", (8,)),)
+            fns.fill_one,
+            range(9),
+            clear=clear,
+            outputs=(FieldSpec("x", "int32", (8,)),),
         )
-        task.make(Part(indices, None, [], [rows], row))
+        task.make(Chunk(indices, None, [], [rows], row))
         assert rows[0].tolist() == [
             *[0 if clear else 7] * 3,
             4,
@@ -358,10 +361,11 @@ def test_a_traced_stage_before_it_is_refused() -> None:
     source = ArraySampleSource(rows_of(N))
     stage = PythonMapTransform(fns.doubled)
     traced = MapTransform(lambda batch, mask: batch)
-    with pytest.raises(TypeError, match="put it before MapTransform and HostCallback"):
+    order = r"stage 3, Python.* stage 2, {}, which .*: put stage 3 before stage 2"
+    with pytest.raises(TypeError, match=order.format("MapTransform")):
         DataLoader([source, BatchTransform(BATCH), traced, stage])
     callback = HostCallbackTransform(lambda batch, mask: None)
-    with pytest.raises(TypeError, match="put it before MapTransform and HostCallback"):
+    with pytest.raises(TypeError, match=order.format("HostCallbackTransform")):
         DataLoader([source, BatchTransform(BATCH), callback, stage])
     with pytest.raises(ValueError, match=r"traced=True .* leave it off"):
         DataLoader([source, stage, BatchTransform(BATCH)], traced=True)

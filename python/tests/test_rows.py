@@ -13,7 +13,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from millstream._engine import RowWriter
-from millstream._workers.tasks import Column, writer
+from millstream._workers.tasks import FieldSpec, writer
 
 ROWS = 5
 
@@ -24,7 +24,7 @@ class Pair(NamedTuple):
 
 
 def written(values: list[Any], dtype: Any, shape: tuple[int, ...] = ()) -> np.ndarray:
-    column = Column("x", np.dtype(dtype).name, shape)
+    column = FieldSpec("x", np.dtype(dtype).name, shape)
     rows = np.full((len(values), *shape), 99, dtype)
     put = writer([rows], (column,), 0).put
     for k, value in enumerate(values):
@@ -81,7 +81,7 @@ def test_arrays_of_any_layout(tmp_path: Path) -> None:
 def test_rows_far_apart() -> None:
     memory = np.zeros((ROWS, 12), np.uint8)
     rows = memory[:, 2:8].view(np.int16)  # with gaps, and not aligned for int64
-    put = writer([rows], (Column("x", "int16", (3,)),), 0).put
+    put = writer([rows], (FieldSpec("x", "int16", (3,)),), 0).put
     for k in range(ROWS):
         put(k, np.full(3, k, np.int16))
     assert (rows == np.arange(ROWS)[:, None]).all()
@@ -103,7 +103,7 @@ def test_rows_far_apart() -> None:
     ],
 )
 def test_samples_of_any_structure(tree: Any, sample: Any) -> None:
-    columns = (Column("a", "float64", (3,)), Column("b", "int32", ()))
+    columns = (FieldSpec("a", "float64", (3,)), FieldSpec("b", "int32", ()))
     rows = [np.zeros((ROWS, 3)), np.zeros(ROWS, np.int32)]
     at = np.zeros(1, np.int64)
     indices = np.arange(10, 10 + ROWS)
@@ -131,14 +131,14 @@ def test_samples_of_any_structure(tree: Any, sample: Any) -> None:
     ],
 )
 def test_other_samples_are_refused(sample: Any, words: str) -> None:
-    columns = (Column("a", "float64", (3,)), Column("b", "int32", ()))
+    columns = (FieldSpec("a", "float64", (3,)), FieldSpec("b", "int32", ()))
     rows = [np.zeros((ROWS, 3)), np.zeros(ROWS, np.int32)]
     with pytest.raises(ValueError, match=words):
         writer(rows, columns, {"a": 0, "b": 1}).put(0, sample)
 
 
 def test_tuples_of_another_length_are_refused() -> None:
-    put = writer([np.zeros(ROWS)], (Column("x", "float64", ()),), (0, ())).put
+    put = writer([np.zeros(ROWS)], (FieldSpec("x", "float64", ()),), (0, ())).put
     put(0, (1.0, ()))
     for sample in ((1.0, (2,)), (1.0,), (np.float64(1), (), 3)):
         with pytest.raises(ValueError, match=r"expected \d values"):
@@ -154,7 +154,7 @@ def test_an_error_stops_at_its_row() -> None:
         return index
 
     rows = np.full(ROWS, -1)
-    put = writer([rows], (Column("x", "int64", ()),), 0)
+    put = writer([rows], (FieldSpec("x", "int64", ()),), 0)
     with pytest.raises(KeyError):
         put.put_all(sampled, np.arange(ROWS), at)
     assert at[0] == 3
@@ -162,7 +162,7 @@ def test_an_error_stops_at_its_row() -> None:
 
 
 def test_rows_that_are_not_there() -> None:
-    put = writer([np.zeros(ROWS)], (Column("x", "float64", ()),), 0)
+    put = writer([np.zeros(ROWS)], (FieldSpec("x", "float64", ()),), 0)
     at = np.zeros(1, np.int64)
     for k in (-1, ROWS):
         with pytest.raises(IndexError):
@@ -181,7 +181,7 @@ def test_rows_that_are_not_there() -> None:
 def test_others_run_while_a_large_row_is_copied() -> None:
     large = np.ones(64 << 20, np.uint8)
     rows = np.zeros((1, large.size), np.uint8)
-    put = writer([rows], (Column("x", "uint8", large.shape),), 0).put
+    put = writer([rows], (FieldSpec("x", "uint8", large.shape),), 0).put
     turns, over = 0, False
 
     def count() -> None:

@@ -8,7 +8,6 @@ import itertools
 import time
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -20,11 +19,12 @@ from millstream._delivery import jit
 from millstream._delivery.aliasing import Aliasing
 from millstream._delivery.sharding import Assembly
 from millstream._run.state import LoaderState, check_x64, is_traced
-from millstream._stages.map import HostCallbackTransform
 from millstream._workers.host_values import host_value_rows
 
 if TYPE_CHECKING:
-    from millstream._run.built import BuiltPipeline, Placed
+    from millstream._run.builder import Placed
+    from millstream._run.built import BuiltPipeline
+    from millstream._stages.map import HostCallbackTransform
 
 # A batch of at most so many bytes is written by a jitted call into XLA's own buffer;
 # a larger one is made ahead in a slot that JAX aliases. See docs/performance.md.
@@ -290,33 +290,30 @@ def _runs(built: BuiltPipeline, later: list[Placed]) -> list[Run]:
     """Traced stages, those that follow each other as one program, and callbacks."""
     runs: list[Run] = []
     for calls, placed in itertools.groupby(later, _calls):
+        stages = list(placed)
         if calls:
-            runs += [functools.partial(_call, built, p.stage) for p in placed]
+            callbacks = [p.callback for p in stages if p.callback is not None]
+            runs += [functools.partial(_call, built, each) for each in callbacks]
         else:
-            stages = list(placed)
             runs.append(jax.jit(functools.partial(built.finish, later=stages)))
     return runs
 
 
-def _shortened(batch_size: int, rows: int, spec: Any) -> jax.ShapeDtypeStruct:
-    """What a leaf of a whole batch looks like in one of so many rows."""
-    lead = (rows,) if spec.shape[:1] == (batch_size,) else spec.shape[:1]
-    return jax.ShapeDtypeStruct((*lead, *spec.shape[1:]), spec.dtype)
-
-
 def _calls(placed: Placed) -> bool:
-    return isinstance(placed.stage, HostCallbackTransform)
+    return placed.callback is not None
 
 
-def _call(built: BuiltPipeline, stage: Any, value: Tree, mask: Any) -> Tree:
-    inside = any(map(is_traced, jax.tree.leaves(value)))  # of another program
-    run = built.called if inside else HostCallbackTransform.run
-    spec = stage.element_spec_override
-    if spec is not None and built.batched and len(mask) < built.batch_size:
-        short = functools.partial(_shortened, built.batch_size, len(mask))
-        stage = replace(stage, element_spec_override=jax.tree.map(short, spec))
+def _call(
+    built: BuiltPipeline, callback: HostCallbackTransform, value: Tree, mask: Any
+) -> Tree:
+    if built.batched and len(mask) < built.batch_size:
+        callback = callback.shortened(built.batch_size, len(mask))
+    if any(map(is_traced, jax.tree.leaves(value))):  # in a program of the user's
+        value = built.called(callback, value, mask)
+    else:
+        value = callback.run(value, mask)
     layout = None if built.split is None else built.split.rows_sharding
-    return jax.device_put(run(stage, value, mask), layout)
+    return jax.device_put(value, layout)
 
 
 def stepper(delivery: HostDelivery) -> Callable[[Any], tuple[Tree, LoaderState, Any]]:

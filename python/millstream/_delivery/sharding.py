@@ -55,7 +55,7 @@ def placement_of(given: jax.sharding.Sharding) -> NamedSharding | jax.Device:
     if _elsewhere(given) and given.memory_kind != "pinned_host":
         raise ValueError(
             f"DevicePutTransform: memory_kind={given.memory_kind!r} is not kept inside "
-            "of jit; use 'pinned_host' or the devices' own"
+            "jit; use 'pinned_host' or the devices' own"
         )
     return given
 

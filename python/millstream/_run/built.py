@@ -6,10 +6,9 @@ import functools
 import warnings
 import weakref
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, cast
+from typing import Any, NoReturn, cast
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from millstream import _engine
@@ -20,20 +19,16 @@ from millstream._delivery.sharding import (
     check_leaves,
     constrained,
     replicated,
-    split_of,
 )
 from millstream._order import jnp_orders
-from millstream._order.orders import Sequential
 from millstream._run.agreement import AbsentError, agree, compare, layout
-from millstream._run.pipeline import batch_stage
+from millstream._run.builder import Builder, Placed
+from millstream._run.gather import gathered, masked
 from millstream._run.resume import described
 from millstream._run.state import (
-    CHECK,
     EPOCH,
     KEY_HIGH,
     KEY_LOW,
-    STEP_HIGH,
-    STEP_LOW,
     LoaderState,
     check_x64,
     has_x64,
@@ -43,25 +38,8 @@ from millstream._run.state import (
     words_of,
 )
 from millstream._sources.source import SampleSource
-from millstream._stages.batch import BatchTransform
-from millstream._stages.device_put import DevicePutTransform
 from millstream._stages.map import HostCallbackTransform, check_spec
-from millstream._stages.stage import Stage, WorkerStage
-
-if TYPE_CHECKING:
-    from millstream._workers.pools import WorkerPool
-
-
-class Placed(NamedTuple):
-    """A stage, and whether it stands after batching and in the engine.
-
-    ``spec`` is what a sample looks like after it, where tracing would not tell.
-    """
-
-    stage: Stage
-    batched: bool
-    native: bool
-    spec: Tree = None
+from millstream._stages.stage import Stage
 
 
 class BuiltPipeline:
@@ -83,85 +61,39 @@ class BuiltPipeline:
     ) -> None:
         self.head = head
         self.x64 = has_x64()
-        batch = batch_stage(stages)
-        self.batched = batch is not None
-        self.batch_size = batch.batch_size if batch else 1
-        self.remainder = batch.remainder if batch else "pad"
-        self.placed: list[Placed] = []
-        self.device: Any = None
-        self.split: Split | None = None
-        self._pools: list[WorkerPool] = []
+        builder = Builder(head, traced=traced)
+        builder.place(stages)
+        self.placed = builder.placed
+        self.later = [p for p in self.placed if not p.native]
+        self.batched = builder.batched
+        self.batch_size = builder.batch_size
+        self.remainder = builder.remainder
+        self.policy = builder.policy
+        self.device = builder.device
+        self.split = builder.split
+        self.splits_natively = builder.puts_natively
+        self.tree = builder.fields
+        self.traced = builder.gathers
+        self._pools = builder.pools
         self._unmet: str | None = None
         self._failure: BaseException | None = None
-        source, tree, names = head.native()
-        before: list[_engine.Transform] = []
-        after: list[_engine.Transform] = []
-        native, batched = True, False
-        for number, stage in enumerate(stages, start=1):
-            if isinstance(stage, BatchTransform):
-                self.placed.append(Placed(stage, batched, True))
-                batched = True
-                continue
-            if isinstance(stage, DevicePutTransform):
-                self.device, self.split = None, None
-                if stage.sharding is None:
-                    self.device = stage.device
-                elif not batched:
-                    raise ValueError(
-                        f"stage {number}, DevicePutTransform, splits batches: put it "
-                        "after BatchTransform"
-                    )
-                else:
-                    self.split = split_of(stage.sharding, self.batch_size)
-            made: tuple[list[_engine.Transform], Tree, list[str]] | None
-            spec: Tree = None
-            if native and isinstance(stage, WorkerStage):
-                first = Sequential().native(head.num_samples)
-                earlier = _engine.plan(source, first, 1, "pad", before, after)
-                bound = stage.bound(earlier, tree, number)
-                self._pools.append(bound.pool)
-                made, spec = ([bound.transform], bound.tree, bound.names), bound.spec
-            elif native:
-                made = stage.native(tree, names, batched)
-            else:
-                made = None
-            native = made is not None
-            if made is not None:
-                transforms, tree, names = made
-                (after if batched else before).extend(transforms)
-            elif isinstance(stage, HostCallbackTransform) and self.batched > batched:
-                raise ValueError(
-                    f"stage {number}, HostCallbackTransform, sees delivered batches: "
-                    "put it after BatchTransform"
-                )
-            self.placed.append(Placed(stage, batched, native, spec))
-        self.tree = tree
-        policy = "pad" if self.remainder == "partial" else self.remainder
-        order = head.order.native(head.num_samples)
-        self.plan = _engine.plan(
-            source, order, self.batch_size, policy, before, after, skip
-        )
-        self.policy = policy
+        self.plan = builder.plan(head.order.native(head.num_samples), skip)
         self.steps: int = self.plan.steps
         self.resident = bool(self.plan.resident)
         self.waits = bool(self.plan.waits)
         self.skip = skip
         self.host_fields: tuple[str, ...] = head.host_field_names
-        self.traced = traced or head.device() is not None
         if self.traced and self.waits:
             raise ValueError(
-                "traced=True gathers with XLA, where functions in workers have no "
-                "place: leave it off"
+                "traced=True gathers with XLA, which cannot call the functions of "
+                f"{type(head).__name__}: leave it off"
             )
         if self.traced and head.num_samples >= jnp_orders.MOST_SAMPLES:
             raise ValueError(
                 f"a traced gather takes fewer than 2^31 samples, not {head.num_samples}"
             )
         dtypes = [spec.dtype.name for spec in self.leaf_specs()]
-        samples = head.prefetch_samples
-        for stage in stages:
-            if isinstance(stage, WorkerStage):
-                samples = max(samples or 64, 2 * stage.workers)
+        samples = builder.prefetch_samples
         if prefetch is None and samples is not None:
             # Workers are to have rows of the next batch while one is handed over.
             prefetch = max(-(-samples // self.batch_size), 4 if self.waits else 1)
@@ -174,7 +106,6 @@ class BuiltPipeline:
             self.split.parts if self.split else [],
             self.split.devices if self.split else 1,
         )
-        self.later = [p for p in self.placed if not p.native]
         if self.split is not None:
             self._check_split(self.split)
         self._check_host_fields(self.element_spec())
@@ -196,12 +127,11 @@ class BuiltPipeline:
         """Raises ``ValueError`` where a stage does not make what it was told to."""
         from millstream._run.explain import specs_after
 
-        wanted = [getattr(p.stage, "element_spec_override", None) for p in self.placed]
-        if all(spec is None for spec in wanted):
+        if all(placed.expected is None for placed in self.placed):
             return
-        for (placed, spec), want in zip(specs_after(self), wanted, strict=True):
-            if want is not None:
-                check_spec(spec, want, type(placed.stage).__name__)
+        for placed, spec in specs_after(self):
+            if placed.expected is not None:
+                check_spec(spec, placed.expected, placed.name)
 
     def _check_split(self, split: Split) -> None:
         """Raises ``ValueError`` where batches cannot be split as asked for.
@@ -214,12 +144,11 @@ class BuiltPipeline:
                 "cannot divide: use 'pad', 'drop' or 'wrap'"
             )
         if len(split.processes) > 1:
-            for number, placed in enumerate(self.placed, start=1):
-                if isinstance(placed.stage, HostCallbackTransform):
+            for placed in self.placed:
+                if placed.callback is not None:
                     raise ValueError(
-                        f"stage {number}, HostCallbackTransform, sees whole batches, "
-                        f"and no process has one: they are split over processes "
-                        f"{split.processes}"
+                        f"{placed}, sees whole batches, and no process has one: they "
+                        f"are split over processes {split.processes}"
                     )
         if self.splits_natively:
             check_leaves(split.sharding, self.unflatten(self.leaf_specs()))
@@ -287,7 +216,7 @@ class BuiltPipeline:
         """``(value, mask, words)``, to be traced; by default through all stages."""
         check_x64(self.x64)
         if self.traced:
-            value, mask, words = self._gathered(words, arrays)
+            value, mask, words = gathered(self, words, arrays)
             if self.split is not None:
                 rows = self.split.rows_sharding
                 value, mask = constrained(rows, (value, mask))
@@ -316,16 +245,6 @@ class BuiltPipeline:
                 f'on_error="skip" needs the engine\'s mask, which {what} has not'
             )
 
-    @property
-    def splits_natively(self) -> bool:
-        """Whether what the engine gives is to be laid out as the sharding says.
-
-        If not, traced stages come first.
-        """
-        return any(
-            p.native and isinstance(p.stage, DevicePutTransform) for p in self.placed
-        )
-
     def check_traceable(self) -> None:
         """Raises ``ValueError`` where batches have no fixed shape."""
         if self.remainder == "partial":
@@ -334,68 +253,45 @@ class BuiltPipeline:
                 "inside jit: use 'pad', 'drop' or 'wrap', or iterate()"
             )
 
-    def _gathered(self, words: Any, arrays: list[Any]) -> tuple[Tree, Any, Any]:
-        """The engine's part of the line in `jnp`: gather, stages, padding."""
-        indices, mask, after = self._indices(words)
-        leaves = [jnp.take(x, indices, axis=0, mode="clip") for x in arrays]
-        _, tree, _ = self.head.native()
-        value = jax.tree.map(lambda position: leaves[position], tree)
-        earlier = [p for p in self.placed if p.native]
-        value = self._run([p for p in earlier if not p.batched], value, mask, rows=True)
-        value = jax.tree.map(lambda x: _masked(x, mask), value)
-        value = self._run([p for p in earlier if p.batched], value, mask, rows=False)
-        if not self.batched:
-            value, mask = jax.tree.map(lambda x: x[0], (value, mask))
-        return value, mask, after
-
-    def _indices(self, words: Any) -> tuple[Any, Any, Any]:
-        """The samples of a batch, its mask and the words after it, to be traced."""
-        n = self.head.num_samples
-        order = self.head.order.traced(n)
-        if order is None or self.policy == "wrap":
-            return jit.native_indices(self, words)
-        length = self.head.order.length(n)
-        indices, mask = jnp_orders.batch_indices(order, length, self.batch_size, words)
-        # A program cannot raise: of a state that does not fit all rows are padding.
-        mask &= words[CHECK] == np.uint32(self.plan.check_word)
-        mask &= (words[STEP_LOW] < np.uint32(self.steps)) & (words[STEP_HIGH] == 0)
-        return indices, mask, jnp_orders.next_words(words, self.steps)
-
     def finish(self, value: Tree, mask: Any, later: list[Placed] | None = None) -> Tree:
         """The traced stages on what the engine gives."""
         later = self.later if later is None else later
         samples = [p for p in later if not p.batched]
-        value = self._run(samples, value, mask, rows=self.batched)
+        value = self.run_stages(samples, value, mask, rows=self.batched)
         if samples and self.batched:
-            value = jax.tree.map(lambda x: _masked(x, mask), value)
-        value = self._run([p for p in later if p.batched], value, mask, rows=False)
-        called = any(isinstance(p.stage, HostCallbackTransform) for p in later)
+            value = jax.tree.map(lambda x: masked(x, mask), value)
+        batches = [p for p in later if p.batched]
+        value = self.run_stages(batches, value, mask, rows=False)
+        called = any(p.callback is not None for p in later)
         if self.split is not None and called:  # it came back whole
             value = constrained(self.split.rows_sharding, value)
         return value
 
-    def _run(self, placed: list[Placed], value: Tree, mask: Any, *, rows: bool) -> Tree:
+    def run_stages(
+        self, placed: list[Placed], value: Tree, mask: Any, *, rows: bool
+    ) -> Tree:
         """Traces stages one after the other; with ``rows`` each row by itself."""
         if not placed:
             return value
 
         def one(value: Tree, mask: Any) -> Tree:
             for p in placed:
-                if isinstance(p.stage, HostCallbackTransform):
-                    value = self.called(p.stage, value, mask)
+                if p.callback is not None:
+                    value = self.called(p.callback, value, mask)
                 else:
-                    value = p.stage.trace(value, mask, p.batched)
+                    assert p.trace is not None  # the engine runs a stage without it
+                    value = p.trace(value, mask, p.batched)
             return value
 
         return jax.vmap(one)(value, mask) if rows else one(value, mask)
 
-    def called(self, stage: HostCallbackTransform, value: Tree, mask: Any) -> Tree:
-        """The stage traced; what it raises while the program runs is kept."""
+    def called(self, callback: HostCallbackTransform, value: Tree, mask: Any) -> Tree:
+        """The callback traced; what it raises while the program runs is kept."""
         owner = weakref.ref(self)  # compiled programs hold the function
 
         def run(value: Tree, mask: Any) -> Tree:
             try:
-                return stage.run(value, mask)
+                return callback.run(value, mask)
             except BaseException as error:
                 built = owner()
                 if built is not None:
@@ -403,7 +299,7 @@ class BuiltPipeline:
                     built._failure = error
                 raise
 
-        return stage.through(run, value, mask)
+        return callback.through(run, value, mask)
 
     # States.
 
@@ -467,9 +363,3 @@ class BuiltPipeline:
             raise error
         self.forget_error()
         raise original from error
-
-
-def _masked(x: Any, mask: Any) -> Any:
-    """Zero where the mask is False."""
-    wide = mask.reshape(mask.shape + (1,) * (x.ndim - mask.ndim))
-    return jnp.where(wide, x, jnp.zeros((), x.dtype))

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import jax
 
+from millstream import _engine
 from millstream._delivery.jit import dtype_named
-from millstream._stages.batch import BatchTransform
-from millstream._stages.device_put import DevicePutTransform
-from millstream._stages.map import HostCallbackTransform
-from millstream._stages.stage import WorkerStage
 
 if TYPE_CHECKING:
-    from millstream._run.built import BuiltPipeline, Placed
+    from millstream._run.builder import Placed
+    from millstream._run.built import BuiltPipeline
 
 
 def explained(built: BuiltPipeline) -> str:
@@ -28,13 +27,8 @@ def explained(built: BuiltPipeline) -> str:
         (type(head).__name__, where, _described(sample)),
     ]
     for placed, value in specs_after(built):
-        stage = placed.stage
-        runs = where if placed.native else "XLA"
-        if isinstance(stage, HostCallbackTransform):
-            runs = "Python"
-        elif isinstance(stage, WorkerStage):
-            runs = "Python workers"
-        rows.append((_named(stage), runs, _described(value)))
+        runs = where if placed.runs == "native" else placed.runs
+        rows.append((placed.label, runs, _described(value)))
     widths = [max(len(row[i]) for row in rows) for i in range(3)]
     lines = [
         "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip()
@@ -50,50 +44,52 @@ def explained(built: BuiltPipeline) -> str:
 
 
 def specs_after(built: BuiltPipeline) -> Iterator[tuple[Placed, Any]]:
-    """Each stage, and what leaves it."""
+    """Each stage, and what leaves it.
+
+    The engine says it of the stages that it runs; the others are traced.
+    """
+    transforms = [t for placed in built.placed for t in placed.transforms]
+    source, _, _ = built.head.native()
+    schemas = iter(_engine.schemas_after(source, transforms))
+    fields: Any = source.schema
     value: Any = _sample_spec(built)
     mask: Any = jax.ShapeDtypeStruct((), bool)
     for placed in built.placed:
-        value, mask = _after(placed, value, mask)
+        if placed.batched and not mask.shape:  # the stage that batches
+            mask = jax.ShapeDtypeStruct((built.batch_size,), bool)
+            value = jax.tree.map(functools.partial(_with_rows, mask), value)
+        elif placed.native:
+            for _ in placed.transforms:
+                fields = next(schemas)
+            value = _spec(mask, fields, placed.tree)
+        else:
+            value = jax.eval_shape(functools.partial(_traced, placed), value, mask)
         yield placed, value
+
+
+def _traced(placed: Placed, value: Any, mask: Any) -> Any:
+    assert placed.trace is not None  # the engine runs a stage without it
+    return placed.trace(value, mask, placed.batched)
 
 
 def _sample_spec(built: BuiltPipeline) -> Any:
     source, tree, _ = built.head.native()
+    return _spec(jax.ShapeDtypeStruct((), bool), source.schema, tree)
+
+
+def _spec(mask: Any, schema: list[Any], tree: Any) -> Any:
+    """A tree of the engine's fields, in as many rows as the mask has."""
     fields = [
-        jax.ShapeDtypeStruct(shape, jax.dtypes.canonicalize_dtype(dtype_named(dtype)))
-        for _, dtype, shape in source.schema
+        jax.ShapeDtypeStruct(
+            (*mask.shape, *shape), jax.dtypes.canonicalize_dtype(dtype_named(dtype))
+        )
+        for _, dtype, shape in schema
     ]
     return jax.tree.map(lambda position: fields[position], tree)
 
 
-def _after(placed: Placed, value: Any, mask: Any) -> tuple[Any, Any]:
-    stage = placed.stage
-    if isinstance(stage, BatchTransform):
-
-        def batched(x: Any) -> Any:
-            return jax.ShapeDtypeStruct((stage.batch_size, *x.shape), x.dtype)
-
-        return jax.tree.map(batched, (value, mask))
-
-    if placed.spec is not None:
-        lead = mask.shape  # the rows of a batch, or nothing
-        return jax.tree.map(
-            lambda x: jax.ShapeDtypeStruct((*lead, *x.shape), x.dtype), placed.spec
-        ), mask
-
-    def run(value: Any, mask: Any) -> Any:
-        return stage.trace(value, mask, placed.batched)
-
-    return jax.eval_shape(run, value, mask), mask
-
-
-def _named(stage: Any) -> str:
-    if isinstance(stage, BatchTransform):
-        return f"BatchTransform({stage.batch_size}, {stage.remainder})"
-    if isinstance(stage, DevicePutTransform) and stage.sharding is not None:
-        return f"DevicePutTransform({stage.sharding.spec})"
-    return type(stage).__name__
+def _with_rows(mask: Any, x: Any) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct((*mask.shape, *x.shape), x.dtype)
 
 
 def _described(spec: Any) -> str:

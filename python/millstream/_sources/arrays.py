@@ -17,6 +17,7 @@ from millstream._core.devices import device_named
 from millstream._core.public import public
 from millstream._run.state import has_x64
 from millstream._sources.ordered import OrderedSource, name_of
+from millstream._sources.source import SampleSource
 
 DTYPES = {
     "bool",
@@ -73,6 +74,15 @@ class ArraySampleSource(OrderedSource):
             if isinstance(leaf, jax.Array) and not _on_cpu(leaf):
                 return next(iter(leaf.devices()))
         return None
+
+
+def host_copy(source: SampleSource) -> _engine.Source:
+    """The samples that an accelerator holds, copied to where the engine reads them."""
+    with jax.ensure_compile_time_eval():  # also when first asked for inside jit
+        leaves = [np.asarray(array) for array in source.arrays() or []]
+    _, _, names = source.native()
+    specs = [_spec(name, leaf) for name, leaf in zip(names, leaves, strict=True)]
+    return _engine.arrays(specs, not has_x64())
 
 
 def _on_cpu(leaf: jax.Array) -> bool:

@@ -26,7 +26,7 @@ class _FillTransform(PythonMapTransform):
 
     task: Any = field(default=None, kw_only=True)
 
-    def bound(self, plan: _engine.Plan, tree: Tree, number: int) -> Bound:
+    def bind(self, plan: _engine.Plan, tree: Tree, number: int) -> Bound:
         columns = self.task.outputs
         inputs = tuple(FieldSpec(n, d, tuple(s)) for n, d, s in plan.schema)
         made = self._started(replace(self.task, inputs=inputs))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,6 +11,9 @@ from millstream._core.arguments import flag, whole
 from millstream._core.description import Tree
 from millstream._core.public import public
 from millstream._stages.stage import Stage
+
+if TYPE_CHECKING:
+    from millstream._run.builder import Builder
 
 _REMAINDERS = ("pad", "drop", "wrap", "partial")
 
@@ -56,5 +59,7 @@ class BatchTransform(Stage):
         object.__setattr__(self, "remainder", chosen)
         object.__setattr__(self, "batch_size", size)
 
-    def trace(self, value: Tree, mask: Any, batched: bool) -> Tree:
-        return value  # rows are batches already where anything is traced
+    def place(self, builder: Builder) -> None:
+        builder.batch(
+            self.batch_size, self.remainder, expected=self.element_spec_override
+        )

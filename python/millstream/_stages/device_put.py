@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 from jax.sharding import NamedSharding
 
-from millstream import _engine
 from millstream._core.description import Tree
 from millstream._core.devices import device_named
 from millstream._core.public import public
 from millstream._delivery.sharding import constrained, placement_of
 from millstream._stages.stage import Stage
+
+if TYPE_CHECKING:
+    from millstream._run.builder import Builder
 
 
 @public
@@ -45,10 +47,8 @@ class DevicePutTransform(Stage):
         """How batches are split over devices, or None for one device."""
         return self.device if isinstance(self.device, NamedSharding) else None
 
-    def native(
-        self, tree: Tree, names: list[str], batched: bool
-    ) -> tuple[list[_engine.Transform], Tree, list[str]]:
-        return [], tree, names
+    def place(self, builder: Builder) -> None:
+        builder.put_on(self.device, trace=self.trace)
 
     def trace(self, value: Tree, mask: Any, batched: bool) -> Tree:
         if self.sharding is None or not batched:

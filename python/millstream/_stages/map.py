@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -12,6 +12,9 @@ import numpy as np
 from millstream._core.description import Tree
 from millstream._core.public import public
 from millstream._stages.stage import Stage
+
+if TYPE_CHECKING:
+    from millstream._run.builder import Builder
 
 
 @public
@@ -29,6 +32,9 @@ class MapTransform(Stage):
 
     def __post_init__(self) -> None:
         _check_callable(self, self.fn)
+
+    def place(self, builder: Builder) -> None:
+        builder.add_traced(self.trace, expected=self.element_spec_override)
 
     def trace(self, value: Tree, mask: Any, batched: bool) -> Tree:
         return self.fn(value, mask)
@@ -48,6 +54,9 @@ class HostCallbackTransform(Stage):
 
     def __post_init__(self) -> None:
         _check_callable(self, self.fn)
+
+    def place(self, builder: Builder) -> None:
+        builder.add_host_callback(self, expected=self.element_spec_override)
 
     def run(self, value: Tree, mask: Any) -> Tree:
         """Calls ``fn`` and returns the batch that goes on, as NumPy arrays."""
@@ -77,6 +86,18 @@ class HostCallbackTransform(Stage):
             spec = value
         result = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), spec)
         return io_callback(run, result, value, mask)
+
+    def shortened(self, batch_size: int, rows: int) -> HostCallbackTransform:
+        """The same stage for a last batch of fewer ``rows`` than ``batch_size``."""
+        if self.element_spec_override is None:
+            return self
+
+        def short(spec: Any) -> jax.ShapeDtypeStruct:
+            lead = (rows,) if spec.shape[:1] == (batch_size,) else spec.shape[:1]
+            return jax.ShapeDtypeStruct((*lead, *spec.shape[1:]), spec.dtype)
+
+        spec = jax.tree.map(short, self.element_spec_override)
+        return replace(self, element_spec_override=spec)
 
 
 def _check_callable(stage: Stage, fn: Any) -> None:

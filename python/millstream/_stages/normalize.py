@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +14,9 @@ from millstream._core.arguments import number
 from millstream._core.description import Tree
 from millstream._core.public import public
 from millstream._stages.stage import Stage, keyed, with_key
+
+if TYPE_CHECKING:
+    from millstream._run.builder import Builder
 
 
 @public
@@ -39,12 +42,13 @@ class NormalizeImageTransform(Stage):
             )
         object.__setattr__(self, "dtype", dtype)
 
-    def native(
-        self, tree: Tree, names: list[str], batched: bool
-    ) -> tuple[list[_engine.Transform], Tree, list[str]]:
-        name = names[keyed(tree, self.data_key, type(self).__name__)]
-        stage = _engine.normalize(name, self.dtype.name, self.scale, self.offset)
-        return [stage], tree, names
+    def place(self, builder: Builder) -> None:
+        if not builder.native:
+            builder.add_traced(self.trace)
+            return
+        field, dtype = builder.field(self.data_key), self.dtype.name
+        transform = _engine.normalize(field, dtype, self.scale, self.offset)
+        builder.add_native([transform], trace=self.trace)
 
     def trace(self, value: Tree, mask: Any, batched: bool) -> Tree:
         x = keyed(value, self.data_key, type(self).__name__).astype(self.dtype)
@@ -71,11 +75,12 @@ class CastTransform(Stage):
     def __post_init__(self) -> None:
         object.__setattr__(self, "dtype", jax.dtypes.canonicalize_dtype(self.dtype))
 
-    def native(
-        self, tree: Tree, names: list[str], batched: bool
-    ) -> tuple[list[_engine.Transform], Tree, list[str]]:
-        name = names[keyed(tree, self.data_key, "CastTransform")]
-        return [_engine.normalize(name, self.dtype.name)], tree, names
+    def place(self, builder: Builder) -> None:
+        if not builder.native:
+            builder.add_traced(self.trace)
+            return
+        transform = _engine.normalize(builder.field(self.data_key), self.dtype.name)
+        builder.add_native([transform], trace=self.trace)
 
     def trace(self, value: Tree, mask: Any, batched: bool) -> Tree:
         x = keyed(value, self.data_key, "CastTransform").astype(self.dtype)

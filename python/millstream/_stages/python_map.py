@@ -6,7 +6,7 @@ import inspect
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import numpy as np
@@ -14,12 +14,14 @@ import numpy as np
 from millstream import _engine
 from millstream._core.description import Tree
 from millstream._core.public import public
-from millstream._delivery.jit import dtype_named
 from millstream._run.state import state_words
-from millstream._stages.stage import WorkerStage
+from millstream._stages.stage import Stage
 from millstream._workers.first_sample import columns_of, first_sample, specs
 from millstream._workers.pools import UsesWorkers, WorkerPool
 from millstream._workers.tasks import FieldSpec, MapTask, Task, drawn
+
+if TYPE_CHECKING:
+    from millstream._run.builder import Builder
 
 
 class Bound(NamedTuple):
@@ -34,18 +36,10 @@ class Bound(NamedTuple):
     def names(self) -> list[str]:
         return [column.name for column in self.columns]
 
-    @property
-    def spec(self) -> Tree:
-        """A ``jax.ShapeDtypeStruct`` for each leaf of a sample."""
-        specs = [
-            jax.ShapeDtypeStruct(c.shape, dtype_named(c.dtype)) for c in self.columns
-        ]
-        return jax.tree.map(lambda position: specs[position], self.tree)
-
 
 @public
 @dataclass(frozen=True, eq=False)
-class PythonMapTransform(UsesWorkers, WorkerStage):
+class PythonMapTransform(UsesWorkers, Stage):
     """``fn(sample) -> sample`` in NumPy, in workers, for one sample at a time.
 
     An argument called ``seed`` (a whole number of 64 bits) or ``key`` (two uint32, as
@@ -70,7 +64,11 @@ class PythonMapTransform(UsesWorkers, WorkerStage):
             raise TypeError(f"PythonMapTransform needs a function, not {self.fn!r}")
         object.__setattr__(self, "_wants", _wanted(self.fn))
 
-    def bound(self, plan: _engine.Plan, tree: Tree, number: int) -> Bound:
+    def place(self, builder: Builder) -> None:
+        builder.add_worker_stage(self.bind, self.workers)
+
+    def bind(self, plan: _engine.Plan, tree: Tree, number: int) -> Bound:
+        """Starts the workers; the engine's transform after the pipeline ``plan``."""
         inputs = tuple(FieldSpec(n, d, tuple(s)) for n, d, s in plan.schema)
         spec = self.element_spec
         if spec is None:
@@ -113,18 +111,12 @@ class PythonMapTransform(UsesWorkers, WorkerStage):
             sample = jax.tree.map(lambda position: np.array(fields[position][0]), tree)
             return self.fn(sample, **drawn(self._wants, 0))  # type: ignore[attr-defined]
 
-        return first_sample("PythonMapTransform", one, 6)
+        return first_sample("PythonMapTransform", one, 9)
 
     @property
     def pids(self) -> list[int]:
         """The worker processes that run now."""
         return [pid for made in self.__dict__.get("_pools", []) for pid in made.pids]
-
-    def trace(self, value: Tree, mask: Any, batched: bool) -> Tree:
-        raise TypeError(
-            "PythonMapTransform runs in workers before anything is traced: put it "
-            "before MapTransform and HostCallbackTransform"
-        )
 
 
 def _wanted(fn: Callable[..., Any]) -> str:

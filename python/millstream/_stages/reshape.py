@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 
@@ -14,6 +14,9 @@ from millstream._core.description import Tree
 from millstream._core.public import public
 from millstream._sources.ordered import names_of
 from millstream._stages.stage import Stage, keyed, with_key
+
+if TYPE_CHECKING:
+    from millstream._run.builder import Builder
 
 
 @public
@@ -42,11 +45,12 @@ class FlattenTransform(Stage):
             )
         return first
 
-    def native(
-        self, tree: Tree, names: list[str], batched: bool
-    ) -> tuple[list[_engine.Transform], Tree, list[str]]:
-        name = names[keyed(tree, self.data_key, type(self).__name__)]
-        return [_engine.flatten(name, self._first_axis(batched))], tree, names
+    def place(self, builder: Builder) -> None:
+        if not builder.native:
+            builder.add_traced(self.trace)
+            return
+        field, first = builder.field(self.data_key), self._first_axis(builder.batched)
+        builder.add_native([_engine.flatten(field, first)], trace=self.trace)
 
     def trace(self, value: Tree, mask: Any, batched: bool) -> Tree:
         x = keyed(value, self.data_key, type(self).__name__)
@@ -90,35 +94,32 @@ class RenameTransform(Stage):
                     f"RenameTransform: the new name of {key!r} is a str, not {new!r}"
                 )
 
-    def _renamed(self, tree: Tree) -> dict[str, Any]:
+    def _renamed(self, tree: Tree, stage: str) -> dict[str, Any]:
         if not isinstance(tree, Mapping):
-            raise TypeError(
-                f"RenameTransform needs samples that are dicts, not {type(tree)}"
-            )
+            raise TypeError(f"{stage} needs samples that are dicts, not {type(tree)}")
         for key in self.renames:
             if key not in tree:
-                raise KeyError(
-                    f"RenameTransform: there is no key {key!r}, only {sorted(tree)}"
-                )
+                raise KeyError(f"{stage}: there is no key {key!r}, only {sorted(tree)}")
         renamed = {self.renames.get(key, key): value for key, value in tree.items()}
         if len(renamed) != len(tree):
             raise ValueError(
-                f"RenameTransform: {dict(self.renames)} gives two of {sorted(tree)} "
-                "one name"
+                f"{stage}: {dict(self.renames)} gives two of {sorted(tree)} one name"
             )
         return renamed
 
-    def native(
-        self, tree: Tree, names: list[str], batched: bool
-    ) -> tuple[list[_engine.Transform], Tree, list[str]]:
-        renamed = self._renamed(tree)
-        names_of("RenameTransform", renamed)
+    def place(self, builder: Builder) -> None:
+        if not builder.native:
+            builder.add_traced(self.trace)
+            return
+        tree, names = builder.tree, builder.names
+        renamed = self._renamed(tree, builder.stage)
+        names_of(builder.stage, renamed)
         after = list(names)
         for key, new in self.renames.items():
             for position in jax.tree.leaves(tree[key]):
                 after[position] = new + names[position][len(str(key)) :]
         changed = {a: b for a, b in zip(names, after, strict=True) if a != b}
-        return [_engine.rename(changed)], renamed, after
+        builder.add_native([_engine.rename(changed)], renamed, after, trace=self.trace)
 
     def trace(self, value: Tree, mask: Any, batched: bool) -> Tree:
-        return self._renamed(value)
+        return self._renamed(value, type(self).__name__)

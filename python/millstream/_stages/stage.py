@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from millstream import _engine
 from millstream._core.description import Description, Tree
 from millstream._sources.source import Source
 
 if TYPE_CHECKING:
+    from millstream._run.builder import Builder
     from millstream._run.pipeline import Pipeline
-    from millstream._stages.python_map import Bound
 
 
 class Stage(Description):
     """Something done to samples or to batches of them.
 
-    A stage is a description. It says what the engine is to do (``native``) and the same
-    for XLA (``trace``), which is used where an earlier stage could not be native.
+    A stage is a description. Its ``place`` tells the builder of a pipeline who does the
+    work: the engine, XLA, worker processes or Python.
     """
 
     def __call__(self, inner: Source) -> Pipeline:
@@ -36,26 +35,14 @@ class Stage(Description):
         check(longer.head, longer.stages)
         return longer
 
-    def native(
-        self, tree: Tree, names: list[str], batched: bool
-    ) -> tuple[list[_engine.Transform], Tree, list[str]] | None:
-        """The engine's transforms and the tree and names after them; None if none."""
-        del tree, names, batched
-        return None
+    def place(self, builder: Builder) -> None:
+        """Adds this stage to the end of the pipeline that ``builder`` holds.
 
-    def trace(self, value: Tree, mask: Any, batched: bool) -> Tree:
-        """What becomes of ``value`` in XLA: one sample, or a batch of them."""
-        raise TypeError(f"{type(self).__name__} cannot be traced")
-
-
-class WorkerStage(Stage):
-    """A stage that workers do. Its modules are loaded only where there is one."""
-
-    workers: int
-
-    def bound(self, plan: _engine.Plan, tree: Tree, number: int) -> Bound:
-        """The engine's transform after the pipeline ``plan``, which has no rows yet."""
-        raise NotImplementedError
+        A stage that the engine can run calls ``builder.add_native``. If it has a
+        ``trace``, which does the same in XLA, it passes that on, and where
+        ``builder.native`` is False it calls ``builder.add_traced`` instead.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not implement place()")
 
 
 def keyed(tree: Tree, key: str, stage: str) -> Any:

@@ -1,0 +1,331 @@
+"""Puts a pipeline together, one stage at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import jax
+from jax.sharding import NamedSharding
+
+from millstream import _engine
+from millstream._core.description import Tree
+from millstream._delivery.sharding import Split, split_of
+from millstream._order.orders import Sequential
+from millstream._sources.arrays import host_copy
+from millstream._sources.source import SampleSource
+from millstream._stages.stage import Stage, keyed
+
+if TYPE_CHECKING:
+    from millstream._stages.map import HostCallbackTransform
+    from millstream._stages.python_map import Bound
+    from millstream._workers.pools import WorkerPool
+
+Trace = Callable[[Tree, Any, bool], Tree]
+"""A stage for XLA: ``(value, mask, batched) -> value``, of one sample or of a batch."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placed:
+    """A stage in its place in a pipeline."""
+
+    number: int
+    name: str
+    label: str
+    """The name in the table of ``explain``, with what is worth knowing."""
+    runs: str
+    """Where the stage runs: "native", "XLA", "Python" or "Python workers"."""
+    batched: bool
+    """Whether batches leave the stage, rather than samples."""
+    native: bool
+    """Whether the engine has done the stage's work when a batch is delivered."""
+    trace: Trace | None
+    """The stage for XLA; None if only the engine can run it."""
+    transforms: tuple[_engine.Transform, ...] = ()
+    tree: Tree = None
+    """The tree of the engine's fields after a native stage."""
+    callback: HostCallbackTransform | None = None
+    """What calls Python with a delivered batch, if the stage does."""
+    expected: Tree = None
+    """The spec that the stage's values must have; None for any."""
+
+    def __str__(self) -> str:
+        return f"stage {self.number}, {self.name}"
+
+
+class UnknownFields(Exception):
+    """The fields at this stage are known only after workers have been started."""
+
+
+class Builder:
+    """What is known of a pipeline while its stages are placed, in order.
+
+    ``place`` asks each stage to place itself. The stage calls one of the methods that
+    follow, and reads ``native``, ``batched``, ``tree`` and ``names`` to choose. The
+    engine runs stages up to the first that it cannot run; later ones are traced.
+
+    Args:
+      head: Where the samples come from.
+      traced: Whether XLA gathers the samples and runs all stages.
+      check_only: Starts no workers and copies no data. Stages whose fields would be
+        known only after that are not checked.
+    """
+
+    def __init__(
+        self, head: SampleSource, *, traced: bool = False, check_only: bool = False
+    ) -> None:
+        self.head = head
+        self.placed: list[Placed] = []
+        self.batched = False
+        self.batch_size = 1
+        self.remainder = "pad"
+        self.device: Any = None
+        self.split: Split | None = None
+        self.pools: list[WorkerPool] = []
+        self.prefetch_samples = head.prefetch_samples
+        self.puts_natively = False
+        """Whether batches are put in place as they leave the engine."""
+        self._traced = traced
+        self._check_only = check_only
+        self._source, self._tree, self._names = head.native()
+        self._copied = False
+        self._fields_known = True
+        self._before: list[_engine.Transform] = []
+        self._after: list[_engine.Transform] = []
+        self._number = 0
+        self._name = ""
+
+    def place(self, stages: Iterable[Stage]) -> None:
+        """Asks each stage to place itself."""
+        for self._number, stage in enumerate(stages, start=1):
+            self._name = type(stage).__name__
+            try:
+                stage.place(self)
+            except UnknownFields:
+                continue
+
+    # What a stage may ask.
+
+    @property
+    def stage(self) -> str:
+        """The number and class of the stage that is being placed, for messages."""
+        return f"stage {self._number}, {self._name}"
+
+    @property
+    def native(self) -> bool:
+        """Whether the engine runs all stages so far, so that it can run this one."""
+        return self._first_later is None
+
+    @property
+    def tree(self) -> Tree:
+        """A sample at this stage; its leaves are positions in ``names``.
+
+        Like ``names`` and ``field`` it raises ``TypeError`` unless ``native``.
+        """
+        self._check_native()
+        return self._tree
+
+    @property
+    def names(self) -> list[str]:
+        """The engine's names of the fields."""
+        self._check_native()
+        return list(self._names)
+
+    def field(self, key: str) -> str:
+        """The engine's name of the array under ``key``."""
+        return self.names[keyed(self.tree, key, self.stage)]
+
+    # How a stage is placed.
+
+    def batch(self, size: int, remainder: str, *, expected: Tree = None) -> None:
+        """Makes batches of ``size`` samples."""
+        for earlier in self.placed:
+            if earlier.batched:
+                raise ValueError(
+                    f"stages {earlier.number} and {self._number} are both {self._name} "
+                    f"({self.batch_size} and {size}): batch once"
+                )
+            if earlier.callback is not None:
+                raise ValueError(
+                    f"{earlier}, sees delivered batches: put it after {self._name}"
+                )
+        self.batched, self.batch_size, self.remainder = True, size, remainder
+        self._add(
+            label=f"{self._name}({size}, {remainder})",
+            native=True,
+            trace=_unchanged,
+            tree=self._tree,
+            expected=expected,
+        )
+
+    def add_native(
+        self,
+        transforms: list[_engine.Transform],
+        tree: Tree = None,
+        names: list[str] | None = None,
+        *,
+        trace: Trace | None = None,
+    ) -> None:
+        """Lets the engine run ``transforms``; the fields after them are as given.
+
+        ``trace`` does the same in XLA, byte for byte. Without it the stage is native
+        only, and no pipeline with it is gathered by XLA. Raises ``TypeError`` unless
+        ``native``.
+        """
+        self._check_native()
+        if trace is None:
+            self._use_engine_only()
+        self._tree = self._tree if tree is None else tree
+        self._names = self._names if names is None else list(names)
+        self._add_transforms(transforms, "native", trace)
+
+    def add_traced(self, trace: Trace, *, expected: Tree = None) -> None:
+        """Lets XLA run ``trace``, as it does all stages from here on."""
+        self._add(label=self._name, native=False, trace=trace, expected=expected)
+
+    def put_on(self, where: jax.Device | NamedSharding, trace: Trace) -> None:
+        """Puts batches onto a device, or splits them over the devices of a mesh.
+
+        The last stage that does so counts. ``trace`` lays values out inside jit.
+        """
+        label = self._name
+        self.device, self.split = None, None
+        if not isinstance(where, NamedSharding):
+            self.device = where
+        elif not self.batched:
+            raise ValueError(
+                f"{self.stage}, splits batches: put it after BatchTransform"
+            )
+        else:
+            self.split = split_of(where, self.batch_size)
+            label = f"{self._name}({where.spec})"
+        self.puts_natively |= self.native
+        self._add(label=label, native=self.native, trace=trace, tree=self._tree)
+
+    def add_host_callback(
+        self, callback: HostCallbackTransform, *, expected: Tree = None
+    ) -> None:
+        """Lets Python see each delivered batch."""
+        self._add(
+            label=self._name,
+            native=False,
+            runs="Python",
+            trace=callback.trace,
+            callback=callback,
+            expected=expected,
+        )
+
+    def add_worker_stage(
+        self, bind: Callable[[_engine.Plan, Tree, int], Bound], workers: int
+    ) -> None:
+        """Lets workers make the samples.
+
+        ``bind(plan, tree, number)`` starts them, given the pipeline so far, and returns
+        the engine's transform. Raises ``TypeError`` unless ``native``.
+        """
+        self._check_native()
+        if self._check_only:
+            self._fields_known = False
+            return
+        self._use_engine_only()
+        first = Sequential().native(self.head.num_samples)
+        earlier = _engine.plan(self._source, first, 1, "pad", self._before, self._after)
+        bound = bind(earlier, self._tree, self._number)
+        self.pools.append(bound.pool)
+        self.prefetch_samples = max(self.prefetch_samples or 64, 2 * workers)
+        self._tree, self._names = bound.tree, bound.names
+        self._add_transforms([bound.transform], "Python workers", None)
+
+    # What comes of it.
+
+    @property
+    def fields(self) -> Tree:
+        """The tree of the fields that the engine gives."""
+        return self._tree
+
+    @property
+    def gathers(self) -> bool:
+        """Whether XLA gathers the samples, and not the engine.
+
+        It does where ``traced`` asks for it, and where an accelerator holds the samples
+        unless a stage runs in the engine only.
+        """
+        if self._traced or self.head.device() is None:
+            return self._traced
+        return all(placed.trace is not None for placed in self.placed)
+
+    @property
+    def policy(self) -> str:
+        """The remainder in the engine, which pads what a loop cuts off."""
+        return "pad" if self.remainder == "partial" else self.remainder
+
+    def plan(self, order: _engine.Order, skip: bool = False) -> _engine.Plan:
+        """The engine's plan. Raises what the engine has against it."""
+        return _engine.plan(
+            self._source,
+            order,
+            self.batch_size,
+            self.policy,
+            self._before,
+            self._after,
+            skip,
+        )
+
+    @property
+    def _first_later(self) -> Placed | None:
+        return next((placed for placed in self.placed if not placed.native), None)
+
+    def _check_native(self) -> None:
+        """Raises unless the engine can run this stage and its fields are known."""
+        later = self._first_later
+        if later is not None:
+            raise TypeError(
+                f"{self.stage}, runs in the engine only and cannot follow {later}, "
+                f"which runs in {later.runs}: put stage {self._number} before stage "
+                f"{later.number}"
+            )
+        if not self._fields_known:
+            raise UnknownFields
+
+    def _use_engine_only(self) -> None:
+        """Makes the engine read the samples, wherever they are."""
+        if self._traced:
+            raise ValueError(
+                f"traced=True runs all stages in XLA, and {self.stage}, runs in the "
+                "engine only: leave it off"
+            )
+        if self._check_only or self.head.device() is None or self._copied:
+            return
+        self._source, self._copied = host_copy(self.head), True
+        if self.device is None and self.split is None:
+            self.device = self.head.device()
+
+    def _add_transforms(
+        self, transforms: list[_engine.Transform], runs: str, trace: Trace | None
+    ) -> None:
+        (self._after if self.batched else self._before).extend(transforms)
+        self._add(
+            label=self._name,
+            native=True,
+            runs=runs,
+            trace=trace,
+            transforms=tuple(transforms),
+            tree=self._tree,
+        )
+
+    def _add(self, *, native: bool, runs: str = "", **others: Any) -> None:
+        self.placed.append(
+            Placed(
+                number=self._number,
+                name=self._name,
+                batched=self.batched,
+                native=native,
+                runs=runs or ("native" if native else "XLA"),
+                **others,
+            )
+        )
+
+
+def _unchanged(value: Tree, mask: Any, batched: bool) -> Tree:
+    return value

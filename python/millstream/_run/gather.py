@@ -1,0 +1,59 @@
+"""Gathers batches in XLA, from arrays that a device holds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from millstream._core.description import Tree
+from millstream._delivery import jit
+from millstream._order import jnp_orders
+from millstream._run.state import CHECK, STEP_HIGH, STEP_LOW
+
+if TYPE_CHECKING:
+    from millstream._run.built import BuiltPipeline
+
+
+def gathered(
+    built: BuiltPipeline, words: Any, arrays: list[Any]
+) -> tuple[Tree, Any, Any]:
+    """``(value, mask, words)`` as the engine would make them, to be traced.
+
+    Samples are gathered, go through the native stages and are padded.
+    """
+    indices, mask, after = _indices(built, words)
+    leaves = [jnp.take(x, indices, axis=0, mode="clip") for x in arrays]
+    _, tree, _ = built.head.native()
+    value = jax.tree.map(lambda position: leaves[position], tree)
+    earlier = [p for p in built.placed if p.native]
+    samples = [p for p in earlier if not p.batched]
+    value = built.run_stages(samples, value, mask, rows=True)
+    value = jax.tree.map(lambda x: masked(x, mask), value)
+    batches = [p for p in earlier if p.batched]
+    value = built.run_stages(batches, value, mask, rows=False)
+    if not built.batched:
+        value, mask = jax.tree.map(lambda x: x[0], (value, mask))
+    return value, mask, after
+
+
+def _indices(built: BuiltPipeline, words: Any) -> tuple[Any, Any, Any]:
+    """The samples of a batch, its mask and the words after it, to be traced."""
+    n = built.head.num_samples
+    order = built.head.order.traced(n)
+    if order is None or built.policy == "wrap":
+        return jit.native_indices(built, words)
+    length = built.head.order.length(n)
+    indices, mask = jnp_orders.batch_indices(order, length, built.batch_size, words)
+    # A program cannot raise: of a state that does not fit all rows are padding.
+    mask &= words[CHECK] == np.uint32(built.plan.check_word)
+    mask &= (words[STEP_LOW] < np.uint32(built.steps)) & (words[STEP_HIGH] == 0)
+    return indices, mask, jnp_orders.next_words(words, built.steps)
+
+
+def masked(x: Any, mask: Any) -> Any:
+    """Zero where the mask is False."""
+    wide = mask.reshape(mask.shape + (1,) * (x.ndim - mask.ndim))
+    return jnp.where(wide, x, jnp.zeros((), x.dtype))
