@@ -141,7 +141,7 @@ def test_every_damaged_batch_is_named(run, paths) -> None:
     assert [line.split(": ")[2] for line in result.err.splitlines()] == [
         str(folder / f"data_batch_{i}.bin") for i in (1, 3, 4)
     ]
-    assert "data_batch_3.bin: offset 3073: sample 1:" in result.err
+    assert "data_batch_3.bin: offset 3073: label: sample 1:" in result.err
     (folder / "data_batch_5.bin").unlink()
     assert "data_batch_5" in run("verify", folder).err
 

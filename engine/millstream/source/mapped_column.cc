@@ -37,7 +37,8 @@ MappedColumn::MappedColumn(Field field, std::vector<MappedPart> parts, RowForm f
       form_(form),
       positioned_(row_bytes_ >= kPositioned),
       parts_(std::move(parts)) {
-  for (const MappedPart& part : parts_) {
+  for (std::size_t i = 0; i < parts_.size(); ++i) {
+    const MappedPart& part = parts_[i];
     const std::int64_t size = part.file->size();
     std::int64_t end = 0;  // of the last row
     const bool overflows =
@@ -47,16 +48,21 @@ MappedColumn::MappedColumn(Field field, std::vector<MappedPart> parts, RowForm f
         __builtin_add_overflow(end, part.offset, &end) ||
         __builtin_add_overflow(end, part.rows > 0 ? row_bytes_ : 0, &end);
     if (overflows || end > size) {
-      throw DataError(text(part.file->path().string(), ": offset ", part.offset,
-                           ": expected ", part.rows, " rows of ", str(field_), ", ",
-                           part.stride, " bytes apart, found ", size,
-                           " bytes in the file"));
+      throw DataError({.file = name_of(i),
+                       .offset = part.offset,
+                       .field = field_.name,
+                       .expected = text(part.rows, " rows of ", str(field_), ", ",
+                                        part.stride, " bytes apart"),
+                       .found = text(size, " bytes in the file")});
     }
     std::int64_t rows = 0;
     if (__builtin_add_overflow(first_.back(), part.rows, &rows)) {
-      throw DataError(text(part.file->path().string(), ": offset ", part.offset,
-                           ": expected fewer than 2^63 rows of ", str(field_),
-                           " in all, found ", part.rows, " more than ", first_.back()));
+      throw DataError(
+          {.file = name_of(i),
+           .offset = part.offset,
+           .field = field_.name,
+           .expected = text("fewer than 2^63 rows of ", str(field_), " in all"),
+           .found = text(part.rows, " more than ", first_.back())});
     }
     first_.push_back(rows);
     if (row_bytes_ >= kAlone) part.file->in_any_order();
@@ -106,10 +112,11 @@ void MappedColumn::read(std::span<const std::int64_t> indices, Column& to,
     if (fitting == elements) continue;
     const std::int64_t index = indices[static_cast<std::size_t>(k)];
     const std::size_t part = part_of(index);
-    throw DataError(text(name_of(part), ": ", field_.name, ": sample ",
-                         index - first_[part], " holds a ", name(field_.dtype),
-                         " at element ", fitting, " that ", name(to.dtype),
-                         " cannot hold"));
+    throw DataError({.file = name_of(part),
+                     .sample = index - first_[part],
+                     .field = field_.name,
+                     .text = text("holds a ", name(field_.dtype), " at element ",
+                                  fitting, " that ", name(to.dtype), " cannot hold")});
   }
 }
 
@@ -121,9 +128,12 @@ void MappedColumn::check_range(std::span<const std::int64_t> indices,
       const int found = std::to_integer<int>(row[j]);
       if (found < form_.below) continue;
       const std::size_t part = part_of(indices[k]);
-      throw DataError(text(name_of(part), ": offset ", offset_of(part, indices[k]) + j,
-                           ": sample ", indices[k] - first_[part], ": expected ",
-                           field_.name, " below ", form_.below, ", found ", found));
+      throw DataError({.file = name_of(part),
+                       .offset = offset_of(part, indices[k]) + j,
+                       .sample = indices[k] - first_[part],
+                       .field = field_.name,
+                       .expected = text("a value below ", form_.below),
+                       .found = text(found)});
     }
   }
 }

@@ -22,8 +22,7 @@ struct MappedPart {
   std::int64_t offset = 0;  // of row 0
   std::int64_t stride = 0;
   std::int64_t rows = 0;
-  std::string name =
-      {};  // for messages, where the file's own does not tell parts apart
+  FileName name = {};  // for errors, where it is not the file's own
 };
 
 /// How the bytes of a stored row become those of its field.
@@ -49,8 +48,8 @@ class MappedColumn {
 
   std::int64_t size() const noexcept { return first_.back(); }
   const Field& field() const noexcept { return field_; }
-  /// The first of its files, for messages.
-  std::string path() const { return parts_.empty() ? std::string() : name_of(0); }
+  /// The first of its files, for errors.
+  FileName file() const { return parts_.empty() ? FileName() : name_of(0); }
   /// Of row 0 in it.
   std::int64_t offset() const { return parts_.empty() ? 0 : parts_.front().offset; }
 
@@ -69,9 +68,9 @@ class MappedColumn {
   std::int64_t offset_of(std::size_t part, std::int64_t index) const noexcept {
     return parts_[part].offset + (index - first_[part]) * parts_[part].stride;
   }
-  const std::string& name_of(std::size_t part) const noexcept {
-    return parts_[part].name.empty() ? parts_[part].file->path().native()
-                                     : parts_[part].name;
+  FileName name_of(std::size_t part) const {
+    const MappedPart& named = parts_[part];
+    return named.name.path.empty() ? FileName(named.file->path()) : named.name;
   }
   /// Throws `DataError` for the first byte of `values` that is not below the bound.
   void check_range(std::span<const std::int64_t> indices, const Column& values) const;

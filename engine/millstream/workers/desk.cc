@@ -59,9 +59,8 @@ Desk::Desk(const Launch& launch, ProcessCrew::Options options,
       restarts_(options.restarts),
       seats_(static_cast<std::size_t>(options.workers)) {
   if (!wake_) {
-    throw IoError(
-        errno, launch_.command[0],
-        text("worker processes: cannot have a descriptor: ", strerror(errno)));
+    throw IoError(errno, {.file = launch_.command[0],
+                          .text = text("cannot have a descriptor: ", strerror(errno))});
   }
   try {
     thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
@@ -115,7 +114,7 @@ void Desk::run(const std::stop_token& stop) {
       for (Seat& seat : seats_) look_after(seat);
       more = wait(stop);
     } catch (const IoError& error) {
-      fail_all([&] { return IoError(error.code(), error.path(), error.what()); });
+      fail_all([&] { return error; });
       more = !stop.stop_requested();
     } catch (const std::exception& error) {
       fail_all([&] { return Error(error.what()); });
@@ -311,7 +310,7 @@ std::shared_ptr<Part> Desk::vacate(Seat& seat) {
 }
 
 void Desk::bury(Seat& seat, const std::string& epitaph) {
-  const std::string who = text("worker process ", seat.child->pid(), " ", epitaph);
+  const pid_t pid = seat.child->pid();
   const bool began = seat.ready;
   const bool proven = seat.proven;
   const std::int64_t row = seat.row->load();
@@ -323,9 +322,14 @@ void Desk::bury(Seat& seat, const std::string& epitaph) {
     --restarts_;
     if (part != nullptr) put_back(part);
   } else if (part != nullptr) {
-    fail(*part, row, WorkerDied(text(who, " while it made ", named(*part, row))));
+    const auto sample = sample_at(row, part->task.indices);
+    const std::string words =
+        sample ? epitaph : text(epitaph, " while it made ", named(*part, row));
+    fail(*part, row, WorkerDied({.sample = sample, .process = pid, .text = words}));
   } else {  // and another would not begin either
-    fail_all([&] { return WorkerDied(text(who, " before it could begin")); });
+    fail_all([&] {
+      return WorkerDied({.process = pid, .text = epitaph + " before it could begin"});
+    });
   }
 }
 
@@ -373,10 +377,14 @@ void Desk::look_for_stall(Seat& seat) {
   const pid_t pid = seat.child->pid();
   const std::int64_t row = seat.seen;
   const std::shared_ptr<Part> part = vacate(seat);
+  const auto sample = sample_at(row, part->task.indices);
   fail(*part, row,
-       WorkerStalled(text(named(*part, row), " has taken more than ", most.count(),
-                          " ms in worker process ", pid,
-                          words.empty() ? "" : ", which is at\n", words)));
+       WorkerStalled(
+           {.sample = sample,
+            .process = pid,
+            .text = text(sample ? "" : named(*part, row) + " ", "has taken more than ",
+                         most.count(), " ms in worker process ", pid,
+                         words.empty() ? "" : ", which is at\n", words)}));
 }
 
 std::deque<std::shared_ptr<Part>> Desk::queued() noexcept {

@@ -8,6 +8,7 @@
 #include <exception>
 #include <limits>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -88,15 +89,21 @@ inline std::int64_t rows_at_once(std::int64_t noted, std::int64_t rows) {
   return std::max<std::int64_t>(-std::max(noted, -rows), 1);
 }
 
+/// The sample that it is at, unless there are several.
+inline std::optional<std::int64_t> sample_at(std::int64_t noted,
+                                             std::span<const std::int64_t> indices) {
+  const auto rows = static_cast<std::int64_t>(indices.size());
+  if (rows_at_once(noted, rows) > 1) return std::nullopt;
+  const auto row = std::clamp<std::int64_t>(noted, 0, rows - 1);
+  return indices[static_cast<std::size_t>(row)];
+}
+
 /// The same in words.
 inline std::string samples_at(std::int64_t noted,
                               std::span<const std::int64_t> indices) {
   const auto rows = static_cast<std::int64_t>(indices.size());
   const std::int64_t count = rows_at_once(noted, rows);
-  if (count == 1) {
-    const auto row = std::clamp<std::int64_t>(noted, 0, rows - 1);
-    return text("sample ", indices[static_cast<std::size_t>(row)]);
-  }
+  if (const auto sample = sample_at(noted, indices)) return text("sample ", *sample);
   constexpr std::int64_t kListed = 8;
   std::string words = "one of samples [";
   for (const std::int64_t index :

@@ -220,9 +220,10 @@ void ThreadCrew::watch(const Job& job) {
       part->seen = row;
       part->since = now;
     } else if (now - part->since > most) {
-      const std::string who =
-          text(samples_at(row, rows.indices), " has taken more than ", most.count(),
-               " ms in thread ", part->thread);
+      const auto sample = sample_at(row, rows.indices);
+      const std::string slow =
+          text("has taken more than ", most.count(), " ms in thread ", part->thread);
+      const std::string who = text(samples_at(row, rows.indices), " ", slow);
       const std::uint64_t thread = part->thread;
       shared.stop(
           text("the workers were closed, because ", who,
@@ -230,7 +231,9 @@ void ThreadCrew::watch(const Job& job) {
                "again, or use worker_kind=\"process\": a process is replaced"),
           true);
       lock.unlock();
-      throw WorkerStalled(text(who, "\n", shared.function.whereabouts(thread)));
+      throw WorkerStalled({.sample = sample,
+                           .text = text(sample ? slow : who, "\n",
+                                        shared.function.whereabouts(thread))});
     }
   }
 }
