@@ -66,7 +66,8 @@ def damaged(path: Path, good: bytes, *, at: int, byte: int) -> Path:
 
 
 def first_batch(source: Any, rows: int = 5) -> Any:
-    return next(iter(DataLoader([source, BatchTransform(rows)]).run(seed=0, epochs=1)))
+    loader = DataLoader([source, BatchTransform(rows)])
+    return loader.next_batch(loader.init_state(0))
 
 
 def test_npy(tmp_path: Path) -> None:
@@ -91,7 +92,7 @@ def test_npz(tmp_path: Path) -> None:
     assert error.offset == good.index(b"\x93NUMPY")
     assert f"{path}[image]: offset" in str(error)
     path.write_bytes(good)
-    error = raised(ValueError, lambda: NpzSource(path, ["mask"]))
+    error = raised(ValueError, lambda: NpzSource(path, names=["mask"]))
     assert (error.kind, error.path, error.field) == ("argument", str(path), "mask")
 
 
@@ -156,7 +157,7 @@ def test_a_label_of_cifar(tmp_path: Path) -> None:
     records[1, 0] = 200
     path = tmp_path / "test_batch.bin"
     path.write_bytes(records.tobytes())
-    source = CifarSource(path, ordering="sequential")
+    source = CifarSource([path], "sequential")
     error = raised(DataError, lambda: first_batch(source, 3))
     assert (error.path, error.offset) == (str(path), 3073)
     assert (error.sample, error.field) == (1, "label")

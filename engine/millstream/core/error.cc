@@ -31,7 +31,8 @@ std::string place(const ErrorFields& fields) {
   if (fields.line) words += text("line ", *fields.line);
   if (fields.line && fields.column) {
     words += text(", column ", *fields.column);
-    if (!fields.field.empty()) {
+    // A column without a name is called after its number.
+    if (!fields.field.empty() && fields.field != text("column", *fields.column - 1)) {
       const auto shown = std::string_view(fields.field).substr(0, kShown);
       words += text(" (", quote_bytes(shown), ")");
     }

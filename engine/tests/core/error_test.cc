@@ -32,6 +32,8 @@ TEST(Error, NamesTheCellOfATable) {
   fields.field = std::string(40, 'a');
   EXPECT_EQ(words(fields), text("x.csv: line 3, column 2 ('", std::string(24, 'a'),
                                 "'): expected a number, found 'old'"));
+  fields.field = "column1";
+  EXPECT_EQ(words(fields), "x.csv: line 3, column 2: expected a number, found 'old'");
   fields.field.clear();
   fields.column.reset();
   EXPECT_EQ(words(fields), "x.csv: line 3: expected a number, found 'old'");
