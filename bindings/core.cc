@@ -53,8 +53,8 @@ void let_go(PyObject* object) {
 }
 
 /// Text that may quote bytes of a file: those that are not UTF-8 are escaped.
-nb::object readable(const std::string& text) {
-  return nb::steal(PyUnicode_DecodeUTF8(
+nb::str readable(const std::string& text) {
+  return nb::steal<nb::str>(PyUnicode_DecodeUTF8(
       text.data(), static_cast<Py_ssize_t>(text.size()), "backslashreplace"));
 }
 
@@ -86,7 +86,7 @@ void raise(PyObject* type, const std::string& message) {
 nb::dict attributes(const Error& error) {
   const ErrorFields& fields = error.fields();
   const auto words = [](const std::string& text) -> nb::object {
-    return text.empty() ? nb::none() : readable(text);
+    return text.empty() ? nb::none() : nb::object(readable(text));
   };
   const auto number = [](const std::optional<std::int64_t>& value) -> nb::object {
     return value ? nb::object(nb::int_(*value)) : nb::none();
@@ -120,12 +120,11 @@ void raise_with_attributes(const nb::object& exception, const Error& error) {
 }
 
 /// A message for what Python found.
-nb::object error_text(const std::optional<std::filesystem::path>& path,
-                      std::optional<std::int64_t> offset,
-                      std::optional<std::int64_t> line,
-                      std::optional<std::int64_t> sample, const std::string& field,
-                      const std::string& expected, const std::string& found,
-                      const std::string& words) {
+nb::str error_text(const std::optional<std::filesystem::path>& path,
+                   std::optional<std::int64_t> offset, std::optional<std::int64_t> line,
+                   std::optional<std::int64_t> sample, const std::string& field,
+                   const std::string& expected, const std::string& found,
+                   const std::string& words) {
   return readable(
       composed(ErrorKind::kData, {.file = path ? path->string() : std::string(),
                                   .offset = offset,

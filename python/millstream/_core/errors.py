@@ -160,7 +160,7 @@ def _composed(fields: dict[str, Any]) -> str:
         if isinstance(value, str) and name != "path":  # which may hold any bytes
             value = value.encode(errors="backslashreplace").decode()
         given[name] = value
-    return str(_engine.error_text(**given))
+    return _engine.error_text(**given)
 
 
 def stand_in(
