@@ -1,12 +1,19 @@
+#include <nanobind/stl/filesystem.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
+#include <cstdint>
+#include <filesystem>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "millstream/core/error.h"
 #include "module.h"
+
+using namespace nanobind::literals;
 
 namespace millstream::python {
 namespace {
@@ -47,9 +54,14 @@ void release(PyObject* object) {
 }
 
 /// Text that may quote bytes of a file: those that are not UTF-8 are escaped.
-nb::object readable(const std::string& text) {
-  return nb::steal(PyUnicode_DecodeUTF8(
+nb::str readable(const std::string& text) {
+  return nb::steal<nb::str>(PyUnicode_DecodeUTF8(
       text.data(), static_cast<Py_ssize_t>(text.size()), "backslashreplace"));
+}
+
+nb::object path_object(const std::string& path) {
+  return nb::steal(PyUnicode_DecodeFSDefaultAndSize(
+      path.data(), static_cast<Py_ssize_t>(path.size())));
 }
 
 /// The name of a field, which may come from a file too.
@@ -58,16 +70,71 @@ nb::object utf8(const std::string& name) {
       PyUnicode_DecodeUTF8(name.data(), static_cast<Py_ssize_t>(name.size()), "strict");
   if (decoded != nullptr) return nb::steal(decoded);
   PyErr_Clear();
-  throw DataError(text("expected names in UTF-8, found '", name, "'"));
+  throw DataError({.expected = "names in UTF-8", .found = "'" + name + "'"});
+}
+
+void raise(nb::handle exception) {
+  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception.ptr())),
+                  exception.ptr());
 }
 
 void raise(PyObject* type, const std::string& message) {
   PyErr_SetObject(type, readable(message).ptr());
 }
 
+/// The fields of an error, by the names of Python's attributes; None for those that are
+/// absent.
+nb::dict attributes(const Error& error) {
+  const ErrorFields& fields = error.fields();
+  const auto words = [](const std::string& text) -> nb::object {
+    return text.empty() ? nb::none() : nb::object(readable(text));
+  };
+  const auto number = [](const std::optional<std::int64_t>& value) -> nb::object {
+    return value ? nb::object(nb::int_(*value)) : nb::none();
+  };
+  nb::dict found;
+  found["kind"] = std::string(name(error.kind()));
+  found["path"] = fields.file.path.empty() ? nb::none() : path_object(fields.file.path);
+  found["offset"] = number(fields.offset);
+  found["line"] = number(fields.line);
+  found["sample"] = number(fields.sample);
+  found["field"] = words(fields.field);
+  found["expected"] = words(fields.expected);
+  found["found"] = words(fields.found);
+  found["text"] = words(fields.text);
+  found["pid"] = number(fields.process);
+  return found;
+}
+
 /// Raises an exception of Millstream's own.
-void raise_own(const char* type, const std::string& message) {
-  raise(nb::module_::import_("millstream._core.errors").attr(type).ptr(), message);
+void raise_own(const char* type, const Error& error) {
+  const nb::object own = nb::module_::import_("millstream._core.errors").attr(type);
+  raise(own(readable(error.what()), **attributes(error)));
+}
+
+/// Raises one of Python's, which takes no keywords, with the same attributes.
+void raise_with_attributes(const nb::object& exception, const Error& error) {
+  for (const auto& [attribute, value] : attributes(error)) {
+    nb::setattr(exception, attribute, value);
+  }
+  raise(exception);
+}
+
+/// A message for what Python found.
+nb::str error_text(const std::optional<std::filesystem::path>& path,
+                   std::optional<std::int64_t> offset, std::optional<std::int64_t> line,
+                   std::optional<std::int64_t> sample, const std::string& field,
+                   const std::string& expected, const std::string& found,
+                   const std::string& words) {
+  return readable(
+      composed(ErrorKind::kData, {.file = path ? path->string() : std::string(),
+                                  .offset = offset,
+                                  .line = line,
+                                  .sample = sample,
+                                  .field = field,
+                                  .expected = expected,
+                                  .found = found,
+                                  .text = words}));
 }
 
 /// Raises what a function threw, as it threw it.
@@ -81,7 +148,7 @@ void raise_thrown(const FunctionError& error) {
     thrown = nb::module_::import_("millstream._core.errors")
                  .attr("thrown")(bytes, readable(error.what()));
   }
-  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(thrown.ptr())), thrown.ptr());
+  raise(thrown);
 }
 
 }  // namespace
@@ -104,30 +171,35 @@ nb::list described(const Schema& schema) {
   return fields;
 }
 
-void bind_core(nb::module_&) {
+void bind_core(nb::module_& module) {
+  module.def("error_text", error_text, "path"_a.none() = nb::none(),
+             "offset"_a.none() = nb::none(), "line"_a.none() = nb::none(),
+             "sample"_a.none() = nb::none(), "field"_a = "", "expected"_a = "",
+             "found"_a = "", "text"_a = "",
+             "The message that the engine composes of these fields of an error.");
+
   // ArgumentError is a ValueError; DataError is millstream's own; IoError an OSError.
   nb::register_exception_translator([](const std::exception_ptr& pointer, void*) {
     try {
       std::rethrow_exception(pointer);
     } catch (const ArgumentError& error) {
-      raise(PyExc_ValueError, error.what());
+      raise_with_attributes(nb::handle(PyExc_ValueError)(readable(error.what())),
+                            error);
     } catch (const DataError& error) {
-      raise_own("DataError", error.what());
+      raise_own("DataError", error);
     } catch (const IoError& error) {
-      const nb::object path =
-          nb::steal(PyUnicode_DecodeFSDefault(error.path().c_str()));
-      const nb::object exception =
-          nb::steal(PyObject_CallFunction(PyExc_OSError, "iOO", error.code(),
-                                          readable(error.what()).ptr(), path.ptr()));
-      PyErr_SetObject(PyExc_OSError, exception.ptr());
+      raise_with_attributes(
+          nb::handle(PyExc_OSError)(error.code(), readable(error.what()),
+                                    path_object(error.fields().file.path)),
+          error);
     } catch (const FunctionError& error) {
       raise_thrown(error);
     } catch (const WorkerDied& error) {
-      raise_own("WorkerError", error.what());
+      raise_own("WorkerError", error);
     } catch (const WorkerStalled& error) {
-      raise_own("WorkerTimeout", error.what());
+      raise_own("WorkerTimeout", error);
     } catch (const Closed& error) {
-      raise_own("WorkerError", error.what());
+      raise_own("WorkerError", error);
     } catch (const Cancelled& error) {
       raise(PyExc_KeyboardInterrupt, error.what());
     } catch (const OutOfMemory& error) {

@@ -115,7 +115,9 @@ SourceHandle csv(const Path& path, const std::string& delimiter, bool header,
     try {
       source.check_narrow();
     } catch (const ArgumentError& error) {
-      throw DataError(text(path.string(), ": ", error.what()));
+      DataError damage(error.fields());
+      damage.add({.file = path.string()});
+      throw damage;
     }
   }
   return handle(std::move(source));

@@ -98,7 +98,7 @@ def test_names_that_are_no_text(run, tmp_path) -> None:
         out = run("inspect", folder).out
         assert r"ok\xff  int32" in out
     path.write_bytes(path.read_bytes()[:-1])
-    refused(run("inspect", path), r"ok\udcff.npy", "expected 48 bytes")
+    refused(run("inspect", path), r"ok\xff.npy", "expected 48 bytes")
     result = run("convert", f"\udcff={path}", tmp_path / "x.npz")
     refused(result, "UTF-8", status=2)
 

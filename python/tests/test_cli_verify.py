@@ -85,12 +85,12 @@ DAMAGE = [
     (
         "cifar10 batch",
         put(3073, b"\x0b"),
-        ["offset 3073", "sample 1:", "label below 10", "found 11"],
+        ["offset 3073", "label: sample 1:", "a value below 10", "found 11"],
     ),
     (
         "cifar100 batch",
         put(3074, b"\x20"),
-        ["offset 3074", "sample 1:", "coarse_label below 20", "found 32"],
+        ["offset 3074", "coarse_label: sample 1:", "a value below 20", "found 32"],
     ),
     ("cifar10 pickle", cut(100), ["offset", "expected", "found"]),
     ("cifar100 pickle", put(2, b"\xff"), ["offset 2", "expected", "found"]),
@@ -141,7 +141,7 @@ def test_every_damaged_batch_is_named(run, paths) -> None:
     assert [line.split(": ")[2] for line in result.err.splitlines()] == [
         str(folder / f"data_batch_{i}.bin") for i in (1, 3, 4)
     ]
-    assert "data_batch_3.bin: offset 3073: sample 1:" in result.err
+    assert "data_batch_3.bin: offset 3073: label: sample 1:" in result.err
     (folder / "data_batch_5.bin").unlink()
     assert "data_batch_5" in run("verify", folder).err
 

@@ -326,7 +326,7 @@ def test_labels_out_of_range_are_refused(tmp_path: Path) -> None:
     content = bytearray(binary10(0))
     content[3073] = 10
     write_all(tmp_path, {"test_batch.bin": bytes(content)})
-    refused(tmp_path, "sample 1: expected label below 10, found 10")
+    refused(tmp_path, "label: sample 1: expected a value below 10, found 10")
 
 
 @pytest.mark.parametrize(

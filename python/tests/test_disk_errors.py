@@ -173,7 +173,9 @@ def test_other_formats(tmp_path: Path) -> None:
     path.write_bytes(bytes(3073) + b"\x0a" + bytes(3072))
     source = CifarSource([path], "sequential")
     assert source[0]["label"] == 0
-    wrong = rf"{path}: offset 3073: sample 1: expected label below 10, found 10"
+    wrong = (
+        rf"{path}: offset 3073: label: sample 1: expected a value below 10, found 10"
+    )
     loader = DataLoader([source, BatchTransform(2)])
     for read in (lambda: source[1], lambda: loader.next_batch(loader.init_state(0))):
         with pytest.raises(DataError, match=wrong):

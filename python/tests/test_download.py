@@ -9,7 +9,7 @@ import file_server
 import pytest
 from downloads import CONTENT, NOWHERE, described
 from file_server import FileServer
-from millstream._core.errors import DataError, DownloadError
+from millstream._core.errors import DownloadError, data_error
 from millstream._datasets.download import RemoteFile, fetch
 
 pytestmark = pytest.mark.usefixtures("no_surroundings")
@@ -269,7 +269,8 @@ def test_a_file_without_a_sum_is_never_pieced_together(
 
 def numbers(path: Path) -> None:
     if not path.read_bytes().isdigit():
-        raise DataError(f"{path}: expected digits, found {path.read_bytes()!r}")
+        found = repr(path.read_bytes())
+        raise data_error(path=path, expected="digits", found=found)
 
 
 def test_a_check_takes_the_place_of_a_sum(server: FileServer, tmp_path: Path) -> None:

@@ -294,6 +294,21 @@ def raising(i: int) -> dict[str, Any]:
     return plain(i)
 
 
+def raising_data_error(i: int) -> dict[str, Any]:
+    if i == 6:
+        from millstream import DataError
+
+        raise DataError(
+            "six.txt: line 3: expected a number, found 'six'",
+            path="six.txt",
+            line=3,
+            field="y",
+            expected="a number",
+            found="'six'",
+        )
+    return plain(i)
+
+
 def often_raising(i: int) -> dict[str, Any]:
     if i in (13, 14, 28):
         raise OwnError("another bad sample", i)

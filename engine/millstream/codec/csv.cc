@@ -108,7 +108,9 @@ class CsvParser {
     for (const std::string& column : wanted) {
       const auto [found, end] = known.equal_range(column);
       if (found == end) {
-        throw ArgumentError(text(name_, ": there is no column '", column, "'"));
+        throw ArgumentError({.file = name_,
+                             .field = column,
+                             .text = text("there is no column '", column, "'")});
       }
       column_ = found->second;
       if (std::next(found) != end || slots_[column_] != kSkipped) {
@@ -203,14 +205,12 @@ class CsvParser {
   }
 
   [[noreturn]] void fail(const std::string& expected, const std::string& found) const {
-    std::string column;
-    if (format_.header && column_ < names_.size()) {
-      const std::string_view shown =
-          std::string_view(names_[column_]).substr(0, kShown);
-      column = text(" (", quote_bytes(shown), ")");
-    }
-    throw DataError(text(name_, ": line ", line_started_, ", column ", column_ + 1,
-                         column, ": expected ", expected, ", found ", found));
+    throw DataError({.file = name_,
+                     .line = line_started_,
+                     .column = static_cast<std::int64_t>(column_) + 1,
+                     .field = column_ < names_.size() ? names_[column_] : "",
+                     .expected = expected,
+                     .found = found});
   }
 
   std::string_view rest_;

@@ -95,8 +95,10 @@ class Inflation {
 
   template <typename Expected, typename Found>
   [[noreturn]] void fail(const Expected& expected, const Found& found) const {
-    throw DataError(text(packed_.name, ": offset ", at_, ": expected ", expected,
-                         ", found ", found));
+    throw DataError({.file = packed_.name,
+                     .offset = at_,
+                     .expected = text(expected),
+                     .found = text(found)});
   }
 
   const DeflatedRange& packed_;

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "millstream/core/error.h"
+
 namespace millstream {
 
 enum class Deflated : std::uint8_t { kRaw, kGzip };
@@ -18,7 +20,7 @@ std::uint32_t crc32_of(std::span<const std::byte> bytes, std::uint32_t crc = 0);
 /// A stretch of the file called `name` that is deflated, and what is known of its
 /// contents.
 struct DeflatedRange {
-  std::string name;
+  FileName name;
   std::int64_t begin = 0;
   std::int64_t end = 0;
   Deflated format = Deflated::kGzip;

@@ -60,10 +60,10 @@ ZipDirectory find_zip_directory(std::span<const std::byte> tail,
       bytes < kEndBytes ? view.npos
                         : view.rfind(kEnd, static_cast<std::size_t>(bytes - kEndBytes));
   if (found == view.npos) {
-    throw DataError(text(name, ": offset ", base,
-                         ": expected the end record of a zip file, found none in the "
-                         "last ",
-                         bytes, " bytes"));
+    throw DataError({.file = name,
+                     .offset = base,
+                     .expected = "the end record of a zip file",
+                     .found = text("none in the last ", bytes, " bytes")});
   }
   const auto end = static_cast<std::int64_t>(found);
   ByteReader reader(tail.subspan(found), name, base + end);

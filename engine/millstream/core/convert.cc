@@ -56,9 +56,10 @@ void convert_rows(std::string_view field, const Column& from, const Column& to,
   const std::int64_t elements = from.shape.elements();
   for (std::int64_t k = 0; k < rows; ++k) {
     if (convert(from.row(k), to.row(k), elements) == elements) continue;
-    throw DataError(text(field, ": sample ", indices[static_cast<std::size_t>(k)],
-                         " holds a ", name(from.dtype), " that ", name(to.dtype),
-                         " cannot hold"));
+    throw DataError({.sample = indices[static_cast<std::size_t>(k)],
+                     .field = std::string(field),
+                     .text = text("holds a ", name(from.dtype), " that ",
+                                  name(to.dtype), " cannot hold")});
   }
 }
 

@@ -18,10 +18,9 @@ namespace millstream {
 class ByteReader {
  public:
   /// `bytes` stand at offset `base` of the file called `name`.
-  ByteReader(std::span<const std::byte> bytes, std::string name, std::int64_t base = 0)
+  ByteReader(std::span<const std::byte> bytes, FileName name, std::int64_t base = 0)
       : bytes_(bytes), name_(std::move(name)), base_(base) {}
 
-  const std::string& name() const noexcept { return name_; }
   /// Of the next byte, in the file.
   std::int64_t offset() const noexcept {
     return base_ + static_cast<std::int64_t>(at_);
@@ -89,14 +88,16 @@ class ByteReader {
   template <typename Expected, typename Found>
   [[noreturn]] void fail(std::int64_t at, const Expected& expected,
                          const Found& found) const {
-    throw DataError(millstream::text(name_, ": offset ", at, ": expected ", expected,
-                                     ", found ", found));
+    throw DataError({.file = name_,
+                     .offset = at,
+                     .expected = millstream::text(expected),
+                     .found = millstream::text(found)});
   }
 
  private:
   std::span<const std::byte> bytes_;
   std::size_t at_ = 0;
-  std::string name_;
+  FileName name_;
   std::int64_t base_;
 };
 

@@ -26,8 +26,9 @@ std::filesystem::path from_root(const std::filesystem::path& path) {
 }  // namespace
 
 IoError io_error(int code, const std::filesystem::path& path, std::string_view what) {
-  return {code, path,
-          text(path.string(), ": ", what, ": ", std::generic_category().message(code))};
+  return {code,
+          {.file = path.string(),
+           .text = text(what, ": ", std::generic_category().message(code))}};
 }
 
 File::File(std::filesystem::path path) : path_(std::move(path)) {
@@ -42,8 +43,10 @@ File::File(std::filesystem::path path) : path_(std::move(path)) {
   if (code == 0 && !S_ISREG(status.st_mode)) code = EINVAL;
   if (code != 0) ::close(std::exchange(descriptor_, -1));
   if (is_folder) {
-    throw DataError(
-        text(path_.string(), ": offset 0: expected a file, found a directory"));
+    throw DataError({.file = path_.string(),
+                     .offset = 0,
+                     .expected = "a file",
+                     .found = "a directory"});
   }
   if (code != 0) throw io_error(code, path_, "expected a file");
   stamp_ = stamp_of(status);
@@ -69,12 +72,17 @@ void File::read(std::int64_t offset, std::span<std::byte> to) const {
   while (!to.empty()) {
     const ssize_t got = ::pread(descriptor_, to.data(), to.size(), offset);
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) throw io_error(errno, path_, text("cannot be read at ", offset));
+    if (got < 0) {
+      IoError error = io_error(errno, path_, "cannot be read");
+      error.add({.offset = offset});
+      throw error;
+    }
     if (got == 0) {
-      throw IoError(EIO, path_,
-                    text(path_.string(), ": offset ", offset, ": expected ", to.size(),
-                         " more bytes, found the end: the file had ", size(),
-                         " bytes when it was opened"));
+      throw IoError(EIO, {.file = path_.string(),
+                          .offset = offset,
+                          .expected = text(to.size(), " more bytes"),
+                          .found = text("the end: the file had ", size(),
+                                        " bytes when it was opened")});
     }
     to = to.subspan(static_cast<std::size_t>(got));
     offset += got;
@@ -106,11 +114,13 @@ File FileIdentity::open() const {
   if (file.stamp() == stamp_) return file;
   const bool same =
       file.stamp().device == stamp_.device && file.stamp().inode == stamp_.inode;
-  throw IoError(ESTALE, path_,
-                text(path_.string(), ": expected the file of ", stamp_.size,
-                     " bytes that the source opened, found ",
-                     same ? "that it was changed since" : "another file", ", of ",
-                     file.size(), " bytes; open the source again to read it"));
+  throw IoError(
+      ESTALE,
+      {.file = path_.string(),
+       .expected = text("the file of ", stamp_.size, " bytes that the source opened"),
+       .found = text(same ? "that it was changed since" : "another file", ", of ",
+                     file.size(), " bytes"),
+       .text = "open the source again to read it"});
 }
 
 std::vector<std::byte> File::bytes(std::int64_t offset, std::int64_t count) const {

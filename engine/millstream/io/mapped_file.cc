@@ -106,11 +106,12 @@ void MappedFile::check(const std::byte* fault) const {
   if (fault == nullptr && (now < 0 || now >= end)) return;
   const std::int64_t at =
       fault != nullptr ? offset_ + (fault - range_.begin) : std::max(now, offset_);
-  throw IoError(
-      EIO, path_,
-      text(path_.string(), ": offset ", at,
-           " can no longer be read: the file is mapped up to ", end, " bytes and ",
-           now < 0 ? "is no longer there under that name" : text("has ", now, " now")));
+  throw IoError(EIO, {.file = path_.string(),
+                      .offset = at,
+                      .text = text("can no longer be read: the file is mapped up to ",
+                                   end, " bytes and ",
+                                   now < 0 ? "is no longer there under that name"
+                                           : text("has ", now, " now"))});
 }
 
 }  // namespace millstream

@@ -303,8 +303,10 @@ void Skipped::count(const Failures& failures) {
   samples_.insert(failures.samples().begin(), failures.samples().end());
   if (budget_ < 0 || static_cast<std::int64_t>(samples_.size()) <= budget_) return;
   const auto& [sample, why] = *failures.samples().rbegin();
-  throw DataError(text("more samples failed than may be left out (", budget_,
-                       "); the last is sample ", sample, ": ", why));
+  throw DataError({.sample = sample,
+                   .text = text("failed, and more samples have failed than may be left "
+                                "out (",
+                                budget_, "): ", why)});
 }
 
 std::map<std::int64_t, std::string> Skipped::samples() const {

@@ -31,10 +31,12 @@ void check_fit(const Array& array) {
     std::int64_t bad = 0;
     while (fits(value(bad))) ++bad;
     const DType dtype = array.field.dtype;
-    throw ArgumentError(text("'", array.field.name, "': sample ", row, " holds a ",
-                             name(dtype), " that ", name(narrowed(dtype)),
-                             " cannot hold, ", value(bad),
-                             "; JAX has no 64-bit types unless jax_enable_x64 is set"));
+    throw ArgumentError(
+        {.sample = row,
+         .field = array.field.name,
+         .text = text("holds a ", name(dtype), " that ", name(narrowed(dtype)),
+                      " cannot hold, ", value(bad),
+                      "; JAX has no 64-bit types unless jax_enable_x64 is set")});
   }
 }
 
@@ -47,7 +49,13 @@ void gather_mapped(const Array& array, const Column& from,
     const std::int64_t row = from.row_bytes();
     dense = {from.dtype, from.shape, memory.allocate(count * row), row, nullptr};
   }
-  array.mapped->read([&] { gather(from, indices, dense, array.field.name); });
+  const auto known = [&] {
+    return ErrorFields{.file = array.mapped->path().string(),
+                       .field = array.field.name};
+  };
+  adding(known, [&] {
+    array.mapped->read([&] { gather(from, indices, dense, array.field.name); });
+  });
   if (to.data != nullptr) return;
   for (std::int64_t k = 0; k < count; ++k) to.rows[k] = dense.row(k);
 }

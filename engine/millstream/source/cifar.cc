@@ -26,7 +26,7 @@ struct Batch {
   std::shared_ptr<const MappedFile> file;
   std::int64_t begin = 0;
   std::int64_t size = 0;
-  std::string name;
+  FileName name;
 };
 
 Batch whole_file(const std::filesystem::path& path) {
@@ -103,14 +103,17 @@ SharedSource binary(const std::vector<Batch>& batches, CifarKind kind) {
     for (const Batch& batch : batches) {
       const std::int64_t rest = batch.size % record;
       if (batch.size == 0) {
-        throw DataError(text(batch.name, ": offset ", batch.begin,
-                             ": expected records of ", record,
-                             " bytes, found an empty batch"));
+        throw DataError({.file = batch.name,
+                         .offset = batch.begin,
+                         .expected = text("records of ", record, " bytes"),
+                         .found = "an empty batch"});
       }
       if (rest != 0) {
-        throw DataError(text(batch.name, ": offset ", batch.begin + batch.size - rest,
-                             ": expected whole records of ", record, " bytes, found ",
-                             rest, " bytes after ", batch.size / record, " records"));
+        throw DataError(
+            {.file = batch.name,
+             .offset = batch.begin + batch.size - rest,
+             .expected = text("whole records of ", record, " bytes"),
+             .found = text(rest, " bytes after ", batch.size / record, " records")});
       }
       found.push_back(
           {batch.file, batch.begin + offset, record, batch.size / record, batch.name});
@@ -141,9 +144,11 @@ SharedSource open_batches(const std::vector<Batch>& batches, CifarKind kind) {
   const bool pickles = is_pickle(batches.front());
   for (const Batch& batch : batches) {
     if (is_pickle(batch) == pickles) continue;
-    throw DataError(text(batch.name, ": offset ", batch.begin, ": expected a ",
-                         kind_of(pickles), " batch as ", batches.front().name,
-                         " is, found a ", kind_of(!pickles), " one"));
+    throw DataError({.file = batch.name,
+                     .offset = batch.begin,
+                     .expected = text("a ", kind_of(pickles), " batch as ",
+                                      batches.front().name.str(), " is"),
+                     .found = text("a ", kind_of(!pickles), " one")});
   }
   return pickles ? pickled(batches, kind) : binary(batches, kind);
 }
@@ -167,8 +172,10 @@ std::vector<Batch> folder_batches(const std::filesystem::path& folder,
     if (!is_binary && !std::filesystem::exists(folder / name, code)) {
       std::string expected;
       for (const std::string& each : names) expected += " " + each;
-      throw DataError(text(folder.string(), ": expected the batches", expected,
-                           " in this folder, with .bin or without, found no ", name));
+      throw DataError({.file = folder.string(),
+                       .expected = text("the batches", expected,
+                                        " in this folder, with .bin or without"),
+                       .found = "no " + name});
     }
     batches.push_back(whole_file(is_binary ? binary_path : folder / name));
   }
@@ -197,15 +204,15 @@ std::vector<Batch> archive_batches(const std::filesystem::path& path,
     const auto found = std::ranges::find(names, stem.string());
     if (entry->is_file && found != names.end()) {
       batches[static_cast<std::size_t>(found - names.begin())] = {
-          archive.file, at, entry->size,
-          text(path.string(), "[", escaped(entry->name), "]")};
+          archive.file, at, entry->size, FileName(path.string(), entry->name)};
     }
     at += (entry->size + kTarBlock - 1) / kTarBlock * kTarBlock;
   }
   for (std::size_t i = 0; i < names.size(); ++i) {
     if (batches[i].file != nullptr) continue;
-    throw DataError(text(path.string(), ": expected a batch '", names[i],
-                         "' in the archive, found none"));
+    throw DataError({.file = path.string(),
+                     .expected = text("a batch '", names[i], "' in the archive"),
+                     .found = "none"});
   }
   return batches;
 }

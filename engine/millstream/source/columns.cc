@@ -17,12 +17,17 @@ MappedColumn joined_column(const FieldFiles& field, const Open& open) {
   Field row;
   RowForm form;
   for (const auto& path : field.paths) {
-    auto [layout, array] = open(path);
+    auto [layout, array] = adding([&] { return ErrorFields{.field = field.name}; },
+                                  [&] { return open(path); });
     Field here = row_field(field.name, layout);
     if (arrays.empty()) row = here;
     if (here != row) {
-      throw DataError(text(path.string(), ": offset 0: expected ", str(row), " as in ",
-                           field.paths.front().string(), ", found ", str(here)));
+      throw DataError(
+          {.file = path.string(),
+           .offset = 0,
+           .field = field.name,
+           .expected = text(str(row), " as in ", field.paths.front().string()),
+           .found = str(here)});
     }
     if (layout.big_endian) form.stored = Stored::kBigEndian;
     arrays.push_back(std::move(array));
@@ -45,15 +50,21 @@ ColumnsSource::ColumnsSource(std::vector<MappedColumn> columns)
   const MappedColumn& first = columns_.front();
   for (const MappedColumn& column : columns_) {
     if (column.size() != first.size()) {
-      throw DataError(text(column.path(), ": offset ", column.offset(),
-                           ": expected as many rows of '", column.field().name,
-                           "' as '", first.field().name, "' has in ", first.path(),
-                           ", ", first.size(), ", found ", column.size()));
+      throw DataError({.file = column.file(),
+                       .offset = column.offset(),
+                       .field = column.field().name,
+                       .expected = text("as many rows of '", column.field().name,
+                                        "' as '", first.field().name, "' has in ",
+                                        first.file().str(), ", ", first.size()),
+                       .found = text(column.size())});
     }
     if (column.size() < 1) {
-      throw DataError(text(column.path(), ": offset ", column.offset(),
-                           ": expected at least one row of '", column.field().name,
-                           "', found 0"));
+      throw DataError(
+          {.file = column.file(),
+           .offset = column.offset(),
+           .field = column.field().name,
+           .expected = text("at least one row of '", column.field().name, "'"),
+           .found = "0"});
     }
     schema_.push_back(column.field());
   }
@@ -63,7 +74,8 @@ void ColumnsSource::read_for(const CallContext& context, std::int64_t /*first*/,
                              std::span<const std::int64_t> indices,
                              std::span<Column> columns, Memory& memory) const {
   for (std::size_t i = 0; i < columns_.size(); ++i) {
-    columns_[i].read(indices, columns[i], memory, context);
+    adding([&] { return ErrorFields{.field = schema_[i].name}; },
+           [&] { columns_[i].read(indices, columns[i], memory, context); });
   }
 }
 

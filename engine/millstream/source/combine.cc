@@ -189,8 +189,9 @@ void Concatenated::refuse(std::size_t source, std::int64_t sample,
   }
   // It can say where the sample lies, which is not known here.
   sources_[source]->read({&sample, 1}, into, memory);
-  throw DataError(text("sample ", sample, " of source ", source,
-                       " holds a value that its batch cannot hold"));
+  throw DataError({.sample = sample,
+                   .text = text("of source ", source,
+                                " holds a value that its batch cannot hold")});
 }
 
 void Concatenated::hint(std::span<const std::int64_t> indices) const noexcept {

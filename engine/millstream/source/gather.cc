@@ -39,7 +39,7 @@ void gather_rows(const Column& from, std::span<const std::int64_t> indices,
 }  // namespace
 
 void gather(const Column& from, std::span<const std::int64_t> indices, Column& to,
-            const std::string& what) {
+            const std::string& field) {
   if (to.data == nullptr) {
     for (std::size_t k = 0; k < indices.size(); ++k) {
       to.rows[k] = from.data + indices[k] * from.stride;
@@ -54,9 +54,11 @@ void gather(const Column& from, std::span<const std::int64_t> indices, Column& t
       const std::int64_t fitting =
           convert(row, to.data + static_cast<std::int64_t>(k) * to.stride, elements);
       if (fitting != elements) {
-        throw DataError(text(what, ": sample ", indices[k], " holds a ",
-                             name(from.dtype), " at element ", fitting, " that ",
-                             name(to.dtype), " cannot hold"));
+        throw DataError(
+            {.sample = indices[k],
+             .field = field,
+             .text = text("holds a ", name(from.dtype), " at element ", fitting,
+                          " that ", name(to.dtype), " cannot hold")});
       }
     }
     return;

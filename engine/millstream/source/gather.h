@@ -10,8 +10,8 @@ namespace millstream {
 
 /// Copies row indices[k] of `from` to row k of `to` for all k, converting to its dtype;
 /// where `to` has no `data`, points its rows at the bytes instead. Throws `DataError`
-/// naming `what` and the sample if a 64-bit integer does not fit.
+/// naming `field` and the sample if a 64-bit integer does not fit.
 void gather(const Column& from, std::span<const std::int64_t> indices, Column& to,
-            const std::string& what);
+            const std::string& field);
 
 }  // namespace millstream

@@ -37,7 +37,8 @@ MappedColumn::MappedColumn(Field field, std::vector<MappedArray> arrays, RowForm
       form_(form),
       positioned_(row_bytes_ >= kPositioned),
       arrays_(std::move(arrays)) {
-  for (const MappedArray& array : arrays_) {
+  for (std::size_t i = 0; i < arrays_.size(); ++i) {
+    const MappedArray& array = arrays_[i];
     const std::int64_t size = array.file->size();
     std::int64_t end = 0;  // of the last row
     const bool overflows =
@@ -47,17 +48,21 @@ MappedColumn::MappedColumn(Field field, std::vector<MappedArray> arrays, RowForm
         __builtin_add_overflow(end, array.offset, &end) ||
         __builtin_add_overflow(end, array.rows > 0 ? row_bytes_ : 0, &end);
     if (overflows || end > size) {
-      throw DataError(text(array.file->path().string(), ": offset ", array.offset,
-                           ": expected ", array.rows, " rows of ", str(field_), ", ",
-                           array.stride, " bytes apart, found ", size,
-                           " bytes in the file"));
+      throw DataError({.file = name_of(i),
+                       .offset = array.offset,
+                       .field = field_.name,
+                       .expected = text(array.rows, " rows of ", str(field_), ", ",
+                                        array.stride, " bytes apart"),
+                       .found = text(size, " bytes in the file")});
     }
     std::int64_t rows = 0;
     if (__builtin_add_overflow(first_.back(), array.rows, &rows)) {
-      throw DataError(text(array.file->path().string(), ": offset ", array.offset,
-                           ": expected fewer than 2^63 rows of ", str(field_),
-                           " in all, found ", array.rows, " more than ",
-                           first_.back()));
+      throw DataError(
+          {.file = name_of(i),
+           .offset = array.offset,
+           .field = field_.name,
+           .expected = text("fewer than 2^63 rows of ", str(field_), " in all"),
+           .found = text(array.rows, " more than ", first_.back())});
     }
     first_.push_back(rows);
     if (row_bytes_ >= kRandomRowBytes) array.file->advise_random();
@@ -107,10 +112,11 @@ void MappedColumn::read(std::span<const std::int64_t> indices, Column& to,
     if (fitting == elements) continue;
     const std::int64_t index = indices[static_cast<std::size_t>(k)];
     const std::size_t array = array_of(index);
-    throw DataError(text(name_of(array), ": ", field_.name, ": sample ",
-                         index - first_[array], " holds a ", name(field_.dtype),
-                         " at element ", fitting, " that ", name(to.dtype),
-                         " cannot hold"));
+    throw DataError({.file = name_of(array),
+                     .sample = index - first_[array],
+                     .field = field_.name,
+                     .text = text("holds a ", name(field_.dtype), " at element ",
+                                  fitting, " that ", name(to.dtype), " cannot hold")});
   }
 }
 
@@ -122,10 +128,12 @@ void MappedColumn::check_range(std::span<const std::int64_t> indices,
       const int found = std::to_integer<int>(row[j]);
       if (found < form_.below) continue;
       const std::size_t array = array_of(indices[k]);
-      throw DataError(text(name_of(array), ": offset ",
-                           offset_of(array, indices[k]) + j, ": sample ",
-                           indices[k] - first_[array], ": expected ", field_.name,
-                           " below ", form_.below, ", found ", found));
+      throw DataError({.file = name_of(array),
+                       .offset = offset_of(array, indices[k]) + j,
+                       .sample = indices[k] - first_[array],
+                       .field = field_.name,
+                       .expected = text("a value below ", form_.below),
+                       .found = text(found)});
     }
   }
 }

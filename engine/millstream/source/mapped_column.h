@@ -22,7 +22,7 @@ struct MappedArray {
   std::int64_t offset = 0;  // of row 0
   std::int64_t stride = 0;
   std::int64_t rows = 0;
-  std::string name = {};  // for messages, if not the path of the file
+  FileName name = {};  // for errors, where it is not the file's own
 };
 
 /// How the bytes of a stored row become those of its field.
@@ -48,8 +48,8 @@ class MappedColumn {
 
   std::int64_t size() const noexcept { return first_.back(); }
   const Field& field() const noexcept { return field_; }
-  /// The first of its files, for messages.
-  std::string path() const { return arrays_.empty() ? std::string() : name_of(0); }
+  /// The first of its files, for errors.
+  FileName file() const { return arrays_.empty() ? FileName() : name_of(0); }
   /// Of row 0 in it.
   std::int64_t offset() const { return arrays_.empty() ? 0 : arrays_.front().offset; }
 
@@ -68,9 +68,9 @@ class MappedColumn {
   std::int64_t offset_of(std::size_t array, std::int64_t index) const noexcept {
     return arrays_[array].offset + (index - first_[array]) * arrays_[array].stride;
   }
-  const std::string& name_of(std::size_t array) const noexcept {
-    return arrays_[array].name.empty() ? arrays_[array].file->path().native()
-                                       : arrays_[array].name;
+  FileName name_of(std::size_t array) const {
+    const MappedArray& named = arrays_[array];
+    return named.name.path.empty() ? FileName(named.file->path()) : named.name;
   }
   /// Throws `DataError` for the first byte of `values` that is not below the bound.
   void check_range(std::span<const std::int64_t> indices, const Column& values) const;

@@ -17,7 +17,7 @@ namespace millstream {
 namespace {
 
 ArrayLayout npy_layout(const File& file, std::int64_t begin, std::int64_t size,
-                       const std::string& name) {
+                       const FileName& name) {
   const auto header = file.bytes(begin, std::min(size, kNpyHeader + 12));
   ByteReader reader(header, name, begin);
   return parse_npy(reader, size);
@@ -26,7 +26,7 @@ ArrayLayout npy_layout(const File& file, std::int64_t begin, std::int64_t size,
 MappedColumn npz_column(const std::shared_ptr<const MappedFile>& mapped,
                         const File& file, const ZipMember& member,
                         const std::string& field, const std::filesystem::path& cache) {
-  const std::string name = text(file.path().string(), "[", escaped(field), "]");
+  const FileName name(file.path().string(), field);
   const auto header = file.bytes(member.header, kZipMemberHeader);
   ByteReader reader(header, name, member.header);
   const std::int64_t data = zip_member_data(reader, member, file.size());
@@ -89,8 +89,9 @@ std::vector<std::filesystem::path> shards_of(const std::filesystem::path& path,
   }
   if (code) throw io_error(code.value(), path, "cannot be listed");
   if (paths.empty()) {
-    throw DataError(text(path.string(), ": expected ", extension,
-                         " files in this folder, found none"));
+    throw DataError({.file = path.string(),
+                     .expected = extension + " files in this folder",
+                     .found = "none"});
   }
   std::ranges::sort(paths, [](const auto& a, const auto& b) {
     return by_number(a.filename().native(), b.filename().native());
@@ -143,15 +144,19 @@ ColumnsSource npz_source(const std::filesystem::path& path,
     auto found = arrays.find(wanted);
     if (found == arrays.end()) found = arrays.find(wanted + ".npy");
     if (found == arrays.end()) {
-      throw ArgumentError(text(path.string(), ": there is no array '", wanted,
-                               "', only the members", known));
+      throw ArgumentError(
+          {.file = path.string(),
+           .field = wanted,
+           .text = text("there is no array '", wanted, "', only the members", known)});
     }
     const ZipMember& member = *found->second;
     const std::string field = member.name.substr(0, member.name.size() - 4);
     if (!is_utf8(field)) {
       reader.fail(member.header, "a member with a name in UTF-8", quote_bytes(field));
     }
-    columns.push_back(npz_column(mapped, file, member, field, cache));
+    columns.push_back(
+        adding([&] { return ErrorFields{.field = field}; },
+               [&] { return npz_column(mapped, file, member, field, cache); }));
   }
   return ColumnsSource(std::move(columns));
 }

@@ -38,14 +38,17 @@ ColumnsSource packed_source(const std::filesystem::path& path, const Schema& sch
   if (offset < 0) throw ArgumentError(text("an offset cannot be ", offset));
   const std::int64_t there = file.size() - offset;
   if (there < 0) {
-    throw DataError(text(path.string(), ": offset ", offset,
-                         ": expected records, found a file of ", file.size(),
-                         " bytes"));
+    throw DataError({.file = path.string(),
+                     .offset = offset,
+                     .expected = "records",
+                     .found = text("a file of ", file.size(), " bytes")});
   }
   if (there % record != 0) {
-    throw DataError(text(path.string(), ": offset ", file.size() - there % record,
-                         ": expected whole records of ", record, " bytes, found ",
-                         there % record, " bytes after ", there / record, " records"));
+    throw DataError(
+        {.file = path.string(),
+         .offset = file.size() - there % record,
+         .expected = text("whole records of ", record, " bytes"),
+         .found = text(there % record, " bytes after ", there / record, " records")});
   }
   return records(std::move(file), {schema, there / record, offset});
 }

@@ -39,10 +39,10 @@ std::filesystem::path cached_name(const File& file, const std::string& what,
                                   const std::filesystem::path& stem,
                                   const std::filesystem::path& cache) {
   if (cache.empty()) {
-    throw ArgumentError(text(file.path().string(),
-                             ": is compressed, and there is no cache folder to "
-                             "unpack it into: set HOME or MILLSTREAM_CACHE, or pass "
-                             "cache_dir="));
+    throw ArgumentError({.file = file.path().string(),
+                         .text = "is compressed, and there is no cache folder to "
+                                 "unpack it into: set HOME or MILLSTREAM_CACHE, or "
+                                 "pass cache_dir="});
   }
   std::error_code code;
   const auto whole = std::filesystem::weakly_canonical(file.path(), code);
@@ -112,8 +112,10 @@ void unpack(const File& file, const DeflatedRange& packed,
     }
     writer.write(piece);
     if (writer.size() > most) {
-      throw DataError(text(packed.name, ": offset ", packed.begin, ": expected ", most,
-                           " bytes when inflated, found more"));
+      throw DataError({.file = packed.name,
+                       .offset = packed.begin,
+                       .expected = text(most, " bytes when inflated"),
+                       .found = "more"});
     }
   };
   const Contents contents = inflate_all(
@@ -153,13 +155,12 @@ std::filesystem::path unpacked_member(const File& zip, const ZipMember& member,
   const auto stem = std::filesystem::path(member.name).filename();
   auto to = cached_name(zip, text(member.name, " ", member.crc), stem, cache);
   if (!is_whole(to)) {
-    const DeflatedRange packed = {
-        text(zip.path().string(), "[", escaped(member.name), "]"),
-        offset,
-        offset + member.packed,
-        Deflated::kRaw,
-        member.size,
-        member.crc};
+    const DeflatedRange packed = {FileName(zip.path().string(), member.name),
+                                  offset,
+                                  offset + member.packed,
+                                  Deflated::kRaw,
+                                  member.size,
+                                  member.crc};
     unpack(zip, packed, to, most);
   }
   return to;

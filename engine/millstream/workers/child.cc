@@ -22,7 +22,7 @@ namespace {
 constexpr std::chrono::milliseconds kStackTimeout{300};
 
 [[noreturn]] void fail(int code, const char* what, const std::string& program) {
-  throw IoError(code, program, text(program, ": ", what, ": ", strerror(code)));
+  throw IoError(code, {.file = program, .text = text(what, ": ", strerror(code))});
 }
 
 std::vector<char*> pointers(const std::vector<std::string>& texts) {
@@ -86,9 +86,9 @@ Child::Child(const Launch& launch, int memory) {
   const int code = posix_spawn(&pid_, program.c_str(), &spawn.actions,
                                &spawn.attributes, arguments.data(), environment.data());
   if (code == EAGAIN || code == ENOMEM) {
-    throw IoError(code, program,
-                  text("cannot start a worker process (", program,
-                       "): ", strerror(code), ". ", ThreadError::kRemedy));
+    throw IoError(code, {.file = program,
+                         .text = text("cannot be started as a worker process: ",
+                                      strerror(code), ". ", ThreadError::kRemedy)});
   }
   if (code != 0) fail(code, "cannot be started", program);
   exit_ = Descriptor(static_cast<int>(syscall(SYS_pidfd_open, pid_, 0)));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -15,14 +16,22 @@ inline std::int64_t current_row_count(std::int64_t current, std::int64_t rows) {
   return std::max<std::int64_t>(-std::max(current, -rows), 1);
 }
 
+/// The sample of that row, if it is one row.
+inline std::optional<std::int64_t> current_sample(
+    std::int64_t current, std::span<const std::int64_t> indices) {
+  const auto rows = static_cast<std::int64_t>(indices.size());
+  if (current_row_count(current, rows) > 1) return std::nullopt;
+  const auto row = std::clamp<std::int64_t>(current, 0, rows - 1);
+  return indices[static_cast<std::size_t>(row)];
+}
+
 /// The samples of those rows, for messages.
 inline std::string current_samples(std::int64_t current,
                                    std::span<const std::int64_t> indices) {
   const auto rows = static_cast<std::int64_t>(indices.size());
   const std::int64_t count = current_row_count(current, rows);
-  if (count == 1) {
-    const auto row = std::clamp<std::int64_t>(current, 0, rows - 1);
-    return text("sample ", indices[static_cast<std::size_t>(row)]);
+  if (const auto sample = current_sample(current, indices)) {
+    return text("sample ", *sample);
   }
   constexpr std::int64_t kMost = 8;
   std::string samples = "one of samples [";

@@ -20,8 +20,8 @@ namespace {
 constexpr std::size_t kMaps = 256;
 
 [[noreturn]] void fail(int code, const char* what, std::int64_t bytes) {
-  throw IoError(code, "shared memory",
-                text("shared memory: ", what, " ", bytes, " bytes: ", strerror(code)));
+  throw IoError(code, {.file = "shared memory",
+                       .text = text(what, " ", bytes, " bytes: ", strerror(code))});
 }
 
 std::byte* mapped(int descriptor, std::int64_t offset, std::int64_t bytes) {

@@ -63,9 +63,8 @@ Supervisor::Supervisor(const Launch& launch, ProcessWorkerPool::Options options,
       restarts_(options.restarts),
       processes_(static_cast<std::size_t>(options.workers)) {
   if (!wake_) {
-    throw IoError(
-        errno, launch_.command[0],
-        text("worker processes: cannot have a descriptor: ", strerror(errno)));
+    throw IoError(errno, {.file = launch_.command[0],
+                          .text = text("cannot have a descriptor: ", strerror(errno))});
   }
   try {
     thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
@@ -119,7 +118,7 @@ void Supervisor::run(const std::stop_token& stop) {
       for (ProcessEntry& process : processes_) check(process);
       more = wait(stop);
     } catch (const IoError& error) {
-      fail_all([&] { return IoError(error.code(), error.path(), error.what()); });
+      fail_all([&] { return error; });
       more = !stop.stop_requested();
     } catch (const std::exception& error) {
       fail_all([&] { return Error(error.what()); });
@@ -323,7 +322,7 @@ std::shared_ptr<Chunk> Supervisor::end_process(ProcessEntry& process) {
 }
 
 void Supervisor::remove_process(ProcessEntry& process, const std::string& reason) {
-  const std::string who = text("worker process ", process.child->pid(), " ", reason);
+  const pid_t pid = process.child->pid();
   const bool began = process.ready;
   const bool has_answered = process.has_answered;
   const std::int64_t row = process.row->load();
@@ -335,10 +334,14 @@ void Supervisor::remove_process(ProcessEntry& process, const std::string& reason
     --restarts_;
     if (chunk != nullptr) requeue(chunk);
   } else if (chunk != nullptr) {
-    fail(*chunk, row,
-         WorkerDied(text(who, " while it made ", samples_of(*chunk, row))));
+    const auto sample = current_sample(row, chunk->task.indices);
+    const std::string words =
+        sample ? reason : text(reason, " while it made ", samples_of(*chunk, row));
+    fail(*chunk, row, WorkerDied({.sample = sample, .process = pid, .text = words}));
   } else {  // another process would not start either
-    fail_all([&] { return WorkerDied(text(who, " before it could begin")); });
+    fail_all([&] {
+      return WorkerDied({.process = pid, .text = reason + " before it could begin"});
+    });
   }
 }
 
@@ -390,10 +393,14 @@ void Supervisor::check_timeout(ProcessEntry& process) {
   const pid_t pid = process.child->pid();
   const std::int64_t row = process.last_row;
   const std::shared_ptr<Chunk> chunk = end_process(process);
+  const auto sample = current_sample(row, chunk->task.indices);
   fail(*chunk, row,
-       WorkerStalled(text(samples_of(*chunk, row), " has taken more than ",
-                          most.count(), " ms in worker process ", pid,
-                          stack.empty() ? "" : ", which is at\n", stack)));
+       WorkerStalled(
+           {.sample = sample,
+            .process = pid,
+            .text = text(sample ? "" : samples_of(*chunk, row) + " ",
+                         "has taken more than ", most.count(), " ms in worker process ",
+                         pid, stack.empty() ? "" : ", which is at\n", stack)}));
 }
 
 std::deque<std::shared_ptr<Chunk>> Supervisor::take_queue() noexcept {

@@ -224,9 +224,10 @@ void ThreadWorkerPool::check_timeouts(const RequestProgress& progress) {
       chunk->last_row = row;
       chunk->since = now;
     } else if (now - chunk->since > most) {
-      const std::string who =
-          text(current_samples(row, rows.indices), " has taken more than ",
-               most.count(), " ms in thread ", chunk->thread);
+      const auto sample = current_sample(row, rows.indices);
+      const std::string slow =
+          text("has taken more than ", most.count(), " ms in thread ", chunk->thread);
+      const std::string who = text(current_samples(row, rows.indices), " ", slow);
       const std::uint64_t thread = chunk->thread;
       shared.stop(
           text("the workers were closed, because ", who,
@@ -234,7 +235,9 @@ void ThreadWorkerPool::check_timeouts(const RequestProgress& progress) {
                "again, or use worker_kind=\"process\": a process is replaced"),
           true);
       lock.unlock();
-      throw WorkerStalled(text(who, "\n", shared.function.stack_of(thread)));
+      throw WorkerStalled(
+          {.sample = sample,
+           .text = text(sample ? slow : who, "\n", shared.function.stack_of(thread))});
     }
   }
 }

@@ -55,7 +55,7 @@ TEST(File, NamesWhatIsMissing) {
     FAIL();
   } catch (const IoError& error) {
     EXPECT_EQ(error.code(), ENOENT);
-    EXPECT_EQ(error.path(), path);
+    EXPECT_EQ(error.fields().file.path, path);
     EXPECT_NE(std::string(error.what()).find(path.string()), std::string::npos);
   }
 }

@@ -336,7 +336,7 @@ class FailingDisk final : public Source {
   void read_for(const CallContext&, std::int64_t, std::span<const std::int64_t> indices,
                 std::span<Column> columns, Memory&) const override {
     reads.fetch_add(1);
-    if (fails) throw IoError(EIO, "disk", "disk: cannot be read");
+    if (fails) throw IoError(EIO, {.file = "disk", .text = "cannot be read"});
     for (std::size_t k = 0; k < indices.size(); ++k) {
       std::memcpy(columns[0].row(static_cast<std::int64_t>(k)), &indices[k], 8);
     }

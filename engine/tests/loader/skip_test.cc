@@ -182,15 +182,16 @@ void expect_tried_again(Throw fail) {
 TEST(Skip, WhatMayGoBetterIsTriedAgainAndThenRaised) {
   expect_tried_again<WorkerDied>([] { throw WorkerDied("it died"); });
   expect_tried_again<WorkerStalled>([] { throw WorkerStalled("it stalled"); });
-  expect_tried_again<IoError>([] { throw IoError(EIO, "file", "cannot be read"); });
+  expect_tried_again<IoError>(
+      [] { throw IoError(EIO, {.file = "file", .text = "cannot be read"}); });
   expect_tried_again<FunctionError>([] {
     throw FunctionError("cannot be read", 3, "", nullptr, /*transient=*/true);
   });
 }
 
 TEST(Skip, WhatIsNoFaultOfASampleIsRaisedAtOnce) {
-  const auto missing =
-      failing_at_first(1, [] { throw IoError(ENOENT, "file", "is not there"); });
+  const auto missing = failing_at_first(
+      1, [] { throw IoError(ENOENT, {.file = "file", .text = "is not there"}); });
   const auto batch = empty_batch(*skipping(missing, 8));
   EXPECT_THROW(skipping(missing, 8)->batch({}, batch->columns(), batch->mask()),
                IoError);
@@ -228,8 +229,10 @@ TEST(Skip, MoreThanTheBudgetIsAnError) {
         FAIL() << "a batch came";
       } catch (const DataError& error) {
         const std::string words = error.what();
-        EXPECT_TRUE(words.starts_with(text("more samples failed than may be left out (",
-                                           budget, "); the last is ")))
+        EXPECT_TRUE(words.starts_with(text("sample ", *error.fields().sample,
+                                           " failed, and more samples have failed than "
+                                           "may be left out (",
+                                           budget, "): ")))
             << words;
         EXPECT_TRUE(words.ends_with(" is bad")) << words;
       }

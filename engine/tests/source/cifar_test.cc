@@ -203,9 +203,9 @@ TEST(CifarSource, RefusesLabelsOutOfRangeAsTheyAreRead) {
   const SharedSource ten =
       cifar_source({folder.write("a.bin", binary(kTen, 0, 2)), bad}, kTen);
   EXPECT_EQ(message(*ten, 2), "");
-  EXPECT_EQ(
-      message(*ten, 3),
-      bad.string() + ": offset 3073: sample 1: expected label below 10, found 10");
+  EXPECT_EQ(message(*ten, 3),
+            bad.string() +
+                ": offset 3073: label: sample 1: expected a value below 10, found 10");
 
   bytes = binary(kHundred, 0, 2);
   bytes[3074] = 20;
@@ -213,8 +213,8 @@ TEST(CifarSource, RefusesLabelsOutOfRangeAsTheyAreRead) {
       "x.tar", tar_entry("cifar/train.bin", bytes) + std::string(1024, '\0'));
   EXPECT_EQ(message(*cifar_source(tar, kHundred, kTrain), 1),
             tar.string() +
-                "[cifar/train.bin]: offset 3586: sample 1: expected "
-                "coarse_label below 20, found 20");
+                "[cifar/train.bin]: offset 3586: coarse_label: sample 1: expected "
+                "a value below 20, found 20");
 }
 
 }  // namespace

@@ -175,7 +175,7 @@ TEST(ProcessWorkerPoolFailures, ACommandThatDoesNotExistIsNamed) {
         FAIL() << "the rows were made";
       } catch (const IoError& error) {
         EXPECT_EQ(error.code(), ENOENT);
-        EXPECT_EQ(error.path(), "/no/such/program");
+        EXPECT_EQ(error.fields().file.path, "/no/such/program");
         EXPECT_TRUE(holds(error.what(), "/no/such/program: cannot be started"));
       }
     }

@@ -8,7 +8,7 @@ import tarfile
 import zlib
 from pathlib import Path, PurePosixPath
 
-from millstream._core.errors import DataError
+from millstream._core.errors import data_error
 
 _TEN = re.compile(r"(data_batch_[1-5]|test_batch)(\.bin)?")
 _HUNDRED = re.compile(r"(train|test)(\.bin)?")
@@ -49,7 +49,7 @@ def archive_kind(path: Path) -> int:
                     return 100
     except (tarfile.TarError, EOFError, zlib.error):
         return 100 if "100" in path.name else 10
-    raise DataError(f"{path}: expected CIFAR's batches in the archive, found none")
+    raise data_error(path=path, expected="CIFAR's batches in the archive", found="none")
 
 
 def folder_splits(files: list[Path]) -> list[tuple[int, str, tuple[Path, ...]]]:

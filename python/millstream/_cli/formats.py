@@ -15,7 +15,7 @@ from pathlib import Path
 from millstream import _engine
 from millstream._cli import cifar, tables
 from millstream._cli.schema import Field, UsageError, is_utf8, read_json, read_schema
-from millstream._core.errors import DataError
+from millstream._core.errors import DataError, data_error, error_fields
 
 KNOWN = (
     ".npy, folders of .npy, .npz, IDX (raw or gzipped), CIFAR (binary, pickled, "
@@ -89,9 +89,12 @@ def find(path: Path, options: Options) -> list[DataSet]:
     if not found:
         head = _head(path)
         shown = f"a file that begins with {head[:8]!r}" if head else "an empty file"
-        raise DataError(
-            f"{path}: expected one of {KNOWN}, found {shown}; packed records without a "
-            f"header need --schema or {path.name}.json next to them"
+        raise data_error(
+            "packed records without a header need --schema or "
+            f"{path.name}.json next to them",
+            path=path,
+            expected=f"one of {KNOWN}",
+            found=shown,
         )
     return found
 
@@ -100,7 +103,7 @@ def _check_kind(path: Path) -> None:
     """Raises ``DataError`` for what may not end, or waits for somebody to write."""
     if path.exists() and not path.is_file() and not path.is_dir():
         kind = _KINDS.get(stat.S_IFMT(path.stat().st_mode), "something else")
-        raise DataError(f"{path}: expected a file or a folder, found {kind}")
+        raise data_error(path=path, expected="a file or a folder", found=kind)
 
 
 def field_name(path: Path) -> str:
@@ -194,9 +197,11 @@ def _in_gzip(path: Path, head: bytes, options: Options) -> list[DataSet]:
     if is_tar and not _is_idx(inside):
         return _archive_sets(path, options)
     if inside and not _is_idx(inside) and not IDX_NAME.search(name):
-        raise DataError(
-            f"{path}: expected a gzipped IDX file or CIFAR archive, found gzipped "
-            f"bytes that begin with {inside[:8]!r}; unpack them first"
+        raise data_error(
+            "unpack them first",
+            path=path,
+            expected="a gzipped IDX file or CIFAR archive",
+            found=f"gzipped bytes that begin with {inside[:8]!r}",
         )
     return [idx_set(path, [(field_name(path), [path])])]
 
@@ -246,9 +251,9 @@ def _table_set(path: Path, options: Options) -> DataSet:
         try:
             return form.open(path, options.fields)
         except DataError as error:
-            if options.header is None and not form.header and ": line 1," in str(error):
+            if options.header is None and not form.header and error.line == 1:
                 hint = "; --header takes line 1 for the names of the columns"
-                raise DataError(f"{error}{hint}") from error
+                raise DataError(f"{error}{hint}", **error_fields(error)) from error
             raise
 
     return DataSet(path, form.title, open_table, table=form)
@@ -309,7 +314,7 @@ def _in_folder(folder: Path, options: Options) -> list[DataSet]:
         if path.suffix not in (".npy", ".json"):
             found += _in_file(path, options)
     if not found:
-        raise DataError(f"{folder}: expected {KNOWN} in this folder, found none")
+        raise data_error(path=folder, expected=f"{KNOWN} in this folder", found="none")
     return found
 
 
@@ -330,16 +335,20 @@ def _folder_fields(folder: Path, files: list[Path], options: Options) -> FieldFi
 
 
 def _manifest_set(folder: Path, manifest: Path, options: Options) -> DataSet:
-    expected = f'{manifest}: expected a dict such as {{"image": "image.npy"}}'
+    expected = 'a dict such as {"image": "image.npy"}'
     stored = read_json(manifest, expected)
+
+    def refusal(found: str) -> DataError:
+        return data_error(path=manifest, expected=expected, found=found)
+
     if not isinstance(stored, dict) or not stored:
-        raise DataError(f"{expected}, found {stored!r:.60}")
+        raise refusal(f"{stored!r:.60}")
     fields: dict[str, list[Path]] = {}
     for name, file in stored.items():
         if not is_utf8(name):
-            raise DataError(f"{expected}, found the name {name!r}")
+            raise refusal(f"the name {name!r}")
         if not isinstance(file, str) or Path(file).name != file or not is_utf8(file):
-            raise DataError(f"{expected}, found {file!r:.60} for {name!r}")
+            raise refusal(f"{file!r:.60} for {name!r}")
         fields[name] = [folder / file]
     chosen = _chosen(folder, fields, options)
     for _, (file,) in chosen:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -13,9 +12,7 @@ from millstream import _engine
 from millstream._cli.formats import DataSet, Options, find
 from millstream._cli.reading import fields_of
 from millstream._cli.schema import UsageError, is_utf8
-from millstream._core.errors import DataError
-
-UNPACKED = " (unpacked)"  # stands behind the name of a file that was
+from millstream._core.errors import DataError, error_fields
 
 
 class TemporaryError(OSError):
@@ -39,7 +36,7 @@ def opened(
     """The engine's source of a data set, or of the part that ``opener`` opens.
 
     What is compressed is unpacked into a folder of its own, which goes when the source
-    does. ``DataError`` that is raised meanwhile names the files that users know.
+    does. ``DataError`` that is raised meanwhile names the file.
     Raises ``TemporaryError`` where the disk is too full for it.
     """
     with _temporary_folder() as folder:
@@ -53,18 +50,17 @@ def opened(
                 )
             yield source
         except DataError as error:
-            raise DataError(_known_names(str(error), Path(folder), data)) from error
+            if error.path is not None:
+                raise
+            known = {**error_fields(error), "path": str(data.path)}
+            raise DataError(f"{data.path}: {error}", **known) from error
         except OSError as error:
-            if folder in str(error):
+            if Path(str(error.filename or "")).is_relative_to(folder):
                 raise TemporaryError.of(error) from error
             raise
-        except UnicodeDecodeError as error:  # a message or a name with bytes of a file
-            text = error.object.decode("utf-8", "backslashreplace")
-            if "expected" not in text:
-                text = f"expected names in UTF-8, found '{text}'"
-            raise DataError(_known_names(text, Path(folder), data)) from error
         except ValueError as error:
-            if fields and "there is no " in str(error):  # the engine's, of --fields
+            # The engine's, for a field that is not there.
+            if getattr(error, "field", None) in fields:
                 raise UsageError(str(error)) from error
             raise
 
@@ -80,10 +76,9 @@ def error_text(error: Exception) -> str:
     """An error in one line, with the file that it is about."""
     if not isinstance(error, OSError) or error.strerror is None:
         return " ".join(str(error).split("\n"))
-    name = error.filename
-    if name is None or str(name) in error.strerror:
+    if error.filename is None or hasattr(error, "kind"):  # the engine names the file
         return error.strerror
-    return f"{name}: {error.strerror}"
+    return f"{error.filename}: {error.strerror}"
 
 
 def joined(sources: Sequence[str], options: Options) -> DataSet:
@@ -137,11 +132,3 @@ def _renamed(source: _engine.Source, name: str, data: DataSet) -> _engine.Source
         )
     field = fields[0]
     return _engine.recast(source, [(name, field.dtype, list(field.shape), False)])
-
-
-def _known_names(text: str, folder: Path, data: DataSet) -> str:
-    """The text with the original's name in place of an unpacked file's or of none."""
-    inside = re.escape(str(folder)) + r"/[^:\[]+"
-    text = re.sub(inside, lambda _: f"{data.path}{UNPACKED}", text)
-    named = any(path in text for path in str(data.path).split(", "))
-    return text if named else f"{data.path}: {text}"

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from millstream._core.errors import DataError
+from millstream._core.errors import data_error
 
 DTYPES = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
@@ -64,25 +64,27 @@ def read_schema(path: Path) -> tuple[Field, ...]:
 
     Raises ``DataError`` naming the file for anything else.
     """
-    expected = f'{path}: expected a dict such as {{"image": "uint8(28,28,1)"}}'
+    expected = 'a dict such as {"image": "uint8(28,28,1)"}'
     stored = read_json(path, expected)
     if not isinstance(stored, dict):
-        raise DataError(f"{expected}, found a {type(stored).__name__}")
+        kind = type(stored).__name__
+        raise data_error(path=path, expected=expected, found=f"a {kind}")
     try:
         return _checked([_typed(name, text) for name, text in stored.items()])
     except ValueError as error:
-        raise DataError(f"{path}: {error}") from error
+        raise data_error(str(error), path=path) from error
 
 
 def read_json(path: Path, expected: str) -> object:
     """Return what a JSON file holds.
 
-    Raises ``DataError`` that begins with ``expected`` where it holds none.
+    Raises ``DataError`` that says what was ``expected`` where it holds none.
     """
     try:
         return json.loads(path.read_text("utf-8"))
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{expected}, found no JSON: {error}") from error
+        found = f"no JSON: {error}"
+        raise data_error(path=path, expected=expected, found=found) from error
 
 
 def is_utf8(name: str) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from millstream import _engine
-from millstream._core.errors import DataError
+from millstream._core.errors import data_error
 from millstream._sources.csv_header import is_header, start_of
 
 _NAMES = {"\t": "tabs", ",": "commas", ";": "semicolons", " ": "spaces", "|": "bars"}
@@ -60,9 +60,11 @@ def _delimiter(path: Path, text: str) -> str:
         return best
     for number, words in enumerate((line, below), 1):
         if words != " ".join(words.split()):
-            raise DataError(
-                f"{path}: line {number}: expected cells with one character between "
-                f"them, found several blanks"
+            raise data_error(
+                path=path,
+                line=number,
+                expected="cells with one character between them",
+                found="several blanks",
             )
     return " "
 

@@ -164,7 +164,9 @@ def _changed_members(path: Path) -> Iterator[str]:
                 crc = zlib.crc32(chunk, crc)
                 left -= len(chunk)
             if crc != member.CRC:
-                yield (
-                    f"{path}[{member.filename}]: offset {start}: expected CRC "
-                    f"{member.CRC:#010x} of {member.file_size} bytes, found {crc:#010x}"
+                yield _engine.error_text(
+                    path=f"{path}[{member.filename}]",
+                    offset=start,
+                    expected=f"CRC {member.CRC:#010x} of {member.file_size} bytes",
+                    found=f"{crc:#010x}",
                 )

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from millstream._core.errors import DataError
+from millstream._core.errors import DataError, data_error
 from millstream._datasets.lock import locked
 
 _CHUNK = 1 << 20
@@ -51,7 +51,7 @@ def extract_folder(archive: Path, name: str, into: Path) -> Path:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 _write(archive, "/".join(parts), stream, size, path)
         if not unfinished.exists():
-            raise DataError(f"{archive}: expected files in {name}/, found none")
+            raise data_error(path=archive, expected=f"files in {name}/", found="none")
         try:
             unfinished.rename(final)
         except OSError:
@@ -80,7 +80,7 @@ def extract_member(archive: Path, name: str, target: Path) -> Path:
                 _write(archive, "/".join(parts), stream, size, unfinished)
                 os.replace(unfinished, target)
                 return target
-    raise DataError(f"{archive}: expected a member {name}, found none")
+    raise data_error(path=archive, expected=f"a member {name}", found="none")
 
 
 def is_filled(folder: Path) -> bool:
@@ -131,12 +131,12 @@ def _naming_damage(archive: Path) -> Iterator[None]:
         zipfile.BadZipFile,
         zlib.error,
     ) as error:
-        raise DataError(f"{archive}: damaged archive: {error}") from error
+        raise data_error(f"damaged archive: {error}", path=archive) from error
 
 
 def _members(archive: Path) -> Iterator[Member]:
     if archive.is_dir():
-        raise DataError(f"{archive}: expected an archive, found a directory")
+        raise data_error(path=archive, expected="an archive", found="a directory")
     if zipfile.is_zipfile(archive):
         return _zip_members(archive)
     return _tar_members(archive)
@@ -180,7 +180,7 @@ def _checked_parts(archive: Path, name: str) -> tuple[str, ...]:
 
 
 def _refusal(archive: Path, name: str, why: str) -> DataError:
-    return DataError(f"{archive}: member {name!r} {why}, so nothing is unpacked")
+    return data_error(f"member {name!r} {why}, so nothing is unpacked", path=archive)
 
 
 def _write(archive: Path, name: str, stream: IO[bytes], size: int, path: Path) -> None:
@@ -188,7 +188,7 @@ def _write(archive: Path, name: str, stream: IO[bytes], size: int, path: Path) -
     try:
         output = path.open("xb")
     except FileExistsError as error:
-        raise DataError(f"{archive}: member {name!r} occurs twice") from error
+        raise data_error(f"member {name!r} occurs twice", path=archive) from error
     try:
         with output:
             while chunk := stream.read(_CHUNK):
@@ -199,6 +199,8 @@ def _write(archive: Path, name: str, stream: IO[bytes], size: int, path: Path) -
             raise type(error)(error.errno, error.strerror, str(path)) from error
         raise
     if written != size:
-        raise DataError(
-            f"{archive}: member {name!r}: expected {size} bytes, found {written}"
+        raise data_error(
+            path=archive,
+            expected=f"{size} bytes of member {name!r}",
+            found=str(written),
         )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from numpy.typing import NDArray
 
 from millstream import _engine
-from millstream._core.errors import DataError, DownloadError
+from millstream._core.errors import DataError, DownloadError, error_fields
 from millstream._datasets.download import RemoteFile, fetch
 
 if TYPE_CHECKING:
@@ -147,7 +147,8 @@ def mended(
         try:
             replaced = replace()
         except DownloadError as reason:
-            raise DataError(f"{error}; it was not replaced: {reason}") from error
+            message = f"{error}; it was not replaced: {reason}"
+            raise DataError(message, **error_fields(error)) from error
         return read(replaced)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from millstream._core.errors import DataError
+from millstream._core.errors import data_error
 from millstream._core.public import public
 from millstream._datasets.archive import extract_folder, is_filled
 from millstream._datasets.base import (
@@ -126,9 +126,10 @@ class CelebADataset(ArrayDataset):
             if images is None:
                 images = np.empty((len(self), *image.shape), np.uint8)
             if image.shape != images.shape[1:]:
-                raise DataError(
-                    f"{path}: expected an image of {list(images.shape[1:])}, "
-                    f"found {list(image.shape)}"
+                raise data_error(
+                    path=path,
+                    expected=f"an image of {list(images.shape[1:])}",
+                    found=f"{list(image.shape)}",
                 )
             images[position] = image
         assert images is not None
@@ -191,15 +192,17 @@ class CelebADataset(ArrayDataset):
         for number, line in enumerate(_lines(path), start=1):
             words = line.split()
             if len(words) != 2 or words[1] not in ("0", "1", "2") or "/" in words[0]:
-                raise DataError(
-                    f"{path}: line {number}: expected a file name and 0, 1 or 2, "
-                    f"found {line!r}"
+                raise data_error(
+                    path=path,
+                    line=number,
+                    expected="a file name and 0, 1 or 2",
+                    found=f"{line!r}",
                 )
             if words[1] == wanted:
                 names.append(words[0])
         if not names:
-            raise DataError(
-                f"{path}: expected images of split {self.split!r}, found none"
+            raise data_error(
+                path=path, expected=f"images of split {self.split!r}", found="none"
             )
         return tuple(names)
 
@@ -210,8 +213,8 @@ class CelebADataset(ArrayDataset):
         path = self._fetched(_ATTRIBUTES)
         lines = _lines(path)
         if len(lines) < 2:
-            raise DataError(
-                f"{path}: expected a count and a line of names, found neither"
+            raise data_error(
+                path=path, expected="a count and a line of names", found="neither"
             )
         names = tuple(lines[1].split())
         position_of = {name: at for at, name in enumerate(self._image_names)}
@@ -219,16 +222,19 @@ class CelebADataset(ArrayDataset):
         for number, line in enumerate(lines[2:], start=3):
             image, *words = line.split()
             if len(words) != len(names) or not set(words) <= {"-1", "1"}:
-                raise DataError(
-                    f"{path}: line {number}: expected {len(names)} values of -1 or 1, "
-                    f"found {line!r}"
+                raise data_error(
+                    path=path,
+                    line=number,
+                    expected=f"{len(names)} values of -1 or 1",
+                    found=f"{line!r}",
                 )
             position = position_of.pop(image, None)
             if position is not None:
                 values[position] = [word == "1" for word in words]
         if position_of:
-            raise DataError(
-                f"{path}: expected attributes of {next(iter(position_of))}, found none"
+            missing = next(iter(position_of))
+            raise data_error(
+                path=path, expected=f"attributes of {missing}", found="none"
             )
         return names, values
 
@@ -237,7 +243,7 @@ def _lines(path: Path) -> list[str]:
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise DataError(f"{path}: offset {error.start}: expected text") from error
+        raise data_error(path=path, offset=error.start, expected="text") from error
     return [line for line in text.splitlines() if line.strip()]
 
 
@@ -259,6 +265,6 @@ def _decoder() -> Callable[[Path], NDArray[np.uint8]]:
         except OSError as error:
             if error.errno is not None:
                 raise
-            raise DataError(f"{path}: damaged image: {error}") from error
+            raise data_error(f"damaged image: {error}", path=path) from error
 
     return decode

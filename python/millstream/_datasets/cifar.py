@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from millstream import _engine
-from millstream._core.errors import DataError
+from millstream._core.errors import DataError, data_error
 from millstream._core.public import public
 from millstream._datasets.archive import extract_folder, extract_member
 from millstream._datasets.base import (
@@ -71,9 +71,11 @@ class _CifarDataset(ArrayDataset):
         for path in files:
             if not path.exists():
                 if self.cache_dir is not None:
-                    raise DataError(
-                        f"{path.parent}: expected {path.name}, found none; "
-                        f"delete the folder to have {archive.name} unpacked again"
+                    raise data_error(
+                        f"delete the folder to have {archive.name} unpacked again",
+                        path=path.parent,
+                        expected=path.name,
+                        found="none",
                     )
                 extract_member(archive, path.name, path)
         return files

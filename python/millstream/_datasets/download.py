@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from millstream._core.errors import DataError, DownloadError
+from millstream._core.errors import DataError, DownloadError, text_without_path
 from millstream._core.progress_bar import ProgressBar
 from millstream._datasets.http import opened
 from millstream._datasets.lock import locked, open_regular
@@ -64,7 +64,7 @@ class RemoteFile:
             try:
                 self.check(path)
             except DataError as error:
-                return str(error).removeprefix(f"{path}: ")
+                return text_without_path(error)
         return None
 
     def addresses(self, mirrors: Sequence[str] | None = None) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from millstream import _engine
-from millstream._core.errors import DataError
+from millstream._core.errors import data_error
 from millstream._datasets.base import (
     ArrayDataset,
     Arrays,
@@ -89,9 +89,10 @@ class IdxDataset(ArrayDataset):
             def check(path: Path) -> Path:
                 (spec,) = _engine.idx([(content, [path])], cache).schema
                 if spec[1] != "uint8" or len(spec[2]) != rank:
-                    raise DataError(
-                        f"{path}: expected {content} of uint8 in {rank + 1} "
-                        f"dimensions, found rows of {described(spec)}"
+                    raise data_error(
+                        path=path,
+                        expected=f"{content} of uint8 in {rank + 1} dimensions",
+                        found=f"rows of {described(spec)}",
                     )
                 return path
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from millstream._core.errors import DataError
+from millstream._core.errors import DataError, data_error, error_fields
 from millstream._core.public import public
 from millstream._datasets.base import ArrayDataset, Arrays, cache_folder, fetched
 from millstream._datasets.download import RemoteFile
@@ -44,7 +44,7 @@ def read_values(path: Path, count: int | None = None) -> NDArray[np.float32]:
     import csv
 
     if path.is_dir():
-        raise DataError(f"{path}: expected a CSV file, found a directory")
+        raise data_error(path=path, expected="a CSV file", found="a directory")
     values = []
     try:
         with path.open(encoding="utf-8-sig", newline="") as stream:
@@ -54,11 +54,13 @@ def read_values(path: Path, count: int | None = None) -> NDArray[np.float32]:
                 if row:
                     values.append(_number(path, rows.line_num, row))
     except (UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{path}: expected a CSV file: {error}") from error
+        raise data_error(path=path, expected=f"a CSV file: {error}") from error
     if not values:
-        raise DataError(f"{path}: expected a header line and values, found no values")
+        raise data_error(
+            path=path, expected="a header line and values", found="no values"
+        )
     if count is not None and len(values) != count:
-        raise DataError(f"{path}: expected {count} values, found {len(values)}")
+        raise data_error(path=path, expected=f"{count} values", found=str(len(values)))
     return np.array(values, np.float32)
 
 
@@ -80,8 +82,8 @@ def _number(path: Path, line: int, row: list[str]) -> float:
     if not math.isfinite(value):
         found = ",".join(row)
         shown = found if len(found) <= _SHOWN else f"{found[:_SHOWN]}..."
-        raise DataError(
-            f"{path}: line {line}: expected a number in column 2, found {shown!r}"
+        raise data_error(
+            path=path, line=line, expected="a number in column 2", found=f"{shown!r}"
         )
     return value
 
@@ -140,9 +142,8 @@ class _SeriesDataset(ArrayDataset):
             # A folder of the user's may hold another series of the same name.
             return read_values(path, self._count if self.cache_dir is None else None)
         except DataError as error:
-            raise DataError(
-                f"{error}; delete {path} to have it fetched again"
-            ) from error
+            message = f"{error}; delete {path} to have it fetched again"
+            raise DataError(message, **error_fields(error)) from error
 
     def _read(self) -> Arrays:
         values = self._values()

@@ -117,6 +117,7 @@ class HostDelivery:
             if built.waits:  # here, and not on a thread of XLA's
                 built.engine.await_batch(words)
             if cursor is None:
+                built.forget_error()
                 cursor = built.on_device(np.concatenate([words, self._number]))
             value, mask, cursor = call(cursor)
         except FloatingPointError:
@@ -258,6 +259,7 @@ class HostDelivery:
         built = self.built
         first, rest = self._line
         if cursor is None:
+            built.forget_error()
             cursor = built.on_device(words)
         value, mask, after = first(cursor, built.arrays())
         if not built.resident and not is_traced(after):

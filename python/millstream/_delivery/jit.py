@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -20,17 +19,10 @@ if TYPE_CHECKING:
     from millstream._run.built import BuiltPipeline
 
 # What JAX raises where a compiled call fails. One that it dispatches in place, of a
-# program that it has run before, comes as a ValueError with the status for its text.
+# program that it has run before, comes as a ValueError.
 FAILURES = (jax.errors.JaxRuntimeError, ValueError)
 
 STATE_SPEC = jax.ShapeDtypeStruct((WORDS,), np.uint32)
-
-
-def is_failure(error: Exception) -> bool:
-    """Whether one of `FAILURES` is of a call, and not of what was traced."""
-    if isinstance(error, jax.errors.JaxRuntimeError):
-        return True
-    return re.match(r"[A-Z_]+: ", str(error)) is not None
 
 
 @functools.cache

@@ -11,6 +11,7 @@ from typing import Any
 import jax
 from jax.sharding import Mesh, PartitionSpec
 
+from millstream._core.jax_errors import DEADLINE_EXCEEDED, jax_error_says
 from millstream._run.resume import differences
 
 PATIENCE = 120.0
@@ -97,7 +98,7 @@ def _get(client: Any, key: str, deadline: float) -> str | None:
         try:  # a second at a time, so that Ctrl-C is heard
             return str(client.blocking_key_value_get(key, int(min(left, 1) * 1000) + 1))
         except jax.errors.JaxRuntimeError as error:
-            if "DEADLINE_EXCEEDED" not in str(error):
+            if not jax_error_says(error, DEADLINE_EXCEEDED):
                 raise
     return None
 

@@ -357,9 +357,12 @@ class BuiltPipeline:
         self._failure = None
 
     def raise_original(self, error: Exception) -> NoReturn:
-        """Raises what went wrong, in its own type, or else JAX's error."""
+        """Raises what went wrong, in its own type, or else JAX's error.
+
+        The caller forgets earlier errors before it starts a program.
+        """
         original = self.last_error
-        if original is None or not jit.is_failure(error):
+        if original is None:
             raise error
         self.forget_error()
         raise original from error

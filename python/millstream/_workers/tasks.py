@@ -361,7 +361,8 @@ def run(
     except BaseException as error:
         sample = _named(indices, row)
         error.add_note(f"millstream: this was {sample}")
-        other = stand_in(error, f"for {sample}")
+        only = int(indices[row[0]]) if row[0] >= 0 else None
+        other = stand_in(error, f"for {sample}", only)
         if other is None:
             raise
         raise other from error

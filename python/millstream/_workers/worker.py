@@ -151,11 +151,10 @@ def _packed(error: BaseException) -> bytes:
             except Exception:
                 continue
             return packed
-    from millstream._core.errors import WorkerError
+    from millstream._core.errors import WorkerError, copy_notes
 
-    stand_in = WorkerError(_words(error))
-    for note in error.__notes__:
-        stand_in.add_note(note)
+    stand_in = WorkerError(_words(error), kind="function", pid=os.getpid())
+    copy_notes(error, stand_in)
     return pickle.dumps((stand_in, None))
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from millstream._core.errors import DataError
+from millstream._core.errors import data_error
 from millstream.hydrax._layout import ALIGNMENT, ArrayLayout
 
 if TYPE_CHECKING:
@@ -112,9 +112,10 @@ def read(
     with open(path, "rb", buffering=0) as file:
         length = os.fstat(file.fileno()).st_size
         if length < size + _TRAILER.size:
-            raise DataError(
-                f"{path}: a cached batch of {size} bytes and more was expected, the "
-                f"file has {length}"
+            raise data_error(
+                path=path,
+                expected=f"a cached batch of at least {size} bytes",
+                found=f"{length} bytes",
             )
         memory = np.empty(length + ALIGNMENT, np.uint8)
         start = -memory.ctypes.data % ALIGNMENT
@@ -123,22 +124,23 @@ def read(
         while done < length:
             count = file.readinto(memory[done:].data)
             if not count:
-                raise DataError(f"{path}: it ends at byte {done} of {length}")
+                raise data_error(
+                    path=path, expected=f"{length} bytes", found=f"the end at {done}"
+                )
             done += count
     magic, blob_length, checksum = _TRAILER.unpack(memory[-_TRAILER.size :].data)
     body = memory[: -_TRAILER.size]
     if magic != _MAGIC or blob_length != len(body) - size:
-        raise DataError(f"{path}: it is not the file of a cached batch")
+        raise data_error("it is not the file of a cached batch", path=path)
     found = zlib.crc32(body.data)
     if found != checksum:
-        raise DataError(
-            f"{path}: its checksum is {found:#010x}, where {checksum:#010x} was "
-            "expected"
+        raise data_error(
+            path=path, expected=f"checksum {checksum:#010x}", found=f"{found:#010x}"
         )
     try:
         additional = pickle.loads(body[size:].data)
     except Exception as error:
-        raise DataError(f"{path}: its additional data: {error}") from error
+        raise data_error(f"its additional data: {error}", path=path) from error
     arrays = {}
     for name, (shape, dtype, _, offset, count) in layouts.items():
         values = body[offset : offset + count * dtype.itemsize].view(dtype)

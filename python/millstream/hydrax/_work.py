@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from millstream._core.errors import ITEM, copy_notes
+
 if TYPE_CHECKING:
     from millstream._workers.executor import Executor, PendingBatch
     from millstream.hydrax._groups import DataGroup
@@ -29,13 +31,9 @@ _DANGLING = (
 )
 
 
-_OF_AN_ITEM = "hydrax: this was item"
-
-
 def is_of_an_item(error: Exception) -> bool:
     """Whether the loader function raised it for an item, and not a worker's start."""
-    notes = getattr(error, "__notes__", ())
-    return any(note.startswith(_OF_AN_ITEM) for note in notes)
+    return hasattr(error, ITEM)
 
 
 def is_worker() -> bool:
@@ -115,7 +113,10 @@ class Fill:
     def tell_item(self, error: BaseException, item: tuple[int, int, Any]) -> None:
         """Adds to an error which item it is of."""
         _, number, data = item
-        error.add_note(f"{_OF_AN_ITEM} {number} of its group, {reprlib.repr(data)}")
+        setattr(error, ITEM, number)
+        error.add_note(
+            f"hydrax: this was item {number} of its group, {reprlib.repr(data)}"
+        )
 
 
 def _stand_in(error: Exception) -> Exception | None:
@@ -127,8 +128,7 @@ def _stand_in(error: Exception) -> Exception | None:
         pickle.loads(pickle.dumps(error))
     except Exception:
         stand_in = RuntimeError(f"{kind.__name__}: {error}")
-        for note in error.__notes__:
-            stand_in.add_note(note)
+        copy_notes(error, stand_in)
         return stand_in
     return None
 

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from millstream._core.jax_errors import NO_MESH, jax_error_says
 from millstream.loadax._rows import place_tree, row_sharding
 
 A = TypeVar("A")
@@ -111,7 +112,7 @@ def with_sharding_constraint(x: A, shardings: Any) -> A:
         return jax.lax.with_sharding_constraint(x, shardings)
     except RuntimeError as error:
         # Only JAX knows of a mesh that was entered as `with mesh:`.
-        if mesh.empty and "non-empty mesh" in str(error):
+        if mesh.empty and jax_error_says(error, NO_MESH):
             return x
         raise
 
