@@ -8,12 +8,12 @@ import jax
 import numpy as np
 
 
-class Placement(NamedTuple):
-    """How JAX placed an array. It can place more arrays of the same shape and dtype.
+class FastPut(NamedTuple):
+    """Places arrays like an earlier array of the same shape and dtype.
 
     ``jax.device_put`` makes about a hundred calls in Python, which take as long as
     copying a megabyte. ``put`` directly calls the private jaxlib function in which
-    ``device_put`` ends. It is only used on the CPU.
+    ``device_put`` ends. It is only used on the CPU. The fields are its arguments.
     """
 
     aval: Any
@@ -29,17 +29,20 @@ class Placement(NamedTuple):
         return array
 
 
-def placement_from(placed: jax.Array, shards: list[np.ndarray]) -> Placement | None:
-    """Returns how JAX placed ``shards``, or None if only JAX can place such arrays."""
+def fast_put_of(placed: jax.Array, shards: list[np.ndarray]) -> FastPut | None:
+    """Returns a ``FastPut`` for arrays like ``placed``, or None if that is impossible.
+
+    ``placed`` is the result of ``jax.device_put`` for ``shards``.
+    """
     if _put is None or not _is_simple(placed):
         return None
     devices = [shard.device for shard in placed.addressable_shards]
-    placement = Placement(placed.aval, placed.sharding, devices, placed.committed)
+    fast_put = FastPut(placed.aval, placed.sharding, devices, placed.committed)
     try:
-        placement.put(shards)
+        fast_put.put(shards)
     except Exception:
         return None  # another version of jaxlib, or a setting that forbids it
-    return placement
+    return fast_put
 
 
 def is_guarded() -> bool:
@@ -52,28 +55,28 @@ class Aliasing:
     """Places arrays on one device. Each call must pass the same shapes and dtypes."""
 
     def __init__(self) -> None:
-        self._known: tuple[Any, Any, list[Placement]] | None = None
+        self._known: tuple[Any, Any, list[FastPut]] | None = None
 
     def __call__(
         self, arrays: list[np.ndarray], device: jax.Device | None = None
     ) -> list[jax.Array]:
         """Returns the arrays as JAX arrays that alias them if possible."""
         default = jax.config.jax_default_device  # type: ignore[attr-defined]
-        known_default, known_device, placements = self._known or (None, None, None)
+        known_default, known_device, fast_puts = self._known or (None, None, None)
         same = default is known_default and device is known_device
-        if placements is not None and same and not is_guarded():
-            pairs = zip(placements, arrays, strict=True)
-            return [placement.put([array]) for placement, array in pairs]
+        if fast_puts is not None and same and not is_guarded():
+            pairs = zip(fast_puts, arrays, strict=True)
+            return [fast_put.put([array]) for fast_put, array in pairs]
         placed: list[jax.Array] = jax.device_put(arrays, device)
         pairs = zip(placed, arrays, strict=True)
-        found = [placement_from(x, [array]) for x, array in pairs]
-        known = [placement for placement in found if placement is not None]
+        found = [fast_put_of(x, [array]) for x, array in pairs]
+        known = [fast_put for fast_put in found if fast_put is not None]
         self._known = (default, device, known) if len(known) == len(found) else None
         return placed
 
 
 def _is_simple(placed: jax.Array) -> bool:
-    """Whether ``Placement.put`` does the same as ``jax.device_put`` for such arrays.
+    """Whether ``FastPut.put`` does the same as ``jax.device_put`` for such arrays.
 
     It does not for tracers, nor for 64-bit types, whose result depends on x64.
     """

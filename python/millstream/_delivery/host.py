@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from millstream._run.built import BuiltPipeline, Placed
 
 # Up to this size, a jitted call writes a batch into XLA's own buffer. A larger batch is
-# prefetched into a slot that JAX aliases. See docs/performance.md.
+# prefetched into a slot, which is memory of the engine that JAX aliases.
+# See docs/performance.md.
 MAX_CALL_BYTES = 1 << 20
 
 # Shorter loops are not worth the time to compile the jitted call.

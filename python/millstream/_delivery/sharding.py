@@ -20,7 +20,7 @@ from jax.sharding import (
 )
 
 from millstream._core.description import Tree
-from millstream._delivery.aliasing import Placement, is_guarded, placement_from
+from millstream._delivery.aliasing import FastPut, fast_put_of, is_guarded
 
 
 def placement_of(given: jax.sharding.Sharding) -> NamedSharding | jax.Device:
@@ -220,7 +220,7 @@ class Assembly:
         self._kinds = [(spec.shape, layout) for spec in specs]
         self._kinds.append(((split.batch_size,), split.rows_sharding))
         self._shard_at = {first: i for i, (first, _) in enumerate(split.parts)}
-        self._known: list[tuple[Placement, list[Any]] | None]
+        self._known: list[tuple[FastPut, list[Any]] | None]
         self._known = [None] * len(self._kinds)
 
     def __call__(self, fields: list[Any]) -> list[jax.Array]:
@@ -239,11 +239,11 @@ class Assembly:
 
         known = self._known[field]
         if known is not None and not is_guarded():
-            placement, indices = known
-            return placement.put([shard(index) for index in indices])
+            fast_put, indices = known
+            return fast_put.put([shard(index) for index in indices])
         array = jax.make_array_from_callback(*self._kinds[field], shard)
         indices = [each.index for each in array.addressable_shards]
-        found = placement_from(array, [shard(index) for index in indices])
+        found = fast_put_of(array, [shard(index) for index in indices])
         self._known[field] = None if found is None else (found, indices)
         return array
 

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from millstream._delivery.host import HostDelivery
 
 
-# (words of the next batch, batches left, cursor, fetched). The words are None if the
-# cursor holds them. ``fetched`` is the next batch if its transfer has started.
+# (words of the next batch, batches left, cursor of the last fetch, fetched). The words
+# are None if the cursor holds them. ``fetched`` is the next batch if its transfer to
+# the device has started, and None otherwise.
 _Position = tuple[Any, int, Any, Any]
 
 

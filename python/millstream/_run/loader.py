@@ -224,12 +224,12 @@ class DataLoader:
         if traced:
             result = _scan(self._built, body_fn, length, unroll, words, carry, arrays)
         else:
-            run = self._compiled(body_fn, length, unroll)
+            run = self._jitted_scan(body_fn, length, unroll)
             result = self._run(run, self._built.on_device(words), carry, arrays)
         words, carry, outputs = result
         return LoaderState(words), carry, outputs
 
-    def _compiled(self, body_fn: Body, length: int, unroll: int) -> Any:
+    def _jitted_scan(self, body_fn: Body, length: int, unroll: int) -> Any:
         """Returns the jitted scan of ``body_fn``.
 
         The cache holds ``body_fn``, or the object of a bound method, weakly.

@@ -44,7 +44,7 @@ _MAX_ORDER_TEXT = 200
 
 
 def described(built: BuiltPipeline) -> dict[str, Any]:
-    """Returns the properties that a state depends on, and the resume digest."""
+    """Returns the properties of a pipeline that its states depend on, and a digest."""
     plan = built.plan
     order = repr(built.head.order)
     if len(order) > _MAX_ORDER_TEXT:

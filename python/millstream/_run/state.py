@@ -34,7 +34,7 @@ def words_at(words: Any, epoch: int, step: int) -> np.ndarray:
 class LoaderState:
     """The position of a loader: a pytree with one leaf, ``words``, a uint32[8].
 
-    It identifies the *next* batch. The words are a check word of the pipeline, the two
+    It identifies the *next* batch. The words are a checksum of the pipeline, the two
     words of the key, the epoch, the step (low, high) and two reserved words. It works
     with ``jax.tree.map``, pickle, Orbax, ``jax.device_put`` and ``jax.vmap``.
     """
@@ -129,7 +129,10 @@ def words_of(state: Any) -> Any:
 
 
 def words_in(cursor: Any) -> Any:
-    """Returns the words of the state at the beginning of a cursor."""
+    """Returns the words of the state in a cursor.
+
+    A cursor has the words of a state, followed by the loader's serial number.
+    """
     return (cursor if is_traced(cursor) else np.asarray(cursor))[:WORDS]
 
 

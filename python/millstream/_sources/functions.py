@@ -49,7 +49,7 @@ class FunctionSource(UsesWorkers, OrderedSource):
     def _start(
         self, length: int, one: Callable[[int], Any], task: type[SampleTask], fn: Any
     ) -> None:
-        """Starts a worker pool that runs ``task(fn, ...)`` for ``length`` samples.
+        """Creates a worker pool that runs ``task(fn, ...)`` for ``length`` samples.
 
         Without a ``sample_spec``, it calls ``one(0)`` to find the fields.
         """

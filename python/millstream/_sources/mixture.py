@@ -35,9 +35,9 @@ def mix(
 
     Each source keeps its order and has its own epochs and its own seed. A small source
     starts its next epoch, with a new shuffle, while a large one is still in its first.
-    The mixture is one endless sequence, and an epoch of the mixture is the next
-    ``num_samples`` of it. No source restarts when an epoch of the mixture begins. A
-    saved state resumes exactly.
+    The mixture is one endless sequence. An epoch of the mixture has the next
+    ``num_samples`` samples of it. No source restarts when an epoch of the mixture
+    begins. A saved state resumes exactly.
 
     Args:
       sources: Sources whose samples have the same structure, dtypes and shapes.
