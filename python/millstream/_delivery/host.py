@@ -34,8 +34,9 @@ MAX_CALL_BYTES = 1 << 20
 # Shorter loops are not worth the time to compile the jitted call.
 BATCHES_BEFORE_COMPILING = 3
 
-# A loop may hold this many batches besides the prefetched ones. If it holds more, it
-# waits up to _WAIT_SECONDS for JAX to release some. It warns at _HELD_FOR_WARNING.
+# A loop may hold this many batches in addition to the prefetched ones. If it holds
+# more, it waits up to _WAIT_SECONDS for JAX to release some. With more than
+# _HELD_FOR_WARNING it warns.
 MAX_HELD = 8
 _WAIT_SECONDS = 0.02
 _HELD_FOR_WARNING = 64
