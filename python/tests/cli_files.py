@@ -1,4 +1,4 @@
-"""Small data sets in every format that the command line knows, and its runs."""
+"""Small data sets in every format of the command line, and functions to run it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PIXELS = _random.integers(0, 256, (N, 3 * 32 * 32), np.uint8)
 
 
 class Run(NamedTuple):
-    """What came of a command."""
+    """The result of a command."""
 
     status: int
     out: str
@@ -36,7 +36,7 @@ Command = Callable[..., Run]
 
 
 def run_with(capsys: pytest.CaptureFixture[str]) -> Command:
-    """A function that runs a command and returns what came of it."""
+    """Returns a function that runs a command and returns its result."""
 
     def run(*arguments: object) -> Run:
         status = main([str(argument) for argument in arguments])
@@ -45,8 +45,8 @@ def run_with(capsys: pytest.CaptureFixture[str]) -> Command:
     return run
 
 
-def refused(result: Run, *words: str, status: int = 1) -> None:
-    """One line of standard error with these words, no traceback, that status."""
+def fails(result: Run, *words: str, status: int = 1) -> None:
+    """Checks that a command failed with one line of text and an exit status."""
     assert result.status == status
     assert "Traceback" not in result.err
     assert result.err.count("\n") == 1, result.err
@@ -55,7 +55,7 @@ def refused(result: Run, *words: str, status: int = 1) -> None:
 
 
 def records() -> bytes:
-    """Records of SCHEMA, without a header."""
+    """Returns records of SCHEMA, without a header."""
     dtype = np.dtype([("image", np.uint8, (4, 3)), ("label", "<i4")])
     packed = np.zeros(N, dtype)
     packed["image"], packed["label"] = IMAGES, LABELS
@@ -79,7 +79,7 @@ def cifar_pickled(classes: int) -> bytes:
 
 
 def cifar_batches(classes: int, content: bytes, suffix: str) -> dict[str, bytes]:
-    """The files of both splits."""
+    """Returns the files of both splits."""
     names = [f"data_batch_{i}" for i in range(1, 6)] + ["test_batch"]
     if classes == 100:
         names = ["train", "test"]
@@ -103,7 +103,7 @@ def write_folder(path: Path, files: dict[str, bytes]) -> Path:
 
 
 def write_all(folder: Path) -> dict[str, Path]:
-    """A data set of each kind in ``folder``, by a name for the kind."""
+    """Writes a data set of each format to ``folder``. Returns paths by format."""
     paths = {
         "npy": folder / "image.npy",
         "npz": folder / "stored.npz",

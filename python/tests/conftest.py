@@ -1,4 +1,4 @@
-"""What tests share: data, Python processes of their own, and a server of files."""
+"""Fixtures: data, Python processes and a file server."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from millstream._datasets import download
 
 TESTS = Path(__file__).resolve().parent
 
-# A shell starts background jobs with SIGINT ignored, and tests of Ctrl-C would wait for
-# ever. Processes that tests start inherit the default again.
+# A shell starts background jobs with SIGINT ignored. Tests of Ctrl-C would then wait
+# forever, so this restores the default, which child processes inherit.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def rows_of(n: int) -> dict[str, np.ndarray]:
-    """Samples that tell which they are: no two rows have the same bytes."""
+    """Returns samples whose rows all have different bytes."""
     x = np.arange(1, n + 1, dtype=np.int32)[:, None] * np.array([1, 7, -3], np.int32)
     return {"x": x, "y": (np.arange(n) % 251 + 1).astype(np.uint8)}
 
 
 class Python:
-    """Runs code in a Python process of its own that finds the package and the tests."""
+    """Runs code in a separate Python process that can import the package and tests."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def environment(self, **more: str) -> dict[str, str]:
-        package = Path(millstream.__file__).parent.parent  # the one that is tested
+        package = Path(millstream.__file__).parent.parent  # the installed package
         path = os.pathsep.join([str(TESTS), str(package)])
         return {**os.environ, "PYTHONPATH": path, "JAX_PLATFORMS": "cpu", **more}
 
@@ -54,7 +54,7 @@ class Python:
         )
 
     def finished(self, process: subprocess.Popen[str]) -> str:
-        """What it printed; a test fails with its errors unless it ended with 0."""
+        """Returns its output. The test fails if the exit status is not 0."""
         try:
             out, err = process.communicate(timeout=120)
         except subprocess.TimeoutExpired:
@@ -91,7 +91,7 @@ def server() -> Iterator[FileServer]:
 
 @pytest.fixture
 def no_surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Downloads without proxies and settings, that pause for a moment only."""
+    """Removes proxies and settings from the environment, and shortens retry pauses."""
     for name in list(os.environ):
         if name.lower().endswith("_proxy") or name.startswith("MILLSTREAM_"):
             monkeypatch.delenv(name)

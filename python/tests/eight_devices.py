@@ -1,4 +1,4 @@
-"""Batches over the devices of a mesh; run by test_sharding.py in a process of eight."""
+"""Batches on a mesh of eight devices. test_sharding.py runs it in a process."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def check_layout(walk: Any, sharding: NamedSharding) -> None:
 
 
 def check_same(source: Any, sharding: NamedSharding) -> None:
-    """All ways through a sharded loader give the bytes of one device, split."""
+    """Checks that all ways of delivery give the batches of one device, split."""
     plain, loader = plain_of(source), loader_of(source, sharding)
     start = loader.init_state(7)
     expected = iterated(plain, plain.init_state(7), 2 * STEPS)
@@ -79,7 +79,7 @@ def check_same(source: Any, sharding: NamedSharding) -> None:
     same_walk(stepped(loader, start, 2 * STEPS, step), expected)
     batch, after, mask = step(start)
     check_layout((batch, mask), sharding)
-    # From the middle of an epoch, whoever made the state.
+    # From the middle of an epoch, with a state from either loader.
     for state in (after, plain.next_batch(plain.init_state(7))[1]):
         rest = jax.tree.map(lambda x: x[1:], expected)
         same_walk(iterated(loader, state, 2 * STEPS - 1), rest)
@@ -95,7 +95,7 @@ def test_every_source_gives_the_batches_of_one_device(source: Any) -> None:
 
 
 @pytest.mark.parametrize("layout", ["three axes", "one axis"])
-def test_meshes_of_explicit_axes(layout: str, disk: Any) -> None:
+def test_meshes_with_explicit_axes(layout: str, disk: Any) -> None:
     sharding = sharding_of(layout, AxisType.Explicit)
     plain, loader = plain_of(disk), loader_of(disk, sharding)
     start = loader.init_state(7)
@@ -155,7 +155,7 @@ def test_regions_are_aligned_and_shared_by_replicas(source: Any) -> None:
                 pointer = shard.data.unsafe_buffer_pointer()
                 assert pointer % 64 == 0
                 places.setdefault(shard.index[0].start, set()).add(pointer)
-            # Two devices hold each row, and there is one copy: it was aliased.
+            # Two devices hold each row but alias one copy.
             assert [len(found) for found in places.values()] == [1] * 4
 
 
@@ -167,11 +167,11 @@ def test_each_row_is_read_once(layout: str, source: Any) -> None:
         resident_in_jit = loader._built.resident and walk is not iterated
         copies = loader._built.split.devices // len(loader._built.split.parts)
         row = sum(x[0].nbytes for x in data().values())
-        # In memory, inside jit, every device gathers its rows from there.
+        # Inside jit every device gathers its own rows from memory.
         assert loader.bytes_read == N * row * (copies if resident_in_jit else 1)
 
 
-def test_stages_that_are_traced_see_sharded_batches(packed: Path) -> None:
+def test_traced_stages_see_sharded_batches(packed: Path) -> None:
     sharding = sharding_of("three axes")
 
     def stages(put: list[Any]) -> list[Any]:
@@ -220,7 +220,7 @@ def test_callbacks_see_whole_batches(packed: Path) -> None:
     batch, _, _ = jax.jit(loader.next_batch)(loader.init_state(7))
     same_bytes(batch["y"], expected["y"][0] + 1)
     check_layout(batch, sharding)
-    assert len(seen) == 1  # once a batch, not once a device
+    assert len(seen) == 1  # once per batch, not once per device
 
 
 @pytest.mark.parametrize("order", ["sequential", ms.Shuffle(window=2, block_size=8)])
@@ -234,7 +234,7 @@ def test_a_traced_gather_is_sharded_too(order: Any) -> None:
     check_layout(jax.jit(loader.next_batch)(start)[0], sharding)
 
 
-def test_a_call_back_to_the_host_gives_the_same_shards(
+def test_a_host_callback_gives_the_same_shards(
     source: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain = plain_of(source)
@@ -246,11 +246,11 @@ def test_a_call_back_to_the_host_gives_the_same_shards(
     for layout in ("three axes", "one axis"):
         loader = loader_of(source, sharding_of(layout), prefetch=0)
         same_walk(jitted(loader, loader.init_state(7), STEPS), expected)
-        # All devices of the process are given parts of one batch.
+        # All devices of the process share one batch.
         assert loader.bytes_read == N * sum(x[0].nbytes for x in data().values())
 
 
-def test_masks_are_arrays_of_their_own(source: Any) -> None:
+def test_each_mask_is_a_separate_array(source: Any) -> None:
     plain, loader = plain_of(source), loader_of(source, sharding_of("three axes"))
     expected = [np.array(m) for _, m in plain.iterate(plain.init_state(7), steps=STEPS)]
     found = []
@@ -260,7 +260,7 @@ def test_masks_are_arrays_of_their_own(source: Any) -> None:
     np.testing.assert_array_equal(found, expected)
 
 
-def test_transfers_ahead_change_nothing(source: Any) -> None:
+def test_early_transfers_change_nothing(source: Any) -> None:
     plain, loader = plain_of(source), loader_of(source, sharding_of("two axes"))
     loader._delivery.transfers = True  # as on an accelerator
     expected = iterated(plain, plain.init_state(7), 3 * STEPS)
@@ -286,7 +286,7 @@ def test_seeds_are_vmapped(disk: Any) -> None:
         same_bytes(after.words[seed], state.words)
 
 
-def test_a_model_with_shardings_of_its_own(disk: Any) -> None:
+def test_a_model_with_other_shardings(disk: Any) -> None:
     mesh = mesh_of({"data": 4, "model": 2})
     split = NamedSharding(mesh, P("model", None))
 
@@ -325,7 +325,7 @@ def test_a_model_with_shardings_of_its_own(disk: Any) -> None:
     )
 
 
-def test_a_state_that_a_device_holds(disk: Any) -> None:
+def test_a_state_on_a_device(disk: Any) -> None:
     plain, loader = plain_of(disk), loader_of(disk, sharding_of("two axes"))
     expected = iterated(plain, plain.init_state(7), STEPS)
     state = jax.device_put(loader.init_state(7), jax.devices()[3])

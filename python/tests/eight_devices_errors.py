@@ -1,4 +1,4 @@
-"""What goes wrong on many devices; run by test_sharding.py in a process of eight."""
+"""Errors on eight devices. test_sharding.py runs it in a process."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from millstream._delivery import jit
 from walks import iterated, same_walk, scanned
 
 
-def test_a_sample_that_cannot_be_read_fails_on_every_shard(tmp_path: Path) -> None:
-    """One shard that failed alone would leave the others waiting for its sum."""
+def test_a_read_error_fails_on_every_shard(tmp_path: Path) -> None:
+    """If only one shard failed, the others would wait forever in the collective."""
     path = tmp_path / "samples.npy"
     np.save(path, np.arange(40_000, dtype=np.float32).reshape(400, 100))
     loader = ms.DataLoader(
@@ -30,12 +30,12 @@ def test_a_sample_that_cannot_be_read_fails_on_every_shard(tmp_path: Path) -> No
             ms.DevicePutTransform(sharding_of("one axis")),
         ]
     )
-    os.truncate(path, 128 + 150 * 400)  # rows 150 and on are gone
+    os.truncate(path, 128 + 150 * 400)  # rows from 150 on are gone
 
     def total(carry: Any, batch: Any, mask: Any) -> Any:
         return carry + batch.sum(), batch.sum()
 
-    for _ in range(2):  # and a second time from the same state
+    for _ in range(2):  # and once more from the same state
         with pytest.raises((OSError, ms.DataError), match=r"samples\.npy"):
             loader.scan_epoch(loader.init_state(7), 0.0, total)
     run = jax.jit(lambda state: loader.scan_epoch(state, 0.0, total)[1])
@@ -76,10 +76,10 @@ def test_a_sharding_of_one_device_is_that_device() -> None:
     assert {x.device for x in (*batch.values(), mask)} == {device}
 
 
-def test_what_cannot_be_split_is_refused() -> None:
+def test_wrong_shardings_are_errors() -> None:
     source = ms.ArraySampleSource(data())
     rows = NamedSharding(mesh_of({"data": 8}), P("data"))
-    with pytest.raises(ValueError, match=r"batch of 12 .*divided by 8.*'data' of 8"):
+    with pytest.raises(ValueError, match=r"batch of 12 .*split into 8.*'data' of 8"):
         ms.DataLoader([source, ms.BatchTransform(12), ms.DevicePutTransform(rows)])
     with pytest.raises(ValueError, match="after BatchTransform"):
         ms.DataLoader([source, ms.DevicePutTransform(rows), ms.BatchTransform(16)])
@@ -90,19 +90,21 @@ def test_what_cannot_be_split_is_refused() -> None:
         ms.DataLoader([source, partial, ms.DevicePutTransform(rows)])
     mesh = mesh_of({"data": 2, "model": 4})
     flat = ms.ArraySampleSource({"y": data()["y"]})
-    with pytest.raises(ValueError, match=r"at least 2 axes; \['y'\] has .*\[16\]"):
+    with pytest.raises(ValueError, match=r"at least 2 axes, but \['y'\] has .*\[16\]"):
         loader_of(flat, NamedSharding(mesh, P("data", "model")))
     wide = ms.ArraySampleSource({"x": data()["x"]})
-    with pytest.raises(ValueError, match=r"axis 1 of \['x'\], 3 long.*'model'.*4"):
+    with pytest.raises(ValueError, match=r"axis 1 of \['x'\] has length 3.*4.*'model'"):
         loader_of(wide, NamedSharding(mesh, P("data", "model")))
     with pytest.raises(ValueError, match="unconstrained"):
         ms.DevicePutTransform(NamedSharding(mesh, P(P.UNCONSTRAINED)))
-    with pytest.raises(ValueError, match="'unpinned_host' is not kept inside jit"):
+    with pytest.raises(
+        ValueError, match="jit does not preserve memory_kind='unpinned_host'"
+    ):
         loader_of(source, rows.with_memory_kind("unpinned_host"))
     single = SingleDeviceSharding(jax.devices()[1], memory_kind="pinned_host")
-    with pytest.raises(ValueError, match="of a single device is not heeded"):
+    with pytest.raises(ValueError, match="is not supported for a single device"):
         loader_of(source, single)
-    with pytest.raises(TypeError, match="NamedSharding of a mesh of devices"):
+    with pytest.raises(TypeError, match="NamedSharding over a Mesh"):
         ms.DevicePutTransform(NamedSharding(mesh.abstract_mesh, P("data")))
     with pytest.raises(ValueError, match="nowhere"):
         NamedSharding(mesh, P("nowhere"))

@@ -1,4 +1,4 @@
-"""Python functions on many devices; run by test_sharding.py in a process of eight."""
+"""Python functions on eight devices. test_sharding.py runs it in a process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from walks import iterated, jitted, same_walk, scanned
 
 
 def stages_of(kind: str) -> list[Any]:
-    """A source, and what comes before batching."""
+    """Returns a source and the stages before batching."""
     if kind == "a data set":
         return [ms.DatasetSource(fns.Data(N), workers=2)]
     name, _, where = kind.partition(" in a ")
@@ -67,7 +67,7 @@ def test_every_kind_of_worker(kind: str, traced: bool) -> None:
 def test_host_fields_come_with_every_sharding(
     where: str, axes: AxisType, traced: str
 ) -> None:
-    """Also where only what a traced stage makes has the axes that are split."""
+    """Including a sharding that splits an axis that only a traced stage creates."""
 
     def wider(x: Any, mask: Any) -> Any:
         return {"x": x["x"] * 2, "y": jnp.stack([x["y"], x["y"]], -1)}
@@ -100,7 +100,7 @@ def test_host_fields_come_with_every_sharding(
 
 
 @pytest.mark.parametrize("traced", [False, True])
-def test_samples_that_are_skipped(traced: bool) -> None:
+def test_skipped_samples(traced: bool) -> None:
     spec = jax.eval_shape(lambda: {"x": jnp.zeros(2)})
 
     def odd(i: int) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""An HTTP server on loopback that behaves as badly as the tests ask it to."""
+"""An HTTP server on loopback that can misbehave in many ways."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Behaviour = Callable[["_Handler"], None]
 
 @dataclass
 class FileServer:
-    """Answers each path as ``routes`` says and remembers what it was asked for."""
+    """Answers each path as in ``routes`` and records the requests."""
 
     url: str = ""
     routes: dict[str, Behaviour] = field(default_factory=dict)
@@ -21,12 +21,12 @@ class FileServer:
     closing: threading.Event = field(default_factory=threading.Event)
 
     def offer(self, path: str, behaviour: Behaviour) -> str:
-        """Return the URL at which ``behaviour`` answers from now on."""
+        """Returns a URL that answers with ``behaviour`` from now on."""
         self.routes[path] = behaviour
         return self.url + path
 
     def ranges(self, path: str) -> list[str | None]:
-        """Return the Range header of each request for ``path``."""
+        """Returns the Range header of each request for ``path``."""
         return [asked for requested, asked in self.requests if requested == path]
 
 
@@ -44,7 +44,7 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
     def start(self) -> int:
-        """Return the first byte that is asked for."""
+        """Returns the first byte of the requested range."""
         asked = self.headers.get("Range")
         return int(asked.removeprefix("bytes=").partition("-")[0]) if asked else 0
 
@@ -57,7 +57,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextlib.contextmanager
 def serving() -> Iterator[FileServer]:
-    """Yield a server that runs until the block ends."""
+    """Yields a server that runs until the block ends."""
     files = FileServer()
     handler = type("Handler", (_Handler,), {"files": files})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
@@ -75,12 +75,12 @@ def serving() -> Iterator[FileServer]:
 
 
 def whole(content: bytes) -> Behaviour:
-    """Serve ``content``, or the part that a Range asks for."""
+    """Serves ``content``, or the part in the Range header."""
     return cut_off(content, after=len(content))
 
 
 def cut_off(content: bytes, *, after: int) -> Behaviour:
-    """Announce all that is asked for, send ``after`` bytes of it and hang up."""
+    """Announces the whole range, sends ``after`` bytes and closes the connection."""
 
     def answer(handler: _Handler) -> None:
         start = handler.start()
@@ -99,7 +99,7 @@ def cut_off(content: bytes, *, after: int) -> Behaviour:
 
 
 def without_ranges(content: bytes, *, after: int | None = None) -> Behaviour:
-    """Serve ``content`` from its first byte whatever is asked for."""
+    """Serves the whole ``content`` and ignores the Range header."""
 
     def answer(handler: _Handler) -> None:
         handler.head(200, Content_Length=len(content))
@@ -109,7 +109,7 @@ def without_ranges(content: bytes, *, after: int | None = None) -> Behaviour:
 
 
 def announcing(content: bytes, *, length: int | None) -> Behaviour:
-    """Serve ``content`` under a Content-Length that is not its own, or none."""
+    """Serves ``content`` with a wrong Content-Length, or without one."""
 
     def answer(handler: _Handler) -> None:
         if length is None:
@@ -122,7 +122,7 @@ def announcing(content: bytes, *, length: int | None) -> Behaviour:
 
 
 def from_elsewhere(content: bytes, *, shift: int) -> Behaviour:
-    """Answer a Range with bytes from another place."""
+    """Answers a Range with bytes from another position."""
 
     def answer(handler: _Handler) -> None:
         start = max(handler.start() + shift, 0)
@@ -134,7 +134,7 @@ def from_elsewhere(content: bytes, *, shift: int) -> Behaviour:
 
 
 def many_digits(name: str) -> Behaviour:
-    """Answer with a header whose number no file can have."""
+    """Answers with an impossibly large number in a header."""
     digits = "9" * 5000
     if name == "Content_Range":
         return lambda handler: handler.head(206, Content_Range=f"bytes {digits}-")
@@ -142,7 +142,7 @@ def many_digits(name: str) -> Behaviour:
 
 
 def stalling(content: bytes, *, after: int) -> Behaviour:
-    """Send ``after`` bytes and then nothing until the server closes."""
+    """Sends ``after`` bytes and then nothing until the server closes."""
 
     def answer(handler: _Handler) -> None:
         start = handler.start()
@@ -159,7 +159,7 @@ def stalling(content: bytes, *, after: int) -> Behaviour:
 
 
 def trickling(content: bytes) -> Behaviour:
-    """Send a byte every now and then until the server closes."""
+    """Sends single bytes with long pauses until the server closes."""
 
     def answer(handler: _Handler) -> None:
         start = handler.start()
@@ -175,7 +175,7 @@ def trickling(content: bytes) -> Behaviour:
 
 
 def in_chunks(content: bytes) -> Behaviour:
-    """Serve ``content`` in chunks, without a length, whatever is asked for."""
+    """Serves the whole ``content`` in chunks, without a length."""
 
     def answer(handler: _Handler) -> None:
         handler.protocol_version = "HTTP/1.1"
@@ -186,17 +186,17 @@ def in_chunks(content: bytes) -> Behaviour:
 
 
 def redirect(location: str) -> Behaviour:
-    """Send whoever asks to ``location``."""
+    """Redirects requests to ``location``."""
     return lambda handler: handler.head(302, Location=location, Content_Length=0)
 
 
 def status(code: int) -> Behaviour:
-    """Answer with an error and no content."""
+    """Answers with an error status and no content."""
     return lambda handler: handler.head(code, Content_Length=0)
 
 
 def in_turn(*behaviours: Behaviour) -> Behaviour:
-    """Behave as each of ``behaviours`` for one request and as the last ever after."""
+    """Uses each of ``behaviours`` for one request, and the last one for all others."""
     left = list(behaviours)
 
     def answer(handler: _Handler) -> None:
@@ -206,7 +206,7 @@ def in_turn(*behaviours: Behaviour) -> Behaviour:
 
 
 def dripping(before: bytes, drop: bytes) -> Behaviour:
-    """Send ``before`` as it is, and ``drop`` every now and then until it closes."""
+    """Sends ``before``, then ``drop`` with pauses, until the server closes."""
 
     def answer(handler: _Handler) -> None:
         handler.wfile.write(before)

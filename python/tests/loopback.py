@@ -25,13 +25,13 @@ STEPS = 6
 
 
 def samples() -> dict[str, np.ndarray]:
-    """What the network learns from; no two rows have the same bytes."""
+    """Returns the training data. All rows have different bytes."""
     x = np.sin(np.arange(N * FEATURES, dtype=np.float32)).reshape(N, FEATURES)
     return {"x": x, "y": np.cos(np.arange(N, dtype=np.float32))}
 
 
 def update(params: Any, batch: Any, mask: Any) -> tuple[Any, Any]:
-    """One step of gradient descent, and the loss before it."""
+    """Does one step of gradient descent. Returns the loss before it too."""
     import jax
     import jax.numpy as jnp
 
@@ -62,7 +62,7 @@ def loader_of(job: dict[str, Any], process: int, sharding: Any) -> Any:
 
 
 def sample(i: int) -> dict[str, Any]:
-    """The same samples by a function, with host fields."""
+    """Returns one of the same samples, with host fields."""
     return {**{key: 2 * x[i] for key, x in samples().items()}, "name": f"sample {i}"}
 
 
@@ -71,7 +71,7 @@ def halved(batch: Any, mask: Any) -> Any:
 
 
 def check_names(loader: Any, state: Any, batch: dict[str, Any]) -> None:
-    """Rows that this process has no part in have no name here."""
+    """Checks that host fields are None for rows of other processes."""
     shards = batch["y"].addressable_shards
     mine = {row for s in shards for row in range(*s.index[0].indices(BATCH))}
     for row, i in enumerate(loader.which_samples(state)):
@@ -81,7 +81,7 @@ def check_names(loader: Any, state: Any, batch: dict[str, Any]) -> None:
 
 
 def go_alone(folder: Path, loader: Any, process: int) -> None:
-    """Process 0 takes a batch, which no other has to have a hand in."""
+    """Process 0 takes a batch. The other processes need not take part."""
     iterator = loader.iterate(loader.init_state(11))
     taken = folder / "taken"
     if process == 0:
@@ -94,7 +94,7 @@ def go_alone(folder: Path, loader: Any, process: int) -> None:
 
 
 def train(folder: Path, job: dict[str, Any], process: int) -> None:
-    """Steps from the checkpoint to the job's end; everything seen goes to a file."""
+    """Trains from the checkpoint to the job's end and logs every batch to a file."""
     import jax
     from jax.sharding import AxisType, NamedSharding, PartitionSpec
     from millstream._run import agreement
@@ -103,7 +103,7 @@ def train(folder: Path, job: dict[str, Any], process: int) -> None:
     axes = ("data", "model")[: len(shape)]
     mesh = jax.make_mesh(shape, axes, axis_types=(AxisType.Auto,) * len(shape))
     if job.get("absent") is not None:
-        agreement.PATIENCE = 2.0
+        agreement.TIMEOUT_SECONDS = 2.0
         if job["absent"] == process:
             time.sleep(4)
             return
@@ -118,13 +118,15 @@ def train(folder: Path, job: dict[str, Any], process: int) -> None:
         params = {k: np.array(v, np.float32) for k, v in kept["params"].items()}
     params = jax.device_put(params, everywhere)
     if job.get("late") is not None:
-        agreement.PATIENCE = 1.0
+        agreement.TIMEOUT_SECONDS = 1.0
         time.sleep(3 * (job["late"] == process))
     if job.get("functions"):
         go_alone(folder, loader, process)
     step = jax.jit(update)
     for at in range(state.epoch * STEPS + state.step, job["end"]):
-        if job.get("inside"):  # of a scan, where the batch comes by foreign call
+        if job.get(
+            "inside"
+        ):  # in a scan, where the batch comes from the foreign function call
             state, params, losses = loader.scan_epoch(state, params, update, steps=1)
             seen, loss = None, losses[0]
         else:
@@ -152,7 +154,7 @@ def train(folder: Path, job: dict[str, Any], process: int) -> None:
 def keep(
     folder: Path, name: str, process: int, at: int, seen: Any, loss: float
 ) -> None:
-    """The rows that this process holds, with their places, and the loss."""
+    """Logs the rows of this process with their positions, and the loss."""
     arrays: dict[str, Any] = {"loss": loss}
     if seen is not None:
         batch, mask = seen

@@ -1,4 +1,4 @@
-"""The examples of many devices; run by test_sharding.py in a process of eight."""
+"""The examples for many devices. test_sharding.py runs it in a process."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_data_parallel_trains_as_one_device_does(
     assert float(printed[-1].split("accuracy ")[1].split()[0]) > 0.9
 
 
-def test_fsdp_resumes_where_it_was_broken_off(
+def test_fsdp_resumes_where_it_stopped(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fsdp, parallel = example("fsdp"), example("data_parallel")
@@ -58,7 +58,7 @@ def test_fsdp_resumes_where_it_was_broken_off(
     assert int(held.replace(",", "")) < int(whole.split()[0].replace(",", "")) / 6
 
 
-def test_a_checkpoint_of_fsdp_is_whole_or_not_there(
+def test_a_checkpoint_of_fsdp_is_complete_or_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fsdp, fashion = example("fsdp"), example("fashion_mnist")

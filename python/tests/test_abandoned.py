@@ -1,4 +1,4 @@
-"""Iterators that are dropped before their end, and those that come after them."""
+"""Iterators that are deleted before their end, and the iterators after them."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ N, BATCH, AHEAD = 10000, 16, 16
 
 
 class Gated:
-    """Notes the samples it is asked for; those of the gap wait until a file is there.
+    """Records the requested samples. Samples after the first batch wait for a file.
 
-    In worker processes it is a copy, so it keeps its notes in a file.
+    Each worker process has a copy, so it records the samples in a file.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -45,7 +45,7 @@ class Gated:
         return {"x": np.int64(index)}
 
     def before(self, index: int, times: int) -> int:
-        """How many samples were asked for before this one was for the n-th time."""
+        """Returns how many requests came before the n-th request for a sample."""
         calls = [int(line) for line in self.calls.read_text().split()]
         return [at for at, call in enumerate(calls) if call == index][times - 1]
 
@@ -54,7 +54,7 @@ class Gated:
 
 
 def later(loader: DataLoader) -> Any:
-    """The state at the second half of the samples."""
+    """Returns the state at the second half of the samples."""
     words = np.array(loader.init_state(0).words)
     words[4] = N // BATCH - 2 * AHEAD
     return words
@@ -68,7 +68,7 @@ def loader_of(folder: Path, kind: str) -> tuple[DataLoader, Gated]:
 
 @pytest.mark.parametrize("how", ["dropped", "closed", "set"])
 @pytest.mark.parametrize("kind", ["thread", "process"])
-def test_what_an_abandoned_iterator_queued_is_not_made(
+def test_queued_batches_of_a_deleted_iterator_are_not_made(
     tmp_path: Path, kind: str, how: str
 ) -> None:
     loader, gated = loader_of(tmp_path, kind)
@@ -90,7 +90,7 @@ def test_what_an_abandoned_iterator_queued_is_not_made(
 
 
 @pytest.mark.parametrize("kind", ["thread", "process"])
-def test_a_loop_that_goes_on_elsewhere_finds_what_was_made_ahead(
+def test_a_second_iterator_finds_the_prefetched_batches(
     tmp_path: Path, kind: str
 ) -> None:
     loader, gated = loader_of(tmp_path, kind)
@@ -104,11 +104,11 @@ def test_a_loop_that_goes_on_elsewhere_finds_what_was_made_ahead(
         iterator = loader.iterate(state)
     del iterator
     samples = gated.calls.read_text().split()
-    # The first two calls learn the shapes of a sample, and whether it repeats.
+    # The first two calls find the fields of a sample and check that it is pure.
     assert max(Counter(samples[2:]).values()) == 1
 
 
-def test_restoring_at_every_step_after_iterators_that_were_dropped() -> None:
+def test_restoring_at_every_step_after_deleted_iterators() -> None:
     source = DiskSampleSource(40, lambda i: {"x": np.int32(i)}, workers=3)
     loader = DataLoader([source, BatchTransform(6)], prefetch=3)
     walk = loader.iterate(loader.init_state(5), steps=20)
@@ -123,7 +123,7 @@ def test_restoring_at_every_step_after_iterators_that_were_dropped() -> None:
 
 
 @pytest.mark.parametrize("size", [10, 200])
-def test_a_new_seed_each_epoch_asks_for_a_sample_once(size: int) -> None:
+def test_a_new_seed_each_epoch_makes_each_sample_once(size: int) -> None:
     calls: Counter[int] = Counter()
 
     class Items:
@@ -139,11 +139,13 @@ def test_a_new_seed_each_epoch_asks_for_a_sample_once(size: int) -> None:
         calls.clear()
         for _ in loader.iterate(loader.init_state(seed)):
             pass
-        # And what is made ahead of an epoch that nobody goes on with.
+        # And the prefetched samples of an epoch that is not continued.
         assert sum(calls.values()) <= 2000 + 4 * size
 
 
-def test_what_an_abandoned_walk_of_loadax_queued_is_not_made(tmp_path: Path) -> None:
+def test_queued_batches_of_a_deleted_loadax_iterator_are_not_made(
+    tmp_path: Path,
+) -> None:
     gated = Gated(tmp_path)
     batcher: loadax.Batcher[Any, list[Any]] = loadax.Batcher(list)
     builder = loadax.DataLoader(batcher, worker_kind="process").batch_size(BATCH)

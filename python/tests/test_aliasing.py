@@ -1,4 +1,4 @@
-"""Large batches: JAX arrays over the engine's own memory, as `device_put` has them."""
+"""Large batches: JAX arrays that alias the engine's memory."""
 
 import sys
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ EACH = 8
 
 
 def batches(dtype: type = np.float32) -> Iterator[jax.Array]:
-    """Those of `iterate`, of 2 MiB and more."""
+    """Returns the batches of `iterate`, each at least 2 MiB."""
     source = ms.ArraySampleSource({"x": ROWS.astype(dtype)}, ordering="sequential")
     loader = ms.DataLoader(pipeline=[source, ms.BatchTransform(batch_size=EACH)])
     for batch, _ in loader.iterate(loader.init_state(0)):
@@ -32,7 +32,7 @@ def aligned(rows: np.ndarray) -> np.ndarray:
 
 
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What is put without `jax.device_put`."""
+    """Counts the arrays that are placed without `jax.device_put`."""
     calls: list[Any] = []
     put = aliasing._put
 
@@ -61,7 +61,7 @@ def test_both_ways_make_the_same_array(
     assert second.committed == first.committed == (device is not None)
 
 
-def test_memory_is_held_as_long_as_an_array_is() -> None:
+def test_memory_stays_valid_as_long_as_its_array() -> None:
     place = Aliasing()
     place([aligned(ROWS[:EACH])])
     memory = aligned(ROWS[:EACH])
@@ -81,14 +81,14 @@ def test_batches_of_a_loop_do_not_pass_through_device_put(
     assert len(calls) >= len(ROWS) // EACH - 1
 
 
-def test_a_jax_without_that_function_is_served_too(
+def test_a_jax_without_the_private_function_works(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(aliasing, "_put", None)
     np.testing.assert_array_equal(np.concatenate(list(batches())), ROWS)
 
 
-def test_a_jax_whose_function_is_another_is_served_too(
+def test_a_jax_with_another_private_function_works(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(aliasing, "_put", lambda aval: aval)
@@ -96,7 +96,7 @@ def test_a_jax_whose_function_is_another_is_served_too(
 
 
 @pytest.mark.parametrize("guard", ["disallow", "disallow_explicit"])
-def test_transfer_guards_are_heeded_as_by_device_put(guard: str) -> None:
+def test_transfer_guards_apply_as_for_device_put(guard: str) -> None:
     running = batches()
     next(running)
     next(running)
@@ -109,7 +109,7 @@ def test_transfer_guards_are_heeded_as_by_device_put(guard: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.int64])
-def test_what_has_64_bits_comes_as_jax_is_told(dtype: type) -> None:
+def test_64_bit_types_follow_the_x64_setting(dtype: type) -> None:
     with jax.enable_x64(True):
         wide = list(batches(dtype))
     assert {x.dtype for x in wide} == {np.dtype(dtype)}

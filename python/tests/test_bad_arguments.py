@@ -1,4 +1,4 @@
-"""Wrong arguments: the stage is named, the argument, what it takes and what it got."""
+"""Wrong arguments: errors name the stage, the argument, expected and found."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def source(**more: Any) -> ms.ArraySampleSource:
 
 
 def wide() -> ms.ArraySampleSource:
-    """Samples of a megabyte that take no memory themselves."""
+    """Returns samples of a megabyte each that share the same memory."""
     return ms.ArraySampleSource(np.broadcast_to(np.zeros(2**20, np.uint8), (10, 2**20)))
 
 
@@ -160,7 +160,7 @@ def test_a_wrong_argument(what: str) -> None:
         make()
 
 
-def test_a_later_sample_that_is_masked_is_refused() -> None:
+def test_a_later_masked_sample_is_an_error() -> None:
     plain, hides = np.zeros(6), masked()
     nothing = np.ma.masked_array(np.arange(6.0), False)
     dataset = ms.DatasetSource([plain, nothing, hides], ordering="sequential")
@@ -174,12 +174,12 @@ def test_a_later_sample_that_is_masked_is_refused() -> None:
         ms.dataset_to_jax([plain, hides])
 
 
-def test_a_mask_that_hides_nothing_is_let_through() -> None:
+def test_a_mask_that_hides_nothing_is_accepted() -> None:
     given = np.ma.masked_array(np.arange(6.0), False)
     np.testing.assert_array_equal(ms.ArraySampleSource(given)[4], 4)
 
 
-def test_drop_last_wins_where_the_remainder_is_not_named() -> None:
+def test_drop_last_applies_without_a_remainder() -> None:
     assert ms.BatchTransform(4, True, True).remainder == "drop"
     assert ms.BatchTransform(4, pad_last_batch=True, remainder="pad").remainder == "pad"
 
@@ -190,7 +190,7 @@ class Ragged:
 
 
 def test_a_ragged_leaf_is_named() -> None:
-    with pytest.raises(ValueError, match=r"'b' cannot be made an array: .*inhomogen"):
+    with pytest.raises(ValueError, match=r"'b' cannot be converted .*inhomogen"):
         ms.ArraySampleSource({"a": np.zeros(2), "b": Ragged()})
 
 
@@ -201,7 +201,7 @@ def two_of_one_name() -> dict[str, Any]:
 ONE_NAME = r"{}: \['a'\]\['b'\] and \['a/b'\] are both named 'a/b'"
 
 
-def test_leaves_of_one_name_are_refused() -> None:
+def test_leaves_with_the_same_name_are_an_error() -> None:
     with pytest.raises(ValueError, match=ONE_NAME.format("ArraySampleSource")):
         ms.ArraySampleSource(two_of_one_name())
     with pytest.raises(ValueError, match=ONE_NAME.format("DiskSampleSource")):
@@ -242,7 +242,7 @@ def test_a_batch_size_that_is_not_whole(size: Any) -> None:
         ms.BatchTransform(size)
 
 
-def test_whole_numbers_of_numpys() -> None:
+def test_numpy_integers() -> None:
     two: Any = np.int64(2)
     loader = ms.DataLoader(
         [source(), ms.BatchTransform(two)], threads=two, prefetch=two
@@ -319,6 +319,6 @@ def test_a_composed_pipeline_that_is_right() -> None:
     batches = ms.BatchTransform(20, drop_last=True)(samples)
     mapped = ms.MapTransform(noted)(ms.RenameTransform({"v": "x"})(batches))
     pipeline = ms.FlattenTransform("z")(mapped)
-    assert calls == []  # nothing is traced before it is used
+    assert calls == []  # the pipeline is traced only when it is used
     assert pipeline.steps_per_epoch == 1
     assert calls != []

@@ -1,4 +1,4 @@
-"""What is wrong is said when the pipeline is built, with both values named."""
+"""Wrong input is an error when the pipeline is built."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ BAD_DATA = [
         "share the leading dimension: 'image' has 3 rows, 'label' has 4",
     ),
     ((np.zeros(3), {"a": np.zeros(5)}), ValueError, "'0' has 3 rows, '1/a' has 5"),
-    ({}, ValueError, "ArraySampleSource: the data has no arrays"),
+    ({}, ValueError, "ArraySampleSource: data contains no arrays"),
     (None, ValueError, "no arrays"),
     ([], ValueError, "no arrays"),
     ({"x": np.zeros((0, 3))}, ValueError, "'x' is empty: it has 0 rows"),
@@ -70,9 +70,9 @@ def test_bad_data(data: Any, error: type[Exception], message: str) -> None:
         ArraySampleSource(data)
 
 
-def test_keys_of_jax_are_not_data() -> None:
+def test_typed_keys_are_an_error() -> None:
     keys = jax.random.split(jax.random.key(0), 3)
-    with pytest.raises(TypeError, match=r"'keys' holds JAX keys.*key_data"):
+    with pytest.raises(TypeError, match=r"'keys' is .* typed JAX keys.*key_data"):
         ArraySampleSource({"keys": keys})
 
 
@@ -101,7 +101,7 @@ def test_bad_batch_size(size: Any) -> None:
     assert repr(size) in str(e.value)
 
 
-def test_a_batch_size_of_numpys_is_fine() -> None:
+def test_a_numpy_batch_size_is_accepted() -> None:
     assert BatchTransform(np.int64(4)).batch_size == 4  # type: ignore[arg-type]
 
 
@@ -140,7 +140,7 @@ def test_a_missing_key(stage: Any, message: str, traced: bool) -> None:
 
 
 @pytest.mark.parametrize(("stage", "message"), KEYED)
-def test_samples_that_are_no_dicts(stage: Any, message: str) -> None:
+def test_samples_that_are_not_dicts(stage: Any, message: str) -> None:
     with pytest.raises(TypeError, match=f"{type(stage).__name__} needs.*dicts"):
         DataLoader([source((np.arange(3), np.arange(3))), stage])
 
@@ -209,7 +209,7 @@ def test_a_stage_that_is_not_a_stage(stage: Any, message: str) -> None:
         DataLoader([source(), MapTransform(lambda b, m: b), stage])
 
 
-def test_a_stage_of_the_users_own_makes_a_source() -> None:
+def test_a_user_defined_stage_makes_a_source() -> None:
     loader = DataLoader([source(), lambda inner: BatchTransform(2)(inner)])
     assert loader.element_spec()["x"].shape == (2, 3)
     with pytest.raises(TypeError, match="BatchTransform goes onto a source, not dict"):
@@ -222,7 +222,7 @@ def test_batching_twice() -> None:
         DataLoader([source(), *stages])
 
 
-def test_functions_that_are_none() -> None:
+def test_arguments_that_are_not_functions() -> None:
     with pytest.raises(TypeError, match="MapTransform needs a function, not 7"):
         MapTransform(7)  # type: ignore[arg-type]
 
@@ -236,7 +236,7 @@ def test_a_device_that_does_not_exist() -> None:
 
 @pytest.mark.parametrize("name", ["threads", "prefetch"])
 @pytest.mark.parametrize("value", [-1, 1.5, True, "2"])
-def test_bad_knobs(name: str, value: Any) -> None:
+def test_bad_loader_options(name: str, value: Any) -> None:
     with pytest.raises(ValueError, match=f"{name} must be a whole number") as caught:
         DataLoader([source(), BatchTransform(4)], **{name: value})
     assert repr(value) in str(caught.value)
@@ -295,7 +295,7 @@ def test_a_closed_iterator() -> None:
         next(iterator)
 
 
-def test_an_iterator_that_has_ended_stays_so() -> None:
+def test_a_finished_iterator_stays_finished() -> None:
     loader = DataLoader([source(), BatchTransform(4)])
     iterator = loader.iterate(loader.init_state(0))
     assert len(list(iterator)) == 3
@@ -305,7 +305,7 @@ def test_an_iterator_that_has_ended_stays_so() -> None:
 
 
 def left_behind() -> tuple[Any, Any]:
-    """A compiled step whose loader is gone, and a state for it."""
+    """Returns a compiled step whose loader is deleted, and a state for it."""
     loader = DataLoader([source(), BatchTransform(4)])
     state = loader.init_state(0)
     compiled = jax.jit(loader.next_batch).lower(state).compile()
@@ -313,7 +313,7 @@ def left_behind() -> tuple[Any, Any]:
     return compiled, state
 
 
-def test_a_program_whose_loader_is_gone() -> None:
+def test_a_program_whose_loader_is_deleted() -> None:
     compiled, state = left_behind()
     gc.collect()
     jax.clear_caches()
@@ -324,7 +324,7 @@ def test_a_program_whose_loader_is_gone() -> None:
         jax.block_until_ready(compiled(state))
 
 
-def test_an_iterator_keeps_its_loader() -> None:
+def test_an_iterator_keeps_its_loader_alive() -> None:
     loader = DataLoader([source(), BatchTransform(4)])
     iterator = loader.iterate(loader.init_state(0), steps=9)
     step = jax.jit(loader.next_batch)
@@ -336,7 +336,7 @@ def test_an_iterator_keeps_its_loader() -> None:
 
 
 @pytest.mark.parametrize("kind", ["batch", "map"])
-def test_a_spec_that_does_not_hold_is_refused_when_the_pipeline_is_built(kind):
+def test_a_wrong_spec_is_an_error_when_the_pipeline_is_built(kind):
     data = {"x": np.zeros((10, 3), np.float32)}
     right = {"x": jax.ShapeDtypeStruct((4, 3), np.float32)}
     wrong = {"x": jax.ShapeDtypeStruct((4, 5), np.float32)}

@@ -1,4 +1,4 @@
-"""The benchmarks: how results are judged, and one small run of them."""
+"""The benchmarks: how results are compared, and one small run."""
 
 import json
 import subprocess
@@ -20,7 +20,7 @@ def report(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def results_of(report: ModuleType, ours: list[float], theirs: list[float]):
-    """Results in which each run took the given seconds for a sample."""
+    """Returns results in which each run took the given seconds per sample."""
     found = report.Results(machine={}, outcomes={"host_loop": {}})
     run = import_module("results").Run
     for name, seconds in ((OURS, ours), (RIVAL, theirs)):
@@ -39,11 +39,11 @@ def results_of(report: ModuleType, ours: list[float], theirs: list[float]):
         ([1, 1, 1], [0.5, 0.5, 6], [RIVAL]),  # one bad run of three
     ],
 )
-def test_who_is_first(report, ours, theirs, first):
+def test_which_contender_is_first(report, ours, theirs, first):
     assert report.leaders(results_of(report, ours, theirs), "host_loop") == first
 
 
-def test_runs_that_name_others_as_first_disagree(report):
+def test_runs_with_different_first_contenders_disagree(report):
     wins, ties, loses = (
         results_of(report, [1, 1, 1], [each] * 3) for each in (2, 1.01, 0.5)
     )

@@ -1,4 +1,4 @@
-"""HostCallbackTransform: Python at delivery, once for each batch delivered."""
+"""HostCallbackTransform: a Python function that runs once per delivered batch."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ N, BATCH, STEPS = 11, 4, 3
 
 
 class Calls:
-    """Notes the labels and masks that it is given; returns what `answer` makes."""
+    """Records its labels and masks. Returns the result of `answer`."""
 
     def __init__(self, answer: Any = None) -> None:
         self.seen: list[tuple[list[int], list[bool]]] = []
@@ -64,7 +64,7 @@ def test_it_runs_once_for_each_delivered_batch(prefetch: int, traced: bool) -> N
         assert calls.seen == EPOCH[: step + 1]
 
 
-def test_inside_of_jit_it_runs_once_a_batch() -> None:
+def test_inside_jit_it_runs_once_per_batch() -> None:
     calls = Calls()
     loader = loader_with(HostCallbackTransform(calls))
     step = jax.jit(loader.next_batch)
@@ -75,7 +75,7 @@ def test_inside_of_jit_it_runs_once_a_batch() -> None:
 
 
 @pytest.mark.parametrize("own", [False, True])
-def test_inside_of_a_scan_it_runs_once_a_batch(own: bool) -> None:
+def test_inside_a_scan_it_runs_once_per_batch(own: bool) -> None:
     calls = Calls()
     loader = loader_with(HostCallbackTransform(calls))
 
@@ -88,11 +88,11 @@ def test_inside_of_a_scan_it_runs_once_a_batch(own: bool) -> None:
     _, total, _ = (jax.jit(run) if own else run)(loader.init_state(0))
     jax.effects_barrier()
     assert int(total) == rows_of(N)["x"].sum()
-    # Unordered: every batch once.
+    # Every batch comes once, in any order.
     assert sorted(calls.seen) == sorted(EPOCH)
 
 
-def test_what_it_returns_goes_on() -> None:
+def test_its_result_reaches_the_next_stage() -> None:
     def negated(batch: Any, mask: Any) -> Any:
         return {**batch, "x": -batch["x"]}
 
@@ -113,7 +113,7 @@ def test_what_it_returns_goes_on() -> None:
     assert len(calls.seen) == 3
 
 
-def test_several_stand_among_traced_stages() -> None:
+def test_several_callbacks_between_traced_stages() -> None:
     order: list[str] = []
 
     def note(name: str) -> Any:
@@ -132,7 +132,7 @@ def test_several_stand_among_traced_stages() -> None:
     assert int(batch["x"][0, 0]) == 21
 
 
-def test_a_new_look_is_declared() -> None:
+def test_a_new_spec_is_declared() -> None:
     spec = {"mean": jax.ShapeDtypeStruct((), np.float32)}
 
     def mean(batch: Any, mask: Any) -> Any:
@@ -161,7 +161,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-def test_what_looks_otherwise_is_refused(wrong: str) -> None:
+def test_a_result_with_another_spec_is_an_error(wrong: str) -> None:
     answer, message = WRONG[wrong]
     loader = loader_with(HostCallbackTransform(answer))
     state = loader.init_state(0)
@@ -182,7 +182,7 @@ def fail(batch: Any, mask: Any) -> None:
     raise Sentinel("the user's own")
 
 
-def test_an_exception_of_the_users_is_raised_as_it_is() -> None:
+def test_an_exception_of_the_function_is_raised_unchanged() -> None:
     loader = loader_with(HostCallbackTransform(fail))
     state = loader.init_state(0)
     with pytest.raises(Sentinel, match="the user's own"):
@@ -231,7 +231,7 @@ def test_it_comes_after_batching_or_sees_samples() -> None:
         HostCallbackTransform(7)  # type: ignore[arg-type]
 
 
-def test_it_is_named_as_python_in_the_plan() -> None:
+def test_explain_lists_it_as_python() -> None:
     loader = loader_with(NormalizeImageTransform("x"), HostCallbackTransform(Calls()))
     line = loader.explain().splitlines()[-2]
     assert line.split()[:2] == ["HostCallbackTransform", "Python"]

@@ -1,4 +1,4 @@
-"""The command line: arguments, formats, what ``inspect`` shows, exit statuses."""
+"""The command line: arguments, formats, ``inspect`` and exit statuses."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from cli_files import (
     LABELS,
     SCHEMA,
     N,
+    fails,
     records,
-    refused,
     write_all,
 )
 from millstream._cli.histogram import Histogram, Range
@@ -124,7 +124,7 @@ def test_a_schema_on_the_command_line(run, tmp_path) -> None:
     assert run("verify", path, "--schema", SCHEMA).status == 1
 
 
-def test_fields_are_chosen(run, paths) -> None:
+def test_fields_are_selected(run, paths) -> None:
     for kind in ("npz", "fields"):
         out = run("inspect", paths[kind], "--fields", "label").out
         assert "image  " not in out
@@ -137,7 +137,7 @@ def test_fields_are_chosen(run, paths) -> None:
         ("idx", "images-idx3"),
     ):
         result = run("inspect", paths[kind], "--fields", "x")
-        refused(result, str(paths[kind]), word, status=2)
+        fails(result, str(paths[kind]), word, status=2)
 
 
 def test_all_files_of_a_folder_as_shards(run, paths) -> None:
@@ -146,7 +146,7 @@ def test_all_files_of_a_folder_as_shards(run, paths) -> None:
     assert f"  samples  {2 * N} of " in out
 
 
-def test_a_folder_of_other_files_is_gone_through(run, tmp_path, paths) -> None:
+def test_a_folder_of_other_files_is_searched(run, tmp_path, paths) -> None:
     (tmp_path / "README.txt").write_text("not a table")
     result = run("verify", tmp_path)
     assert result.status == 0, result.err
@@ -161,20 +161,22 @@ def test_tables_without_names(run, tmp_path) -> None:
     path.write_text("1;2\n3;4\n")
     assert "semicolons, without a header" in run("inspect", path).out
     assert "  samples  1 of " in run("inspect", path, "--header").out
-    refused(run("inspect", path, "--delimiter", ","), "line 2", "'3;4'")
+    fails(run("inspect", path, "--delimiter", ","), "line 2", "'3;4'")
 
 
-def test_errors_name_the_path_and_the_rest_goes_on(run, tmp_path, paths) -> None:
+def test_errors_name_the_path_and_other_paths_are_processed(
+    run, tmp_path, paths
+) -> None:
     missing = tmp_path / "missing"
     result = run("inspect", missing, paths["npy"])
-    refused(result, str(missing), "No such file")
+    fails(result, str(missing), "No such file")
     assert "NumPy .npy" in result.out
     (tmp_path / "noise").write_bytes(bytes(range(200, 256)))
-    refused(run("inspect", tmp_path / "noise"), "noise", "expected one of", "found")
+    fails(run("inspect", tmp_path / "noise"), "noise", "expected one of", "found")
     (tmp_path / "none").write_bytes(b"")
-    refused(run("inspect", tmp_path / "none"), "an empty file")
+    fails(run("inspect", tmp_path / "none"), "an empty file")
     (tmp_path / "empty").mkdir()
-    refused(run("verify", tmp_path / "empty"), "empty", "found none")
+    fails(run("verify", tmp_path / "empty"), "empty", "found none")
 
 
 @pytest.mark.parametrize(
@@ -189,7 +191,7 @@ def test_errors_name_the_path_and_the_rest_goes_on(run, tmp_path, paths) -> None
         ("", "at least one"),
     ],
 )
-def test_schemas_that_are_not_understood(run, paths, text: str, word: str) -> None:
+def test_wrong_schemas(run, paths, text: str, word: str) -> None:
     result = run("inspect", paths["records"], "--schema", text)
     assert result.status == 2
     assert word in result.err

@@ -1,4 +1,4 @@
-"""``millstream convert``: the values survive, or nothing is written."""
+"""``millstream convert`` preserves all values, or writes nothing."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def paths(tmp_path: Path) -> dict[str, Path]:
 
 
 def values(path: Path, **options: Any) -> dict[str, np.ndarray]:
-    """All samples of the one data set at a path."""
+    """Returns all samples of the data set at a path."""
     (data,) = find(path, Options(**options))
     with opened(data) as source:
         reader = Reader(source)
@@ -50,9 +50,9 @@ def same(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> None:
         np.testing.assert_array_equal(found[name], array)
 
 
-def refused(result: Run, *words: str, status: int = 1) -> None:
+def fails(result: Run, *words: str, status: int = 1) -> None:
     assert result.out == ""
-    cli_files.refused(result, *words, status=status)
+    cli_files.fails(result, *words, status=status)
 
 
 BOTH = {"image": IMAGES, "label": LABELS}
@@ -73,7 +73,7 @@ def test_round_trips(run, paths, tmp_path, source: str, target: str) -> None:
     assert run("verify", path).status == 0
 
 
-def test_what_numpy_reads(run, paths, tmp_path) -> None:
+def test_numpy_reads_the_files(run, paths, tmp_path) -> None:
     assert run("convert", paths["records"], tmp_path / "x.npz").status == 0
     with np.load(tmp_path / "x.npz") as stored:
         same(dict(stored), BOTH)
@@ -145,7 +145,7 @@ def test_cifar(run, paths, tmp_path) -> None:
     images = PIXELS.reshape(N, 3, 32, 32).transpose(0, 2, 3, 1)
     for kind in ("folder", "pickled", "tar", "tar.gz"):
         source = paths[f"cifar100 {kind}"]
-        refused(run("convert", source, tmp_path / "x.packed"), "--split", "(test)")
+        fails(run("convert", source, tmp_path / "x.packed"), "--split", "(test)")
         path = tmp_path / f"{kind}.packed"
         assert run("convert", source, path, "--split", "test").status == 0
         labels = LABELS.astype(np.uint8)
@@ -162,15 +162,11 @@ def test_several_sources(run, paths, tmp_path) -> None:
     assert run("convert", f"image={paths['npy']}", labels, other).status == 0
     assert other.read_bytes() == path.read_bytes()
     result = run("convert", images, images, tmp_path / "z.npz")
-    refused(result, "twice", status=2)
+    fails(result, "twice", status=2)
     result = run("convert", images, paths["npy"], tmp_path / "z.npz")
-    refused(result, "NAME=PATH", status=2)
-    refused(
-        run("convert", images, f"x={paths['npz']}", tmp_path / "z.npz"), "one field"
-    )
-    refused(
-        run("convert", paths["npy"].parent, tmp_path / "z.npz"), "several data sets"
-    )
+    fails(result, "NAME=PATH", status=2)
+    fails(run("convert", images, f"x={paths['npz']}", tmp_path / "z.npz"), "one field")
+    fails(run("convert", paths["npy"].parent, tmp_path / "z.npz"), "several data sets")
 
 
 @pytest.mark.parametrize(
@@ -215,43 +211,41 @@ def test_casts_that_lose_values(run, tmp_path, given, dtype: str, value: str) ->
     np.savez(tmp_path / "x.npz", x=given)
     path = tmp_path / "y.packed"
     result = run("convert", tmp_path / "x.npz", path, "--cast", f"x={dtype}")
-    refused(result, "'x'", "sample 1", value, dtype)
+    fails(result, "'x'", "sample 1", value, dtype)
     assert [p.name for p in tmp_path.iterdir()] == ["x.npz"]
 
 
-def test_casts_of_fields_that_are_not_there(run, paths, tmp_path) -> None:
+def test_casts_of_missing_fields(run, paths, tmp_path) -> None:
     result = run("convert", paths["npz"], tmp_path / "x.npz", "--cast", "y=int8")
-    refused(result, "'y'", "label", status=2)
+    fails(result, "'y'", "label", status=2)
 
 
-def test_what_a_format_does_not_hold(run, tmp_path) -> None:
+def test_data_that_a_format_cannot_hold(run, tmp_path) -> None:
     source = tmp_path / "x.npz"
     np.savez(source, a=np.ones(3, np.uint8), b=np.array([1, 2, 2**63], np.uint64))
-    refused(run("convert", source, tmp_path / "y", "--to", "idx"), "'b'", "uint64")
-    refused(run("convert", source, tmp_path / "y.csv"), "'b'", "sample 2", str(2**63))
-    refused(run("convert", source, tmp_path / "y.npy"), "one field", "a, b")
+    fails(run("convert", source, tmp_path / "y", "--to", "idx"), "'b'", "uint64")
+    fails(run("convert", source, tmp_path / "y.csv"), "'b'", "sample 2", str(2**63))
+    fails(run("convert", source, tmp_path / "y.npy"), "one field", "a, b")
     np.savez(tmp_path / "c.npz", z=np.ones(3, np.complex64))
-    refused(run("convert", tmp_path / "c.npz", tmp_path / "y.csv"), "'z'", "complex64")
+    fails(run("convert", tmp_path / "c.npz", tmp_path / "y.csv"), "'z'", "complex64")
     half = ["--schema", "h:bfloat16"]
     (tmp_path / "h").write_bytes(bytes(8))
-    refused(
-        run("convert", tmp_path / "h", tmp_path / "y.npy", *half), "'h'", "bfloat16"
-    )
+    fails(run("convert", tmp_path / "h", tmp_path / "y.npy", *half), "'h'", "bfloat16")
     assert {p.name for p in tmp_path.iterdir()} == {"x.npz", "c.npz", "h"}
     half += ["--cast", "h=float32"]
     assert run("convert", tmp_path / "h", tmp_path / "y.npy", *half).status == 0
 
 
-def test_nothing_is_replaced_unless_asked(run, paths, tmp_path) -> None:
+def test_files_are_replaced_only_with_an_option(run, paths, tmp_path) -> None:
     path = tmp_path / "x.packed"
     path.write_text("mine")
-    refused(run("convert", paths["npz"], path), str(path), "--force")
+    fails(run("convert", paths["npz"], path), str(path), "--force")
     assert path.read_text() == "mine"
     assert run("convert", paths["npz"], path, "--force").status == 0
     same(values(path), BOTH)
 
 
-def test_any_name_will_do(run, paths, tmp_path) -> None:
+def test_unusual_names(run, paths, tmp_path) -> None:
     for name in ("arrays", "made", "marked", "replaced"):
         for _ in range(2):
             assert run("convert", paths["npz"], tmp_path / name, "--force").status == 0
@@ -262,10 +256,10 @@ def test_any_name_will_do(run, paths, tmp_path) -> None:
     same(values(path), BOTH)
 
 
-def test_folders_are_replaced_only_where_they_are_ours(run, paths, tmp_path) -> None:
+def test_only_folders_that_millstream_wrote_are_replaced(run, paths, tmp_path) -> None:
     path = tmp_path / "out"
     assert run("convert", paths["csv"], path).status == 0
-    refused(run("convert", paths["npz"], path), "--force")
+    fails(run("convert", paths["npz"], path), "--force")
     assert run("convert", paths["npz"], path, "--force").status == 0
     same(values(path), BOTH)
     assert sorted(p.name for p in path.iterdir()) == [
@@ -274,10 +268,8 @@ def test_folders_are_replaced_only_where_they_are_ours(run, paths, tmp_path) -> 
         "label.npy",
     ]
     (path / "mine.txt").write_text("keep")
-    refused(run("convert", paths["npz"], path, "--force"), "not replaced")
-    refused(
-        run("convert", paths["npz"], path, "--force", "--to", "npz"), "not replaced"
-    )
+    fails(run("convert", paths["npz"], path, "--force"), "not replaced")
+    fails(run("convert", paths["npz"], path, "--force", "--to", "npz"), "not replaced")
     assert (path / "mine.txt").read_text() == "keep"
     assert {p.name for p in tmp_path.iterdir()} == {"in", "out"}
 
@@ -290,11 +282,11 @@ def test_a_source_converted_onto_itself(run, tmp_path) -> None:
     np.testing.assert_array_equal(np.load(path), np.arange(5, dtype=np.uint8))
 
 
-def test_nothing_is_left_after_an_error(run, paths, tmp_path, monkeypatch) -> None:
+def test_no_files_are_left_after_an_error(run, paths, tmp_path, monkeypatch) -> None:
     damaged = tmp_path / "damaged.idx.gz"
     damaged.write_bytes(paths["idx.gz"].read_bytes()[:-9])
-    refused(run("convert", damaged, tmp_path / "x.npy"), str(damaged), "expected")
-    refused(run("convert", paths["npz"], tmp_path / "no" / "x.npy"), "found none")
+    fails(run("convert", damaged, tmp_path / "x.npy"), str(damaged), "expected")
+    fails(run("convert", paths["npz"], tmp_path / "no" / "x.npy"), "found none")
 
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
@@ -307,7 +299,7 @@ def test_nothing_is_left_after_an_error(run, paths, tmp_path, monkeypatch) -> No
     assert {p.name for p in tmp_path.iterdir()} == {"in", "damaged.idx.gz"}
 
 
-def test_progress_is_shown_when_asked_for(run, paths, tmp_path, monkeypatch) -> None:
+def test_progress_is_shown_with_its_option(run, paths, tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("MILLSTREAM_PROGRESS", "1")
     result = run("convert", paths["npz"], tmp_path / "x.csv", "--cast", "label=int8")
     assert result.status == 0

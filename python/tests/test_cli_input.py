@@ -1,4 +1,4 @@
-"""The command line's input: headers of tables, JSON, names, pipes."""
+"""Input of the command line: table headers, JSON, names and pipes."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from cli_files import (
     LABELS,
     SCHEMA,
     cifar_binary,
+    fails,
     records,
-    refused,
     write_all,
 )
 
@@ -19,7 +19,7 @@ from cli_files import (
 @pytest.mark.parametrize(
     ("text", "header"),
     [
-        # Of 4,096 bytes the last cell was empty: the first row was lost.
+        # The line is longer than 4,096 bytes.
         ("\n".join([",".join(f"{i:07}" for i in range(600))] * 3), False),
         ('"0","1"\n2,3\n', True),
         ('"0","1"\r\n2,3\r\n', True),
@@ -42,11 +42,11 @@ def test_headers_are_lines_without_numbers(run, tmp_path, text: str, header) -> 
     ("line", "found"),
     [("1,,3", "column 2"), ("1,NA,3", "'NA'"), ('"a\nb",2,3', "column 1")],
 )
-def test_numbers_among_other_cells_are_no_header(run, tmp_path, line, found) -> None:
+def test_a_line_with_a_number_is_not_a_header(run, tmp_path, line, found) -> None:
     path = tmp_path / "x.csv"
     path.write_text(f"{line}\n4,5,6\n")
     for command in ("inspect", "verify"):
-        refused(run(command, path), "line 1, ", found, "--header")
+        fails(run(command, path), "line 1, ", found, "--header")
 
 
 def test_tables_with_blanks(run, tmp_path) -> None:
@@ -58,7 +58,7 @@ def test_tables_with_blanks(run, tmp_path) -> None:
     path.write_text("of one column\n1\n2\n")
     assert "of one column  int64" in run("inspect", path).out
     np.savetxt(path, np.arange(6.0).reshape(3, 2), fmt="%9.3f")
-    refused(run("inspect", path), str(path), "line 1", "several blanks")
+    fails(run("inspect", path), str(path), "line 1", "several blanks")
 
 
 DEEP = "[" * 200_000
@@ -76,17 +76,17 @@ def test_damaged_json_next_to_records(run, tmp_path, text: str) -> None:
     schema_file = paths["records"].with_name("records.dat.json")
     schema_file.write_text(text)
     result = run("inspect", paths["records"], paths["npy"])
-    refused(result, str(schema_file), "expected")
+    fails(result, str(schema_file), "expected")
     assert "NumPy .npy" in result.out
 
 
 @pytest.mark.parametrize("text", [DEEP, r'{"\udcff": "x.npy"}', r'{"x": "\udcff.npy"}'])
 def test_damaged_names_of_a_folder(run, tmp_path, text: str) -> None:
     (tmp_path / "fields.json").write_text(text)
-    refused(run("inspect", tmp_path), "fields.json", "expected")
+    fails(run("inspect", tmp_path), "fields.json", "expected")
 
 
-def test_names_that_are_no_text(run, tmp_path) -> None:
+def test_names_that_are_not_text(run, tmp_path) -> None:
     for folder in (tmp_path, tmp_path / "folder\udcfe"):
         folder.mkdir(exist_ok=True)
         path = folder / "ok\udcff.npy"
@@ -98,12 +98,12 @@ def test_names_that_are_no_text(run, tmp_path) -> None:
         out = run("inspect", folder).out
         assert r"ok\xff  int32" in out
     path.write_bytes(path.read_bytes()[:-1])
-    refused(run("inspect", path), r"ok\xff.npy", "expected 48 bytes")
+    fails(run("inspect", path), r"ok\xff.npy", "expected 48 bytes")
     result = run("convert", f"\udcff={path}", tmp_path / "x.npz")
-    refused(result, "UTF-8", status=2)
+    fails(result, "UTF-8", status=2)
 
 
-def test_names_do_not_reach_the_terminal_raw(run, tmp_path) -> None:
+def test_control_characters_in_names_are_escaped(run, tmp_path) -> None:
     path = tmp_path / "\033[2J.npz"
     np.savez(path, **{"a\n\033[31m": LABELS})
     result = run("inspect", path, tmp_path / "\033")
@@ -114,15 +114,15 @@ def test_names_do_not_reach_the_terminal_raw(run, tmp_path) -> None:
     assert r"\x1b: No such file" in result.err
 
 
-def test_what_is_neither_file_nor_folder(run, tmp_path) -> None:
+def test_paths_that_are_neither_files_nor_folders(run, tmp_path) -> None:
     os.mkfifo(tmp_path / "x.npy")
     for command in ("inspect", "verify"):
-        refused(run(command, tmp_path / "x.npy"), "x.npy", "found a pipe")
-    refused(run("inspect", "/dev/null"), "/dev/null", "found a device")
+        fails(run(command, tmp_path / "x.npy"), "x.npy", "found a pipe")
+    fails(run("inspect", "/dev/null"), "/dev/null", "found a device")
     (tmp_path / "fields.json").write_text('{"x": "x.npy"}')
-    refused(run("inspect", tmp_path), "x.npy", "found a pipe")
+    fails(run("inspect", tmp_path), "x.npy", "found a pipe")
     (tmp_path / "x.npy").unlink()
-    refused(run("verify", tmp_path), "damaged", "x.npy", "No such file")
+    fails(run("verify", tmp_path), "damaged", "x.npy", "No such file")
 
 
 def test_schemas_come_before_the_names_of_cifar(run, tmp_path) -> None:

@@ -1,4 +1,4 @@
-"""The command line as a process: its streams, its exit statuses, signals."""
+"""The command line as a process: streams, exit statuses and signals."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from cli_files import write_all
 
-# Sends itself a signal from within the work.
+# The process sends itself a signal while it works.
 SIGNALLED = """
 import os, signal, sys
 import millstream._core.progress_bar
@@ -25,7 +25,7 @@ sys.exit(main(sys.argv[2:]))
 
 @pytest.fixture
 def command(python):
-    """A function that runs a command, with what a shell puts after it."""
+    """Returns a function that runs a shell command line."""
 
     def run(*arguments: object, shell: str = "") -> subprocess.CompletedProcess[str]:
         script = f'exec "$@" {shell}' if "|" not in shell else f'"$@" {shell}'
@@ -70,7 +70,7 @@ def test_the_module_is_a_command(tmp_path, command) -> None:
         ("verify", "2>&-", 0, ""),
     ],
 )
-def test_streams_that_are_closed(tmp_path, command, verb, shell, status, error) -> None:
+def test_closed_streams(tmp_path, command, verb, shell, status, error) -> None:
     path = tmp_path / "x.npy"
     np.save(path, np.arange(9))
     result = command("-m", "millstream", verb, path, shell=shell)
@@ -94,7 +94,7 @@ def test_signals_leave_nothing_behind(
     assert [path.name for path in tmp_path.iterdir()] == ["a.npy"]
 
 
-def test_an_interruption_while_it_starts(run, monkeypatch) -> None:
+def test_ctrl_c_while_it_starts(run, monkeypatch) -> None:
     class Interrupted:
         def find_spec(self, *_: object) -> None:
             raise KeyboardInterrupt

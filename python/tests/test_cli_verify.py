@@ -1,4 +1,4 @@
-"""``millstream verify``: damage is named with its place, and the rest goes on."""
+"""``millstream verify`` reports each damage with its position, and continues."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def paths(tmp_path: Path) -> dict[str, Path]:
     return write_all(tmp_path)
 
 
-def test_sound_data_sets(run, paths) -> None:
+def test_undamaged_data_sets(run, paths) -> None:
     result = run("verify", *paths.values())
     assert result.status == 0, result.err
     assert result.err == ""
@@ -46,7 +46,7 @@ def put(offset: int, bytes_: bytes) -> Callable[[bytes], bytes]:
 
 
 def flip(place: float) -> Callable[[bytes], bytes]:
-    """One bit, that far into the content."""
+    """Flips one bit at a position in the content."""
 
     def flipped(content: bytes) -> bytes:
         at = int(len(content) * place)
@@ -55,7 +55,7 @@ def flip(place: float) -> Callable[[bytes], bytes]:
     return flipped
 
 
-# What is done to which file, and what has to be said about it.
+# The file, the damage, and the expected report.
 DAMAGE = [
     ("npy", cut(3), ["offset 128", "144 bytes", "found 141"]),
     ("npy", cut(200), ["offset", "expected"]),
@@ -103,14 +103,14 @@ DAMAGE = [
 
 
 @pytest.mark.parametrize(("kind", "damage", "words"), DAMAGE)
-def test_damage_is_named_with_its_place(
+def test_damage_is_reported_with_its_position(
     run, paths, kind: str, damage: Callable[[bytes], bytes], words: list[str]
 ) -> None:
     path = paths[kind]
     path.write_bytes(damage(path.read_bytes()))
     result = run("verify", path, paths["tsv"])
     assert result.status == 1
-    assert f"ok  {paths['tsv']}" in result.out  # the others are still looked at
+    assert f"ok  {paths['tsv']}" in result.out  # the other files are still checked
     assert f"ok  {path}:" not in result.out
     line = next(line for line in result.err.splitlines() if str(path) in line)
     assert "Traceback" not in result.err
@@ -212,7 +212,7 @@ def test_a_full_disk_is_not_reported_as_damage(
     assert result.err.startswith(f"millstream: {folder / 'missing'}: No such file")
 
 
-def test_shards_that_disagree(run, paths) -> None:
+def test_shards_that_differ(run, paths) -> None:
     np.save(paths["shards"] / "part-001.npy", IMAGES.astype(np.int16))
     result = run("verify", paths["shards"])
     assert result.status == 1
@@ -238,7 +238,7 @@ def test_an_archive_of_other_things(run, tmp_path) -> None:
     assert f"{path}: expected CIFAR's batches in the archive" in result.err
 
 
-def test_gzipped_things_that_are_not_read(run, tmp_path) -> None:
+def test_unsupported_gzip_files(run, tmp_path) -> None:
     path = tmp_path / "table.csv.gz"
     path.write_bytes(gzip.compress(b"a,b\n1,2\n"))
     result = run("verify", path)
@@ -255,7 +255,7 @@ def test_gzipped_things_that_are_not_read(run, tmp_path) -> None:
         (np.float64(3), ["()"]),
     ],
 )
-def test_arrays_that_are_not_read(run, tmp_path, array, words: list[str]) -> None:
+def test_unsupported_arrays(run, tmp_path, array, words: list[str]) -> None:
     np.save(tmp_path / "x.npy", array)
     result = run("verify", tmp_path / "x.npy")
     assert result.status == 1
@@ -263,13 +263,13 @@ def test_arrays_that_are_not_read(run, tmp_path, array, words: list[str]) -> Non
         assert word in result.err
 
 
-def test_samples_of_no_values(run, tmp_path) -> None:
+def test_samples_without_values(run, tmp_path) -> None:
     np.save(tmp_path / "x.npy", np.zeros((5, 0)))
     assert run("verify", tmp_path / "x.npy").status == 0
     assert "x: no values" in run("inspect", tmp_path / "x.npy").out
 
 
-def test_an_array_of_no_samples(run, tmp_path) -> None:
+def test_an_array_without_samples(run, tmp_path) -> None:
     np.save(tmp_path / "x.npy", np.zeros((0, 3)))
     result = run("verify", tmp_path / "x.npy")
     assert result.status == 1
@@ -303,7 +303,7 @@ def test_a_file_that_shrinks_while_it_is_read(tmp_path, monkeypatch) -> None:
     assert "samples " in defect
 
 
-def test_values_that_are_not_finite_are_noted(run, tmp_path) -> None:
+def test_values_that_are_not_finite_are_reported(run, tmp_path) -> None:
     values = np.zeros((5, 2), np.float32)
     values[3, 1], values[4, 0] = np.nan, np.inf
     np.save(tmp_path / "x.npy", values)
@@ -312,7 +312,7 @@ def test_values_that_are_not_finite_are_noted(run, tmp_path) -> None:
     assert "note: x: values that are not finite: 2, the first in sample 3" in result.out
 
 
-def test_many_defects_are_cut_short(run, tmp_path) -> None:
+def test_long_reports_are_truncated(run, tmp_path) -> None:
     path = tmp_path / "test_batch.bin"
     path.write_bytes(b"\xff" * (3073 * 100))
     result = run("verify", path)
@@ -321,7 +321,7 @@ def test_many_defects_are_cut_short(run, tmp_path) -> None:
     assert "and more" in result.err
 
 
-def test_progress_is_shown_when_asked_for(run, paths, monkeypatch) -> None:
+def test_progress_is_shown_with_its_option(run, paths, monkeypatch) -> None:
     monkeypatch.setenv("MILLSTREAM_PROGRESS", "1")
     result = run("verify", paths["npz"])
     assert result.status == 0

@@ -1,4 +1,4 @@
-"""Slices, subsets, concatenated and zipped sources are NumPy's, lazily."""
+"""Slices, subsets, concatenated and zipped sources match NumPy's results."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def rolled(data: Any) -> Any:
 
 
 def check(source: Any, data: Any) -> None:
-    """The samples one by one, and every way of delivery."""
+    """Checks the samples one by one and by every way of delivery."""
     n = len(jax.tree.leaves(data)[0])
     assert len(source) == source.num_samples == n
     for i in (0, n // 2, -1):
@@ -97,17 +97,17 @@ def test_subsets(source: Any) -> None:
 @pytest.mark.parametrize(
     ("which", "error", "message"),
     [
-        (slice(5, 5), ValueError, r"range\(5, 5\) of 61 samples is empty"),
-        (range(50, 70), IndexError, r"range\(50, 70\) is not within 61 samples"),
-        ([0, 61], IndexError, "index 61 at position 1 is not within 61 samples"),
+        (slice(5, 5), ValueError, r"range\(5, 5\) selects none of 61 samples"),
+        (range(50, 70), IndexError, r"range\(50, 70\) is out of range for 61 samples"),
+        ([0, 61], IndexError, "index 61 at position 1 is out of range for 61 samples"),
         ([-62], IndexError, "index -62 at position 0"),
         ([0.5], ValueError, r"found float64\[1\]"),
-        (np.zeros(60, bool), ValueError, r"a mask of 61, .*found bool\[60\]"),
+        (np.zeros(60, bool), ValueError, r"a mask of 61 booleans, found bool\[60\]"),
         (np.zeros(N, bool), ValueError, "at least one"),
         ([[1]], ValueError, r"found int64\[1, 1\]"),
     ],
 )
-def test_subsets_that_cannot_be(
+def test_wrong_subsets(
     source: Any, which: Any, error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):
@@ -130,7 +130,7 @@ def test_zipped(source: Any) -> None:
     check(zipped, {"rows": data, "more": (extra, data)})
 
 
-def test_parts_of_splits_are_sources_of_their_own(source: Any) -> None:
+def test_parts_of_splits_can_be_combined(source: Any) -> None:
     train, test = source.split(0.7, 0.3, seed=1)
     assert (len(train), len(test)) == (43, 18)
     ids = sorted(int(s["x"][0]) for part in (train, test) for s in part)
@@ -147,7 +147,7 @@ def test_parts_of_splits_are_sources_of_their_own(source: Any) -> None:
     assert sorted(seen) == sorted(int(s["x"][0]) for s in inner)
 
 
-def test_one_sample_of_a_part_does_not_list_the_part(python: Python) -> None:
+def test_reading_one_sample_of_a_part_needs_no_list_of_indices(python: Python) -> None:
     python.run("""
         import resource
         import numpy as np
@@ -165,13 +165,13 @@ def test_one_sample_of_a_part_does_not_list_the_part(python: Python) -> None:
                 try:
                     part[outside]
                 except IndexError as error:
-                    assert str(error) == f"sample {outside} of 1000000000"
+                    assert f"sample {outside} of 1000000000" in str(error)
                 else:
                     raise AssertionError
     """)
 
 
-def test_single_samples_of_folds_are_those_that_a_list_of_them_has(source: Any) -> None:
+def test_single_samples_of_folds_match_the_subset(source: Any) -> None:
     for parts in source.folds(3, seed=5):
         for part in parts:
             listed = [int(s["x"][0]) for s in part[:]]
@@ -180,23 +180,23 @@ def test_single_samples_of_folds_are_those_that_a_list_of_them_has(source: Any) 
 
 
 def test_orders_of_combinations(source: Any) -> None:
-    plain = source._with(Sequential())
+    plain = source._with_order(Sequential())
     assert source[3:9].order == Shuffle()
     assert plain[3:9].order == Sequential()
     assert concatenate([plain, plain]).order == Sequential()
     assert concatenate([plain, source], ordering="shuffle").order == Shuffle()
-    with pytest.raises(ValueError, match=r"source 0 .*Sequential\(\), source 1 .*say"):
+    with pytest.raises(ValueError, match=r"source 0 .*Sequential\(\), source 1 .*Pass"):
         concatenate([plain, source])
-    with pytest.raises(ValueError, match=r"'a' is ordered by Sequential.*'b'"):
+    with pytest.raises(ValueError, match=r"'a' has the order Sequential.*'b'"):
         zip_sources({"a": plain, "b": source})
     check(Subset(source, slice(5), Weighted(np.ones(5))), taken(rows_of(N), slice(5)))
 
 
-def test_orders_of_samples_by_their_numbers_are_not_those_of_parts(source: Any) -> None:
+def test_orders_that_refer_to_indices_do_not_apply_to_parts(source: Any) -> None:
     mixture = mix([source, source], [1, 2])
     for whole in (
-        source._with(Weighted(np.eye(N)[0])),
-        source._with(Listed([1, 3])),
+        source._with_order(Weighted(np.eye(N)[0])),
+        source._with_order(Listed([1, 3])),
         mixture,
     ):
         for part in (
@@ -209,19 +209,19 @@ def test_orders_of_samples_by_their_numbers_are_not_those_of_parts(source: Any) 
             lambda whole=whole: concatenate([whole, whole]),
         ):
             kind = type(whole.order).__name__
-            with pytest.raises(ValueError, match=f"{kind} orders .*: say ordering="):
+            with pytest.raises(ValueError, match=f"{kind} refers .* Pass ordering="):
                 part()
         assert len(Subset(whole, slice(10, 20), "shuffle")) == 10
         assert len(whole.split(0.5, 0.5, ordering="sequential")[0]) == len(whole) // 2
         assert whole.folds(2, ordering="shuffle")[0][0].order.inner == Shuffle()
-        # Samples that keep their numbers keep their order.
+        # Sources whose indices do not change keep their order.
         assert zip_sources({"a": whole, "b": whole}).order == whole.order
         assert concatenate([whole]).order == whole.order
-    with pytest.raises(ValueError, match="a mixture of 122 samples is no order of 5"):
+    with pytest.raises(ValueError, match="122 samples, the source has 5"):
         Subset(mixture, slice(5), mixture.order)
 
 
-def test_nested_parts_are_one(source: Any) -> None:
+def test_nested_combinations_are_flattened(source: Any) -> None:
     part, both = source, source[:1]
     for _ in range(2000):
         part = part[:]
@@ -259,10 +259,10 @@ def test_combinations_can_be_pickled_and_copied(source: Any) -> None:
         same_walk(first, second)
 
 
-def test_combinations_that_do_not_fit(source: Any) -> None:
+def test_wrong_combinations(source: Any) -> None:
     narrow = ArraySampleSource({"x": rows_of(N)["x"]})
     floats = ArraySampleSource({**rows_of(N), "y": np.zeros(N, np.float32)})
-    with pytest.raises(ValueError, match=r"source 0 are .*'y'.*those of source 1 are"):
+    with pytest.raises(ValueError, match=r"source 0 have .*'y'.*those of source 1"):
         concatenate([source, narrow])
     with pytest.raises(
         ValueError, match=r"'y' is uint8\[\] in source 0 and float32\[\] in source 2"
@@ -270,16 +270,16 @@ def test_combinations_that_do_not_fit(source: Any) -> None:
         concatenate([source, source, floats])
     with pytest.raises(ValueError, match="'a' has 61 samples, 'b' has 60"):
         zip_sources({"a": source, "b": narrow[:60]})
-    with pytest.raises(TypeError, match="source 1 is of type Pipeline, not a source"):
+    with pytest.raises(TypeError, match=r"source 1 to be .*, found Pipeline"):
         concatenate([source, BatchTransform(2)(source)])
-    with pytest.raises(TypeError, match="'b' is of type ndarray"):
+    with pytest.raises(TypeError, match=r"'b' to be .*, found ndarray"):
         zip_sources({"a": source, "b": np.zeros(3)})
     for empty in (lambda: concatenate([]), lambda: zip_sources({})):
-        with pytest.raises(ValueError, match="no sources"):
+        with pytest.raises(ValueError, match="sources is empty"):
             empty()
 
 
-def test_combinations_mix(source: Any) -> None:
+def test_combinations_can_be_mixed(source: Any) -> None:
     loader = DataLoader([mix([source[:10], source[10:]], [1, 1]), BatchTransform(8)])
     batch, _, _ = loader.next_batch(loader.init_state(0))
     assert int((np.asarray(batch["x"])[:, 0] <= 10).sum()) == 4

@@ -1,4 +1,4 @@
-"""What is compiled in one process serves the next; devices, and 64-bit types."""
+"""JAX's compilation cache, devices and 64-bit types."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ RUN_WITH_CACHE = """
 """
 
 
-def test_the_persistent_cache_hits_and_the_data_are_those_of_the_run(
+def test_the_persistent_cache_hits_and_uses_the_data_of_its_run(
     python: Python, tmp_path: Path
 ) -> None:
     cache = {
@@ -79,7 +79,7 @@ def test_the_persistent_cache_hits_and_the_data_are_those_of_the_run(
     assert misses > 0
     files = sorted(path.name for path in (tmp_path / "cache").glob("*-cache"))
     assert files
-    for scale in (1, 2):  # the same data, then others of the same shape
+    for scale in (1, 2):  # the same data, then other data of the same shape
         totals, hits, misses_again = run(scale)
         assert totals == [scale * whole] * 4
         assert (hits, misses_again) == (misses, 0)
@@ -132,7 +132,7 @@ def test_shard_map_steps_a_stream_on_each_device(python: Python) -> None:
     )
 
 
-def test_shard_map_with_its_checks_on(python: Python) -> None:
+def test_shard_map_with_checks(python: Python) -> None:
     on_eight(
         python,
         """
@@ -153,7 +153,7 @@ def test_shard_map_with_its_checks_on(python: Python) -> None:
     )
 
 
-def test_batches_go_to_the_device_that_is_asked_for(python: Python) -> None:
+def test_batches_go_to_the_given_device(python: Python) -> None:
     on_eight(
         python,
         """
@@ -179,7 +179,7 @@ def test_batches_go_to_the_device_that_is_asked_for(python: Python) -> None:
 
 
 def test_batches_stay_where_they_were_put(python: Python) -> None:
-    """Whatever JAX's default device is, and wherever a state happens to be."""
+    """For any default device of JAX and any device of the state."""
     on_eight(
         python,
         """
@@ -253,7 +253,7 @@ def wide_loader(**knobs: Any) -> DataLoader:
 
 
 @pytest.mark.parametrize("wide", [False, True])
-def test_64_bit_types_are_there_only_with_x64(wide: bool) -> None:
+def test_64_bit_types_need_x64(wide: bool) -> None:
     with jax.enable_x64(wide):
         loader = wide_loader()
         spec = loader.element_spec()

@@ -37,6 +37,6 @@ def test_none_follows_the_default_device() -> None:
         (0, "found 0 of type int"),
     ],
 )
-def test_other_names_are_refused(name: str, message: str) -> None:
+def test_unknown_names_are_errors(name: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         device_named(name)

@@ -1,4 +1,4 @@
-"""Damaged, missing and shrinking files: errors that name them, never a crash."""
+"""Damaged, missing and shrinking files: errors name them, nothing crashes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ IMAGES = np.arange(60, dtype=np.uint8).reshape(5, 4, 3)
 IDX = idx_bytes(IMAGES)
 GZ = gzip.compress(IDX)
 
-# What the file holds, and what the error says: expected and found.
+# The content of the file, and the expected error.
 NPY: dict[str, tuple[Callable[[Path], bytes], str]] = {
     "empty": (lambda p: b"", r"expected .*NumPy.*|expected \d+ bytes .*found 0"),
     "wrong magic": (lambda p: b"\x89PNG" + bytes(200), r"offset 0: expected .*found"),
@@ -139,7 +139,7 @@ def test_idx_files(tmp_path: Path, case: str) -> None:
     assert not left, "what could not be unpacked is not kept"
 
 
-def test_shards_that_disagree(tmp_path: Path) -> None:
+def test_shards_that_differ(tmp_path: Path) -> None:
     a, b, c = (tmp_path / f"{name}.npy" for name in "abc")
     np.save(a, np.zeros((2, 3), np.float32))
     np.save(b, np.zeros((2, 3), np.float64))
@@ -210,7 +210,7 @@ OPENERS: dict[str, Callable[[Path], Any]] = {
 
 
 @pytest.mark.parametrize("name", OPENERS)
-def test_what_the_system_refuses(tmp_path: Path, name: str) -> None:
+def test_errors_of_the_operating_system(tmp_path: Path, name: str) -> None:
     missing = tmp_path / "missing"
     with pytest.raises(FileNotFoundError) as caught:
         OPENERS[name](missing)
@@ -239,7 +239,7 @@ LARGE = 600_000
 
 
 def shrinking(tmp_path: Path, row: int) -> tuple[Path, DataLoader]:
-    """A file of at least 2 MB and 100 rows, and a loader of it."""
+    """Returns a file of at least 2 MB and 100 rows, and a loader that reads it."""
     path = tmp_path / "x.npy"
     np.save(path, np.ones((max(2_000_000 // row, 100), row), np.uint8))
     loader = DataLoader([NpySource(path), BatchTransform(4)], prefetch=2)
@@ -269,7 +269,7 @@ def test_a_file_that_shrinks_in_the_loop(tmp_path: Path, row: int) -> None:
 
 
 @pytest.mark.parametrize("row", [100, LARGE])
-def test_a_file_that_shrinks_inside_of_jit(tmp_path: Path, row: int) -> None:
+def test_a_file_that_shrinks_inside_jit(tmp_path: Path, row: int) -> None:
     path, loader = shrinking(tmp_path, row)
     step = jax.jit(loader.next_batch)
     state = loader.init_state(0)
@@ -283,7 +283,7 @@ def test_a_file_that_shrinks_inside_of_jit(tmp_path: Path, row: int) -> None:
             batch, at, _ = step(at)
         jax.block_until_ready(batch)
 
-    # JAX raises its own error, or from a call that is compiled already ValueError.
+    # JAX raises its own error, or ValueError if the call is compiled already.
     with pytest.raises((jax.errors.JaxRuntimeError, ValueError), match=MESSAGE):
         rest()
     assert isinstance(loader.last_error, OSError)
@@ -292,7 +292,7 @@ def test_a_file_that_shrinks_inside_of_jit(tmp_path: Path, row: int) -> None:
     def body(carry: Any, batch: Any, mask: Any) -> tuple[Any, None]:
         return carry + 1, None
 
-    for _ in range(3):  # JAX raises otherwise from the second time on
+    for _ in range(3):  # JAX raises another type from the second call on
         with pytest.raises(OSError, match=MESSAGE):
             loader.scan_epoch(state, 0, body)
 
@@ -311,7 +311,7 @@ def test_a_file_that_shrinks_during_a_scan(tmp_path: Path, row: int) -> None:
 
     with pytest.raises(OSError, match=MESSAGE):
         loader.scan_epoch(loader.init_state(0), 0, body)
-    # The process goes on, and so does another loader.
+    # The process and other loaders continue.
     np.save(path, np.ones((100, row), np.uint8))
     again = DataLoader([NpySource(path), BatchTransform(4)])
     assert (
@@ -319,8 +319,8 @@ def test_a_file_that_shrinks_during_a_scan(tmp_path: Path, row: int) -> None:
     )
 
 
-def test_rows_in_the_page_where_a_file_was_cut(tmp_path: Path) -> None:
-    for size in (10_110, 9_990, 5_000):  # of 10,128
+def test_rows_in_the_last_page_of_a_truncated_file(tmp_path: Path) -> None:
+    for size in (10_110, 9_990, 5_000):  # the files have 10,128 bytes
         folder = tmp_path / str(size)
         folder.mkdir()
         for shard in range(2):
@@ -435,9 +435,7 @@ def test_a_file_that_numpy_mapped_shrinks(
         "np.frombuffer(mapped, np.uint8)[128:].reshape(50_000, 1)[::-1]",
     ],
 )
-def test_a_file_under_a_plain_map_shrinks(
-    tmp_path: Path, python: Any, view: str
-) -> None:
+def test_a_file_under_an_mmap_shrinks(tmp_path: Path, python: Any, view: str) -> None:
     np.save(tmp_path / "x.npy", np.ones(50_000, np.uint8))
     code = f"""
         import mmap, os

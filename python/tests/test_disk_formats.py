@@ -1,4 +1,4 @@
-"""Each format on disk holds NumPy's values, and what is written reads back."""
+"""Each format on disk reads the values that NumPy wrote, and round-trips."""
 
 from __future__ import annotations
 
@@ -55,15 +55,15 @@ def saved(folder: Path, data: dict[str, np.ndarray]) -> dict[str, Path]:
 
 
 def all_values(source: Any) -> Any:
-    """The samples in their order, read one by one."""
+    """Returns the samples in sequential order, read one by one."""
     samples = [source[i] for i in range(len(source))]
     return jax.tree.map(lambda *leaves: np.stack(leaves), *samples)
 
 
 def all_of(source: Any) -> Any:
-    """The samples in their order, read one by one and through a loader."""
+    """Returns the samples, read one by one, and checks them against a loader."""
     stacked = all_values(source)
-    loader = DataLoader([source._with(Sequential()), BatchTransform(len(source))])
+    loader = DataLoader([source._with_order(Sequential()), BatchTransform(len(source))])
     (batch, mask), *_ = loader.iterate(loader.init_state(0))
     assert mask.all()
     same_bytes(jax.tree.map(np.asarray, batch), jax.tree.map(jax_values, stacked))
@@ -138,7 +138,7 @@ def test_npz(tmp_path: Path, save: Callable[..., None]) -> None:
     path = tmp_path / "both.npz"
     save(path, **data, other=np.arange(4))
     names = {"image": "image", "label": "label"}
-    for _ in range(2):  # the second time out of the cache
+    for _ in range(2):  # the second time from the cache
         source = NpzSource(path, names=names, cache_dir=tmp_path / "cache")
         same_bytes(all_of(source), data)
     renamed = NpzSource(path, names=("label",), cache_dir=tmp_path / "cache")
@@ -173,7 +173,7 @@ def test_gzipped_files_are_unpacked_into_the_default_cache(
     path = write_idx(tmp_path / "x.gz", first)
     same_bytes(all_of(IdxSource(path)), first)
     assert list((tmp_path / "here").iterdir())
-    write_idx(path, second)  # a file that has changed is unpacked anew
+    write_idx(path, second)  # a file that has changed is unpacked again
     same_bytes(all_of(IdxSource(path)), second)
     monkeypatch.delenv("MILLSTREAM_CACHE")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
@@ -227,7 +227,7 @@ def test_cifar100(tmp_path: Path, protocol: int | None) -> None:
         labels = np.stack([coarse, fine], axis=1)
         rows = np.concatenate([labels, planes.reshape(-1, 3072)], axis=1)
         path.write_bytes(rows.tobytes())
-    else:  # keys of Python 2 are bytes to Python 3
+    else:  # keys pickled by Python 2 are bytes in Python 3
         batch: dict[Any, Any] = {
             b"fine_labels": fine.tolist(),
             b"coarse_labels": coarse.tolist(),
@@ -260,7 +260,7 @@ def test_packed_records_with_a_schema(tmp_path: Path) -> None:
         same_bytes(all_of(PackedSource(path, schema, offset=4)), expected)
     with pytest.raises(DataError, match=r"rows\.bin.*33"):
         PackedSource(path, record)
-    with pytest.raises(ValueError, match="no gaps"):
+    with pytest.raises(ValueError, match="no padding"):
         PackedSource(path, np.dtype([("a", "u1"), ("b", "<i4")], align=True))
     with pytest.raises(ValueError, match="'a' is big-endian"):
         PackedSource(path, np.dtype([("a", ">i4")]))
@@ -281,9 +281,7 @@ def test_csv_and_tsv(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("delimiter", [",", "\t"])
-def test_tables_hold_the_numbers_that_numpy_reads(
-    tmp_path: Path, delimiter: str
-) -> None:
+def test_tables_match_numpy(tmp_path: Path, delimiter: str) -> None:
     random = np.random.default_rng(0)
     whole = random.integers(-(2**31), 2**31, N)
     real = random.normal(size=N) * 10.0 ** random.integers(-300, 300, N)
@@ -309,7 +307,7 @@ def test_tables_hold_the_numbers_that_numpy_reads(
         (",b\n1,2\n", ["", "b"], 1),
     ],
 )
-def test_a_header_is_guessed_as_on_the_command_line(
+def test_a_header_is_detected_as_on_the_command_line(
     tmp_path, text: str, names: list[str], rows: int
 ) -> None:
     path = tmp_path / "t.csv"
@@ -323,7 +321,7 @@ def test_a_header_is_guessed_as_on_the_command_line(
     )
 
 
-def test_a_header_can_be_said(tmp_path) -> None:
+def test_a_header_can_be_declared(tmp_path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("1,2\n3,4\n")
     assert list(CsvSource(path, header=True)[0]) == ["1", "2"]
@@ -338,7 +336,7 @@ def test_a_header_can_be_said(tmp_path) -> None:
             CsvSource(path, delimiter=delimiter)
 
 
-def test_what_is_written_reads_back(tmp_path: Path) -> None:
+def test_written_files_read_back(tmp_path: Path) -> None:
     data = image_and_label()
     source = ArraySampleSource(data)
     told: list[int] = []
@@ -369,7 +367,7 @@ def test_what_is_written_reads_back(tmp_path: Path) -> None:
     assert not (tmp_path / "q").exists()
 
 
-def test_any_name_will_do(tmp_path: Path) -> None:
+def test_unusual_names(tmp_path: Path) -> None:
     buffer = io.BytesIO()
     np.save(buffer, np.arange(6).reshape(3, 2))
     (tmp_path / "a").write_bytes(buffer.getvalue())

@@ -1,4 +1,4 @@
-"""Files larger than memory: what is open costs nothing, what is read is bounded."""
+"""Files larger than memory: opening needs no memory, reading needs little."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ ROWS = 1 << 17  # 2 GiB
 
 
 def sparse(path: Path, shape: tuple[int, ...], dtype: str) -> Path:
-    """An .npy file of zeros that takes no space."""
+    """Writes an .npy file of zeros that takes no disk space."""
     values = np.lib.format.open_memmap(path, "w+", np.dtype(dtype), shape)
     assert values.shape == shape
     del values
     return path
 
 
-def test_a_source_of_1e8_rows_opens_at_once_and_in_no_memory(
+def test_a_source_of_1e8_rows_opens_at_once_without_memory(
     tmp_path: Path, python: Any
 ) -> None:
     path = sparse(tmp_path / "x.npy", (10**8, 64), "uint8")
@@ -104,7 +104,7 @@ CODE = """
 
 
 @pytest.mark.parametrize("where", ["jit", "loop"])
-def test_a_file_larger_than_the_memory_it_may_have(
+def test_a_file_larger_than_the_memory_limit(
     tmp_path: Path, python: Any, where: str
 ) -> None:
     if shutil.disk_usage(tmp_path).free < 3 << 30:

@@ -1,4 +1,4 @@
-"""Files in processes that change under them: signals, limits, disks that come back."""
+"""Files that change while a process reads them, with signals and limits."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HANDLERS = {
 
 
 @pytest.mark.parametrize("case", HANDLERS)
-def test_a_file_that_shrinks_whatever_became_of_signals(
+def test_a_file_that_shrinks_with_changed_signal_handlers(
     tmp_path: Path, python: Python, case: str
 ) -> None:
     np.save(tmp_path / "x.npy", np.ones((4000, 1000), np.uint8))
@@ -51,7 +51,7 @@ def test_a_file_that_shrinks_whatever_became_of_signals(
     assert python.run(code) == "x.npy True\n" * 2
 
 
-def test_a_program_goes_on_without_another_thread(
+def test_a_program_continues_without_another_thread(
     tmp_path: Path, python: Python
 ) -> None:
     np.save(tmp_path / "x.npy", np.ones((512, 20_000), np.uint8))
@@ -79,7 +79,7 @@ def test_a_program_goes_on_without_another_thread(
 
 
 @pytest.mark.parametrize("prefetch", [0, 2, 4])
-def test_a_file_that_is_whole_again_is_read_again(
+def test_a_file_that_is_restored_can_be_read_again(
     tmp_path: Path, prefetch: int
 ) -> None:
     path = tmp_path / "x.npy"
@@ -102,7 +102,7 @@ def test_a_file_that_is_whole_again_is_read_again(
         assert (np.asarray(batch) == rows[4 * at : 4 * at + 4]).all()
 
 
-def test_a_shard_among_many_that_is_cut(tmp_path: Path, python: Python) -> None:
+def test_one_truncated_shard_among_many(tmp_path: Path, python: Python) -> None:
     for shard in range(100):
         np.save(tmp_path / f"{shard:02}.npy", np.ones((10, 10), np.uint8))
     code = """

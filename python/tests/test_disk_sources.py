@@ -1,4 +1,4 @@
-"""Samples on disk come in the order that arrays in memory have."""
+"""Samples on disk come in the same order as arrays in memory."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from walks import (
     stepped,
 )
 
-# The same sequences as from memory, by every way of delivery.
+# The same sequences as from memory, with every way of delivery.
 
 ORDERS = {
     "shuffle": "shuffle",
@@ -61,7 +61,7 @@ def test_shards_in_a_folder_follow_their_numbers(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("ordering", ORDERS)
 @pytest.mark.parametrize("remainder", ["pad", "wrap"])
-def test_the_order_is_that_of_arrays_in_memory(
+def test_the_order_matches_arrays_in_memory(
     tmp_path: Path, ordering: str, remainder: str
 ) -> None:
     data = image_and_label()
@@ -95,7 +95,7 @@ def test_threads_and_prefetch_change_nothing(
     same_walk(scanned(loader, state, 40), expected)
 
 
-def test_stages_follow_in_the_engine(tmp_path: Path) -> None:
+def test_stages_run_in_the_engine(tmp_path: Path) -> None:
     data = image_and_label()
     stages = [NormalizeImageTransform(), BatchTransform(16)]
     loader = DataLoader([NpySource(saved(tmp_path, data)), *stages])
@@ -132,7 +132,7 @@ def test_vmap_over_states(tmp_path: Path) -> None:
     scans_over_seeds(loader, 3, 9)
 
 
-def test_a_function_of_the_users_own_jit(tmp_path: Path) -> None:
+def test_inside_the_users_jit(tmp_path: Path) -> None:
     data = image_and_label()
     loader = DataLoader([NpySource(saved(tmp_path, data)), BatchTransform(16)])
 
@@ -148,7 +148,7 @@ def test_a_function_of_the_users_own_jit(tmp_path: Path) -> None:
     assert epoch(loader.init_state(0))[1] == data["label"].sum()
 
 
-def test_splits_and_folds_are_those_of_arrays(tmp_path: Path) -> None:
+def test_splits_and_folds_match_arrays_in_memory(tmp_path: Path) -> None:
     data = image_and_label()
     source, memory = NpySource(saved(tmp_path, data)), ArraySampleSource(data)
     pairs = [
@@ -239,11 +239,11 @@ def test_descriptions_say_what_they_are(tmp_path: Path) -> None:
         NpySource(paths, "shufle")
 
 
-# How the system is told to read.
+# Read-ahead advice to the kernel.
 
 
 def advice(path: Path) -> set[str]:
-    """What the system was told of this process's map of a file."""
+    """Returns the kernel's flags of this process's memory map of a file."""
     flags: set[str] = set()
     inside = False
     for line in Path("/proc/self/smaps").read_text().splitlines():
@@ -254,7 +254,7 @@ def advice(path: Path) -> set[str]:
     return flags
 
 
-def test_neighbours_of_large_rows_are_not_read(tmp_path: Path) -> None:
+def test_large_rows_disable_read_ahead(tmp_path: Path) -> None:
     seen = {}
     for row in (784, 16384):
         path = (tmp_path / f"{row}.npy").resolve()

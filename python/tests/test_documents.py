@@ -1,4 +1,4 @@
-"""The code in README.md and docs/ runs as it is written."""
+"""The code in README.md and docs/ runs."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,7 @@ FASHION = Path("/usr/share/datasets/fashion-mnist")
 
 
 def blocks(path):
-    """The Python blocks of a document, in order."""
+    """Returns the Python blocks of a document, in order."""
     return re.findall(
         r"^```python\n(.*?)^```", path.read_text(), re.DOTALL | re.MULTILINE
     )

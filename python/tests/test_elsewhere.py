@@ -1,4 +1,4 @@
-"""What a program does where XLA cannot call the engine, tried on the CPU."""
+"""Programs on devices where XLA cannot call the engine, simulated on the CPU."""
 
 import jax
 import millstream as ms
@@ -9,7 +9,7 @@ from millstream._delivery import jit
 
 @pytest.fixture
 def elsewhere(monkeypatch):
-    """Lowers programs as for another platform than the CPU."""
+    """Lowers programs as for a platform other than the CPU."""
 
     def chosen(*operands, cpu, default):
         return default(*operands)
@@ -47,7 +47,7 @@ def assert_same(some, others):
             assert a.dtype == b.dtype
 
 
-def test_a_call_back_to_the_host_gives_the_same_batches(loader, elsewhere):
+def test_a_host_callback_gives_the_same_batches(loader, elsewhere):
     expected, end = batches(loader)
     elsewhere()
     found, state = batches(loader)
@@ -55,7 +55,7 @@ def test_a_call_back_to_the_host_gives_the_same_batches(loader, elsewhere):
     assert state == end
 
 
-def test_a_call_back_to_the_host_can_be_vmapped(loader, elsewhere):
+def test_a_host_callback_can_be_vmapped(loader, elsewhere):
     states = jax.vmap(loader.init_state)(np.arange(3))
     expected, *_ = jax.vmap(loader.next_batch)(states)
     elsewhere()
@@ -81,9 +81,7 @@ ORDERS = {
 
 @pytest.mark.parametrize("remainder", ["pad", "drop", "wrap"])
 @pytest.mark.parametrize("order", ORDERS)
-def test_the_engine_names_the_samples_that_a_device_gathers(
-    order, remainder, elsewhere
-):
+def test_a_traced_gather_takes_indices_from_the_engine(order, remainder, elsewhere):
     data = {"x": np.arange(33, dtype=np.float32), "y": np.arange(33)}
     source = ms.ArraySampleSource(data, ORDERS[order])
     stages = [source, ms.BatchTransform(4, remainder=remainder)]

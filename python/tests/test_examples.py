@@ -1,4 +1,4 @@
-"""The examples run, and train as a plain loop over NumPy arrays does."""
+"""The examples run and train like a plain loop over NumPy arrays."""
 
 import importlib.util
 import subprocess
@@ -32,7 +32,7 @@ def data():
     return {"image": images, "label": labels}
 
 
-def test_one_scan_an_epoch_trains_as_indexing_the_same_samples_does(fashion, data):
+def test_one_scan_per_epoch_trains_like_indexing_the_same_samples(fashion, data):
     loader = fashion.pipeline(data, batch_size=64)
     start = fashion.init_params(jax.random.key(1))
     state, scanned, _ = loader.scan_epoch(loader.init_state(3), start, fashion.update)

@@ -1,4 +1,4 @@
-"""Executor: batches of samples named one by one, in the order of submission."""
+"""Executor: batches of given samples, in the order of submission."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ KINDS = ["thread", "process"]
 
 @pytest.fixture(scope="module", params=KINDS)
 def executor(request: pytest.FixtureRequest) -> Iterator[Executor]:
-    """One for all tests that leave it as it was."""
+    """Returns an executor that tests share if they do not change it."""
     made = new_executor(fns.fill_item, worker_kind=request.param)
     yield made
     made.close()
@@ -60,7 +60,7 @@ def test_batches_come_in_the_order_of_submission(executor: Executor) -> None:
     for one, rows in zip(pending, chosen, strict=True):
         check(one.wait(60), rows.tolist())
         assert one.done
-    # And each may be waited for again, and out of order.
+    # Waiting again, and in another order, works too.
     check(pending[3].wait(0), chosen[3].tolist())
     check(pending[1].wait(), chosen[1].tolist())
 
@@ -77,7 +77,7 @@ def test_short_batches(executor: Executor) -> None:
         check(executor.submit(indices).wait(60), indices)
 
 
-def test_what_does_not_fit_is_refused(executor: Executor) -> None:
+def test_wrong_batches_are_errors(executor: Executor) -> None:
     with pytest.raises(ValueError, match="a batch has 8 rows, not 9 of them"):
         executor.submit(range(9))
     with pytest.raises(ValueError, match="2 seeds do not fit 3 samples"):
@@ -94,21 +94,21 @@ def test_jax_aliases_every_array(executor: Executor) -> None:
     assert made is not None
     for name, array in made.arrays.items():
         if array.dtype.itemsize == 8:
-            continue  # JAX has no such dtype and makes another
+            continue  # JAX converts this dtype, which it does not support
         assert array.ctypes.data % 64 == 0
         alias = jax.device_put(array)
         assert alias.unsafe_buffer_pointer() == array.ctypes.data, name
 
 
 def let_go(executor: Executor) -> bool:
-    """Whether nobody holds a batch: the thread that made the last may for a moment."""
+    """Waits until no batch is live. A worker thread may hold the last one briefly."""
     deadline = time.monotonic() + 60
     while executor.live and time.monotonic() < deadline:
         time.sleep(0.01)
     return executor.live == 0
 
 
-def test_memory_is_used_again_when_arrays_are_gone(executor: Executor) -> None:
+def test_memory_is_reused_after_arrays_are_deleted(executor: Executor) -> None:
     addresses = set()
     for _ in range(40):
         made = executor.submit(range(ROWS)).wait(60)
@@ -127,7 +127,7 @@ def test_memory_is_used_again_when_arrays_are_gone(executor: Executor) -> None:
     assert let_go(executor)
 
 
-def test_items_that_are_no_arrays() -> None:
+def test_items_that_are_not_arrays() -> None:
     for kind in KINDS:
         executor = Executor(ItemTask(fns.as_pair), [], 4, workers=2, worker_kind=kind)
         made = executor.submit([3, 1, 2]).wait(60)
@@ -143,11 +143,11 @@ def test_items_that_are_no_arrays() -> None:
     executor.close()
 
 
-# What goes wrong.
+# Errors.
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_exceptions_come_from_their_own_batch(kind: str) -> None:
+def test_exceptions_are_raised_by_their_own_batch(kind: str) -> None:
     executor = new_executor(fns.fill_or_raise, worker_kind=kind)
     pending = [executor.submit(range(first, first + 4)) for first in (0, 12, 20)]
     check(pending[0].wait(60), [0, 1, 2, 3])
@@ -160,7 +160,7 @@ def test_exceptions_come_from_their_own_batch(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_waiting_has_an_end(kind: str, tmp_path: Path) -> None:
+def test_waiting_with_a_timeout(kind: str, tmp_path: Path) -> None:
     gate = tmp_path / "open"
     executor = new_executor(fns.fill_at_the_gate, [str(gate)] * 9, worker_kind=kind)
     pending = executor.submit([1, 2, 3])
@@ -197,7 +197,7 @@ def test_closing_while_busy(kind: str, tmp_path: Path) -> None:
     waiting = threading.Thread(target=waits)
     waiting.start()
     executor.close()
-    (tmp_path / "never").touch()  # a thread cannot be ended from outside
+    (tmp_path / "never").touch()  # a thread cannot be stopped from outside
     waiting.join(60)
     assert not waiting.is_alive()
     assert [type(error) for error in errors] == [WorkerError]
@@ -237,12 +237,12 @@ def test_a_startup_runs_once_in_each_worker() -> None:
             made = executor.submit(range(4)).wait(60)
             assert made is not None
             seen = set(made.arrays["label"][:4].tolist())
-            # Threads share the module that counts.
+            # Threads share the module with the counter.
             assert seen <= ({1} if kind == "process" else {1, 2})
         executor.close()
 
 
-def test_it_ends_when_it_is_let_go_of() -> None:
+def test_it_stops_when_it_is_deleted() -> None:
     import psutil
 
     executor = new_executor(fns.fill_item, worker_kind="process")

@@ -1,4 +1,4 @@
-"""Samples that functions make: the same bytes however delivered, and clear errors."""
+"""Sources of functions: all ways of delivery agree, and errors are clear."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ KINDS = ["thread", "process"]
 
 
 def arrays_of(fn: Any, n: int) -> Any:
-    """All samples in memory, in the dtypes that JAX has."""
+    """Returns all samples as arrays in memory, in JAX's dtypes."""
 
     def stacked(*leaves: Any) -> np.ndarray:
         whole = np.stack([np.asarray(leaf) for leaf in leaves])
@@ -51,7 +51,7 @@ def arrays_of(fn: Any, n: int) -> Any:
 
 @functools.cache
 def made(kind: str, workers: int) -> DataLoader:
-    """Loaders that several tests share: workers take their time to begin."""
+    """Returns a loader that several tests share, because workers start slowly."""
     source = DiskSampleSource(N, fns.plain, workers=workers, worker_kind=kind)
     return DataLoader([source, BatchTransform(BATCH)])
 
@@ -99,7 +99,7 @@ def test_a_state_of_any_step_resumes(kind: str) -> None:
 
 @pytest.mark.parametrize("prefetch", [0, 1, 9])
 @pytest.mark.parametrize("kind", KINDS)
-def test_how_far_ahead_changes_nothing(kind: str, prefetch: int) -> None:
+def test_prefetch_changes_nothing(kind: str, prefetch: int) -> None:
     source = made(kind, 2)._built.head
     loader = DataLoader([source, BatchTransform(BATCH)], prefetch=prefetch)
     state = loader.init_state(1)
@@ -108,7 +108,7 @@ def test_how_far_ahead_changes_nothing(kind: str, prefetch: int) -> None:
     same_walk(jitted(loader, state, 6), jax.tree.map(lambda x: x[:6], expected))
 
 
-def test_batches_that_leave_through_slots() -> None:
+def test_batches_from_slots() -> None:
     for kind in KINDS:
         source = DiskSampleSource(900, fns.wide, workers=2, worker_kind=kind)
         loader = DataLoader([source, BatchTransform(300)])
@@ -120,7 +120,7 @@ def test_batches_that_leave_through_slots() -> None:
         same_walk(scanned(loader, state, 4), expected)
 
 
-# What samples look like.
+# The fields of samples.
 
 TREES = [
     fns.as_pair,
@@ -144,7 +144,7 @@ def test_samples_are_trees_of_any_kind(fn: Any) -> None:
         same_bytes(source[-1], jax.tree.map(lambda x: x[10], data))
 
 
-def test_trees_come_out_of_processes_as_they_went_in() -> None:
+def test_processes_preserve_the_structure() -> None:
     source = DiskSampleSource(11, fns.every_tree, worker_kind="process")
     loader = DataLoader([source, BatchTransform(4)])
     state = loader.init_state(0)
@@ -160,7 +160,7 @@ def spec_of(fn: Any) -> Any:
     return jax.tree.map(spec, fn(0))
 
 
-def test_dtypes_are_those_that_jax_has() -> None:
+def test_dtypes_follow_jax() -> None:
     source = DiskSampleSource(9, fns.all_dtypes, None, "sequential")
     loader = DataLoader([source, BatchTransform(9)])
     found = {k: v.dtype.name for k, v in loader.element_spec().items()}
@@ -217,13 +217,13 @@ WRONG = {
     "dtype": (fns.wrong_dtype, r"^x: expected int32\[3\], found float32\[3\]"),
     "keys": (fns.wrong_keys, r"expected keys \['x', 'y'\], found \['w', 'x'\]"),
     "kind": (fns.wrong_kind, r"the sample: expected keys \['x', 'y'\], found list"),
-    "count": (fns.wrong_count, r"the sample: expected 2 values, found 3 of them"),
+    "count": (fns.wrong_count, r"the sample: expected 2 values, found 3"),
     "string": (fns.wrong_string, r"^x: expected int32\[\], found <U5\[\]"),
 }
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-def test_a_sample_that_looks_otherwise_is_named(wrong: str) -> None:
+def test_a_sample_with_another_spec_is_named(wrong: str) -> None:
     fn, message = WRONG[wrong]
     loader = DataLoader([DiskSampleSource(5, fn, None, "sequential")])
     state = loader.init_state(0)
@@ -236,17 +236,19 @@ def test_a_sample_that_looks_otherwise_is_named(wrong: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_numbers_that_do_not_fit_are_refused(kind: str) -> None:
+def test_numbers_that_do_not_fit_are_errors(kind: str) -> None:
     source = DiskSampleSource(9, fns.too_wide, None, "sequential", worker_kind=kind)
     loader = DataLoader([source, BatchTransform(3)])
     iterator = loader.iterate(loader.init_state(0))
     assert np.asarray(next(iterator)[0]["n"]).tolist() == [[0, 0], [1, 0], [2, 0]]
-    with pytest.raises(ValueError, match="n: a int64 that int32 cannot hold") as caught:
+    with pytest.raises(
+        ValueError, match="n: found a value of dtype int64 that int32 cannot hold"
+    ) as caught:
         next(iterator)
     assert "this was sample 5" in notes(caught.value)
 
 
-# Data sets of others.
+# Data sets.
 
 
 def lots(i: int) -> dict[str, Any]:
@@ -277,14 +279,14 @@ def test_data_sets_in_processes() -> None:
     )
 
 
-def test_a_data_set_that_gives_too_few_is_refused() -> None:
+def test_a_data_set_that_returns_too_few_samples_is_an_error() -> None:
     loader = DataLoader([fns.TooFew(), BatchTransform(BATCH)])
-    with pytest.raises(ValueError, match="__getitems__ gave 7 samples for 8 indices"):
+    with pytest.raises(ValueError, match="returned 7 samples for 8 indices"):
         next(loader.iterate(loader.init_state(0)))
 
 
-def test_what_is_no_data_set_is_refused() -> None:
-    with pytest.raises(TypeError, match="with __len__ and __getitem__, not int"):
+def test_other_objects_are_errors() -> None:
+    with pytest.raises(TypeError, match="with __len__ and __getitem__, found int"):
         DatasetSource(7)
     with pytest.raises(TypeError, match="entry 0 is"):
         DataLoader([object(), BatchTransform(2)])
@@ -311,21 +313,24 @@ BAD = {
     ),
     "restarts of threads": (
         {"restart_workers": 1},
-        "restart_workers is for worker_kind='process'",
+        "Use worker_kind='process'",
     ),
     "prefetch": ({"prefetch_size": 0}, "prefetch_size must be .* at least 1, not 0"),
-    "no arrays": ({"sample_fn": lambda i: {}}, "at least one array; this has none"),
-    "strings": ({"sample_fn": lambda i: "text"}, "'value' is .* no array for JAX"),
+    "no arrays": ({"sample_fn": lambda i: {}}, "at least one array, found none"),
+    "strings": (
+        {"sample_fn": lambda i: "text"},
+        "'value' has the dtype <U4",
+    ),
     "host fields": (
         {"sample_fn": lambda i: (i, "text"), "host_fields": ("a",)},
-        "are keys of a dict, but a sample is a tuple",
+        "needs samples that are dicts, found tuple",
     ),
     "ordering": ({"ordering": "sideways"}, "sideways"),
 }
 
 
 @pytest.mark.parametrize("bad", BAD)
-def test_wrong_arguments_are_refused_when_it_is_built(bad: str) -> None:
+def test_wrong_arguments_are_errors_when_it_is_built(bad: str) -> None:
     change, message = BAD[bad]
     arguments: dict[str, Any] = {"length": 5, "sample_fn": fns.plain, **change}
     with pytest.raises((ValueError, TypeError), match=message):
@@ -341,7 +346,7 @@ def test_a_timeout_may_be_any_number(kind: str, timeout: Any) -> None:
     assert bool(mask.all())
 
 
-# In company.
+# With other sources and stages.
 
 
 @pytest.mark.parametrize("ordering", ["sequential", "shuffle", Shuffle(window=4)])
@@ -432,13 +437,13 @@ def test_a_traced_stage_follows() -> None:
     same_walk(scanned(loader, state, 6), expected)
 
 
-def test_traced_gathers_are_refused() -> None:
+def test_traced_gathers_are_errors() -> None:
     source = DiskSampleSource(N, fns.plain)
     with pytest.raises(ValueError, match=r"traced=True .* leave it off"):
         DataLoader([source, BatchTransform(4)], traced=True)
 
 
-def test_the_plan_can_be_read() -> None:
+def test_explain() -> None:
     text = made("thread", 1).explain()
     assert "DiskSampleSource" in text
     assert "37 samples" in text
@@ -455,11 +460,11 @@ def test_seeds_under_vmap() -> None:
         same_bytes(found, expected[:2])
 
 
-# What the first sample tells.
+# Warnings about the first sample.
 
 
 class Augmented:
-    """A data set that draws from a generator of its own, as with_transform may."""
+    """A data set that is not pure: it draws from its own generator."""
 
     def __init__(self, field: str | None = "x") -> None:
         self.generator = np.random.default_rng(0)
@@ -483,14 +488,14 @@ class Augmented:
         lambda dataset: DataLoader([dataset, BatchTransform(BATCH)]),
     ],
 )
-def test_a_data_set_that_draws_its_own_numbers_is_told(make: Any) -> None:
+def test_a_data_set_that_is_not_pure_warns(make: Any) -> None:
     with pytest.warns(UserWarning, match="two calls for sample 0 .* of 'x'") as told:
         make(Augmented())
     (only,) = told
-    assert "PythonMapTransform gives to a function fn(sample, seed)" in str(
+    assert "PythonMapTransform, which passes a seed to fn(sample, seed)" in str(
         only.message
     )
-    with pytest.warns(UserWarning, match=r"gave different values\. A sample"):
+    with pytest.warns(UserWarning, match=r"returned different values\. A sample"):
         make(Augmented(None))
 
 
@@ -515,18 +520,18 @@ def shaken(sample: Any) -> Any:
     return sample
 
 
-def test_a_stage_that_draws_its_own_numbers_is_told() -> None:
-    match = "PythonMapTransform: two calls for sample 0 gave different values of 'x'"
+def test_a_stage_that_is_not_pure_warns() -> None:
+    match = "PythonMapTransform: two calls for sample 0 .* different values of 'x'"
     with pytest.warns(UserWarning, match=match):
         DataLoader([*plain(), PythonMapTransform(shaken), BatchTransform(BATCH)])
 
 
 def in_place(sample: Any) -> Any:
-    sample["x"] += 1  # the second call must not see what the first one did
+    sample["x"] += 1  # the second call must not see this change
     return {**sample, "nan": np.array([np.nan, -0.0]), "text": "a"}
 
 
-def test_pure_functions_and_known_shapes_are_not_told_of() -> None:
+def test_pure_functions_and_known_shapes_do_not_warn() -> None:
     stage = PythonMapTransform(lambda sample: {"x": in_place(sample)["x"]})
     DataLoader([*plain(), stage, BatchTransform(BATCH)])
     DiskSampleSource(N, lambda index: in_place({"x": np.zeros(3)}))
@@ -547,7 +552,7 @@ def test_pure_functions_and_known_shapes_are_not_told_of() -> None:
         ((np.zeros(2), [1, np.int64(2)]), "'1' of a sample is a list of 2 numbers"),
     ],
 )
-def test_a_list_of_numbers_is_told(sample: Any, where: str) -> None:
+def test_a_list_of_numbers_warns(sample: Any, where: str) -> None:
     message = rf"{where}, which becomes .* fields .* Return np\.asarray\(\.\.\.\)"
     with pytest.warns(UserWarning, match=f"DatasetSource: {message}"):
         DatasetSource([sample] * 3)
@@ -555,14 +560,14 @@ def test_a_list_of_numbers_is_told(sample: Any, where: str) -> None:
         DataLoader([*plain(), PythonMapTransform(lambda _: sample), BatchTransform(2)])
 
 
-def test_lists_of_arrays_and_tuples_are_not_told_of() -> None:
+def test_lists_of_arrays_and_tuples_do_not_warn() -> None:
     for sample in ([np.zeros(2)] * 3, (1, 2.0, 3), {"x": [1]}, [np.zeros(2), 1]):
         DatasetSource([sample] * 3)
     source = DatasetSource([np.asarray(range(256))] * 3)
     assert source[0].shape == (256,)
 
 
-def test_loadax_calls_as_often_as_it_needs_and_warns_of_nothing() -> None:
+def test_loadax_does_not_call_twice_and_does_not_warn() -> None:
     from millstream.loadax import Dataloader, InMemoryDataset
 
     calls = []

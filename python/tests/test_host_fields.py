@@ -30,7 +30,7 @@ def path_of(i: int) -> Path | None:
 
 
 def check(loader: DataLoader, state: Any, steps: int, trimmed: bool = False) -> None:
-    """Every list has the values of its batch's samples; None in padding."""
+    """Checks that each list has the values of its batch's samples, None for padding."""
     words = np.asarray(state.words)
     iterator = loader.iterate(state, steps=steps)
     for batch, mask in iterator:
@@ -75,7 +75,7 @@ def test_they_come_with_their_samples(kind: str, workers: int) -> None:
     check(loader, loader.init_state(0), 4)
 
 
-def test_inside_of_jit_there_are_arrays_only() -> None:
+def test_inside_jit_there_are_only_arrays() -> None:
     source = DiskSampleSource(N, fns.with_host_fields, None, "sequential")
     loader = DataLoader([source, BatchTransform(BATCH)])
     batch, _, _ = jax.jit(loader.next_batch)(loader.init_state(0))
@@ -90,7 +90,7 @@ def test_inside_of_jit_there_are_arrays_only() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_traced_stage_sees_arrays_and_the_lists_go_round_it(kind: str) -> None:
+def test_a_traced_stage_sees_only_the_arrays(kind: str) -> None:
     def moved(batch: Any, mask: Any) -> Any:
         assert sorted(batch) == ["x", "y"]
         return {"x": batch["x"] + 100}
@@ -107,7 +107,7 @@ def test_a_traced_stage_sees_arrays_and_the_lists_go_round_it(kind: str) -> None
     assert np.asarray(batches[2]["x"])[:, 0].tolist() == [108, 109, 100, 100]
 
 
-def test_a_map_of_pythons_changes_the_arrays_only() -> None:
+def test_a_python_map_changes_only_the_arrays() -> None:
     def negated(sample: Any) -> Any:
         assert sorted(sample) == ["x", "y"]
         return {"x": -sample["x"]}
@@ -158,8 +158,8 @@ def test_a_sample_without_them_is_named(kind: str) -> None:
     assert "this was sample 3" in "".join(caught.value.__notes__)
 
 
-def test_values_that_cannot_travel_are_named() -> None:
-    """Threads hand over anything; a process has to pack it."""
+def test_values_that_cannot_be_pickled_are_named() -> None:
+    """Threads pass any object. Processes have to pickle it."""
     source = DiskSampleSource(N, fns.with_a_lock, host_fields=("lock",))
     loader = DataLoader([source, BatchTransform(BATCH)])
     batch, _ = next(loader.iterate(loader.init_state(0)))
@@ -172,7 +172,7 @@ def test_values_that_cannot_travel_are_named() -> None:
         next(loader.iterate(loader.init_state(0)))
 
 
-def test_a_value_that_cannot_travel_is_named_with_its_sample() -> None:
+def test_a_value_that_cannot_be_pickled_is_named_with_its_sample() -> None:
     def loader_of(**more: Any) -> DataLoader:
         source = DiskSampleSource(
             N,
@@ -196,7 +196,7 @@ def test_a_value_that_cannot_travel_is_named_with_its_sample() -> None:
 
 
 @pytest.mark.parametrize("traced", [False, True])
-def test_an_array_with_the_name_of_such_a_value_is_refused(traced: bool) -> None:
+def test_an_array_with_the_name_of_a_host_field_is_an_error(traced: bool) -> None:
     def added(batch: Any, *_: Any) -> Any:
         return {**batch, "path": batch["x"]}
 
@@ -236,9 +236,9 @@ def test_they_come_with_samples_of_combined_sources(kind: str) -> None:
             words = np.asarray(iterator.state.words)
 
 
-def test_combinations_that_would_lose_them_are_refused() -> None:
+def test_combinations_that_would_lose_them_are_errors() -> None:
     source = DiskSampleSource(N, fns.with_host_fields)
-    with pytest.raises(ValueError, match=r"'a' have values that are no arrays \(path"):
+    with pytest.raises(ValueError, match=r"'a' has host fields \(path"):
         zip_sources({"a": source})
     with pytest.raises(ValueError, match=r"source 0 is .*, in those of source 1 .*oth"):
         concatenate([source, DiskSampleSource(N, odd_sample)])

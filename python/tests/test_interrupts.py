@@ -1,4 +1,4 @@
-"""Ctrl-C in the middle of a loop that goes on afterwards."""
+"""Ctrl-C in the middle of a loop that continues afterwards."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ GOING_ON = """
 
 
 @pytest.mark.parametrize("kind", ["memory", "workers", "sharded", "progress"])
-def test_an_iterator_goes_on_after_ctrl_c(python: Python, kind: str) -> None:
+def test_an_iterator_continues_after_ctrl_c(python: Python, kind: str) -> None:
     code = GOING_ON.replace("KIND", kind).replace("PROGRESS", str(kind == "progress"))
     process = python.start(code, MILLSTREAM_PROGRESS="0")
     assert process.stdout is not None

@@ -1,4 +1,4 @@
-"""Loaders under settings of JAX that change after they were built."""
+"""Loaders with settings of JAX that change after the loader was built."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ ENTRIES: dict[str, Callable[[ms.DataLoader, Any], Any]] = {
 @pytest.mark.parametrize("on", [True, False])
 @pytest.mark.parametrize("kind", ["plain", "stages", "traced"])
 @pytest.mark.parametrize("entry", ENTRIES)
-def test_other_dtypes_than_a_loader_was_built_with_are_refused(
+def test_a_changed_x64_setting_is_an_error(
     entry: str, kind: str, on: bool, x64: Callable[[bool], None]
 ) -> None:
     x64(on)
@@ -67,7 +67,7 @@ def test_other_dtypes_than_a_loader_was_built_with_are_refused(
     ENTRIES[entry](loader, state)
 
 
-def test_a_loop_is_refused_where_the_setting_changes_within(
+def test_a_setting_that_changes_in_a_loop_is_an_error(
     x64: Callable[[bool], None],
 ) -> None:
     x64(True)
@@ -79,7 +79,7 @@ def test_a_loop_is_refused_where_the_setting_changes_within(
     with pytest.raises(RuntimeError, match=MESSAGE.format("on", "off")):
         next(running)
     x64(True)
-    batch, _ = next(running)  # the one that was refused
+    batch, _ = next(running)  # the batch that failed
     np.testing.assert_array_equal(batch, WIDE[2:4])
 
 
@@ -93,7 +93,7 @@ def test_a_context_counts_as_well() -> None:
 
 
 def odd_rows(width: int) -> np.ndarray:
-    """Rows with values at which a program that is debugged stops."""
+    """Returns rows with NaN and infinity, which debug_nans and debug_infs reject."""
     rows = np.arange(23 * width, dtype=np.float32).reshape(23, width)
     rows[rows % 7 == 0] = np.nan
     rows[rows % 5 == 0] = np.inf
@@ -139,7 +139,7 @@ def stepped(loader: ms.DataLoader, state: Any) -> list[np.ndarray]:
 @pytest.mark.parametrize("setting", ["transfer_guard", "debug_nans", "debug_infs"])
 @pytest.mark.parametrize("kind", ["plain", "traced", "partial"])
 @pytest.mark.parametrize("line", LINES)
-def test_settings_that_watch_over_programs_do_not_stop_loops(
+def test_debugging_settings_do_not_stop_loops(
     line: str, kind: str, setting: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     loader = line_of(line, kind)
@@ -171,7 +171,7 @@ def test_a_setting_may_change_in_the_middle_of_a_loop(line: str, setting: str) -
 
 @pytest.mark.parametrize("kind", ["plain", "traced"])
 @pytest.mark.parametrize("line", LINES)
-def test_an_epoch_is_scanned_with_no_implicit_transfer(line: str, kind: str) -> None:
+def test_scan_epoch_makes_no_implicit_transfer(line: str, kind: str) -> None:
     loader = line_of(line, kind)
     state = loader.init_state(0)
     with jax.transfer_guard("disallow"):
@@ -181,7 +181,7 @@ def test_an_epoch_is_scanned_with_no_implicit_transfer(line: str, kind: str) -> 
     assert int(counts.sum()) == 23
 
 
-def test_what_a_users_program_computes_is_still_watched() -> None:
+def test_debugging_settings_still_apply_to_user_programs() -> None:
     loader = line_of("small", "plain")
     divide = jax.jit(lambda batch: batch * 0 / 0)
     with jax.debug_nans(True):
@@ -191,7 +191,7 @@ def test_what_a_users_program_computes_is_still_watched() -> None:
 
 
 @pytest.mark.parametrize("line", LINES)
-def test_reserved_words_are_kept_by_every_way_out(line: str) -> None:
+def test_every_way_of_delivery_keeps_the_reserved_words(line: str) -> None:
     loader = line_of(line, "plain")
     words = np.array(loader.init_state(7).words)
     words[6:] = 11, 13

@@ -1,4 +1,4 @@
-"""Batches inside JAX's transformations, and what is compiled how often."""
+"""Batches inside JAX's transformations, and how often programs are compiled."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_gradients_through_a_whole_epoch(loader: DataLoader, walk: Any) -> None:
             row = batch["x"].astype(jnp.float32) @ weight
             return carry + jnp.sum(row**2), None
 
-        # Its reverse asks for the batches backwards.
+        # The reverse pass requests the batches backwards.
         step = jax.checkpoint(body) if remat else body
         return loader.scan_epoch(state, jnp.float32(0), step)[1]
 
@@ -257,7 +257,7 @@ def test_jit_of_next_batch_traces_once() -> None:
         state = loader.init_state(0)
         for _ in range(3):
             _, state, _ = jax.jit(loader.next_batch)(state)
-    # A state from the host is NumPy and one from a program is not: still one trace.
+    # States from the host (NumPy) and from a program (JAX) share one trace.
     assert traces.count == 1
     assert loader.next_batch is loader.next_batch
 
@@ -291,7 +291,7 @@ def test_scan_epoch_compiles_once_for_one_body(
     for epoch in range(3):
         body = {
             "function": function,
-            "method": model.body,  # another object each time
+            "method": model.body,  # a new object each time
             "partial": held,
             "object": model,
         }[kind]
@@ -318,7 +318,7 @@ def test_two_methods_of_one_object_are_two_bodies(
 
 
 class Scaled:
-    """One that equals all others, and has no hash unless a subclass gives it one."""
+    """An object that equals all others of its class and has no hash."""
 
     def __init__(self, scale: int) -> None:
         self.scale, self.traces = scale, 0
@@ -354,7 +354,7 @@ def test_bodies_whose_owners_are_equal(
 
 
 def run_once(loader: DataLoader, kind: str) -> list[weakref.ref[Any]]:
-    """Runs a body that nobody holds afterwards; references to it and its model."""
+    """Runs a body, deletes it, and returns weak references to it and its model."""
     model = Model()
 
     def function(carry: Any, batch: Any, mask: Any) -> Any:
@@ -389,13 +389,13 @@ def run_closure() -> weakref.ref[DataLoader]:
     return weakref.ref(loader)
 
 
-def test_a_body_that_closes_over_its_loader_lets_it_go() -> None:
+def test_a_body_that_closes_over_its_loader_does_not_keep_it_alive() -> None:
     reference = run_closure()
     gc.collect()
     assert reference() is None
 
 
-def test_a_body_that_fails_is_raised_as_it_is(loader: DataLoader) -> None:
+def test_an_exception_of_a_body_is_raised_unchanged(loader: DataLoader) -> None:
     class Sentinel(Exception):
         pass
 

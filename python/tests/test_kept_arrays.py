@@ -1,4 +1,4 @@
-"""Functions that keep the arrays they were given: each stays as it was."""
+"""Functions that keep their arrays: later samples do not overwrite them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def numbered() -> ArraySampleSource:
 
 
 @pytest.mark.parametrize("prefetch", [0, 3])
-def test_of_a_map_in_threads(prefetch: int) -> None:
+def test_arrays_of_a_map_in_threads(prefetch: int) -> None:
     kept: list[tuple[float, np.ndarray]] = []
 
     def keep(sample: Any) -> Any:
@@ -55,13 +55,13 @@ def test_of_a_map_in_threads(prefetch: int) -> None:
     assert len(kept) >= 3 * N
     for value, array in kept:
         assert (array == value).all()
-        array[:] = -1  # and it is its own
+        array[:] = -1  # and it owns its memory
     assert all((array == -1).all() for _, array in kept)
 
 
 @pytest.mark.parametrize("prefetch", [0, 3])
-def test_of_a_fill_function_in_threads(prefetch: int, python: Python) -> None:
-    """In a program of its own, because it used to crash."""
+def test_arrays_of_a_fill_function_in_threads(prefetch: int, python: Python) -> None:
+    """In a separate process, because an error here would crash it."""
     told = python.run(f"""
         import gc
         import jax, numpy as np
@@ -109,7 +109,7 @@ def test_a_fill_function_may_use_arrays_before(kind: str) -> None:
 
 
 def arrays_in(error: BaseException) -> list[np.ndarray]:
-    """What a debugger, or a service that records errors, would look at."""
+    """Returns the arrays in the frames of a traceback, as a debugger would."""
     found: list[np.ndarray] = []
     trace = error.__traceback__
     while trace is not None:
@@ -124,7 +124,7 @@ def arrays_in(error: BaseException) -> list[np.ndarray]:
     return found
 
 
-def test_of_a_traceback() -> None:
+def test_arrays_of_a_traceback() -> None:
     def sample(index: int) -> Any:
         if index == 6:
             raise ValueError("sample six is bad")

@@ -1,4 +1,4 @@
-"""States that are known while a program is traced: the same batches, and no harm."""
+"""Concrete states inside a traced program give the same batches."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def wide() -> ms.ArraySampleSource:
-    """Batches too large for the jitted call of a Python loop."""
+    """Returns data whose batches are too large for the jitted call of a Python loop."""
     return ms.ArraySampleSource({**rows_of(N), "w": np.ones((N, 1 << 18), np.int16)})
 
 
@@ -99,7 +99,7 @@ def expected(loader: Any) -> Any:
 
 
 @pytest.mark.parametrize("way", [stepped, looped])
-def test_inside_of_jit_and_afterwards(
+def test_inside_jit_and_afterwards(
     loader: ms.DataLoader, way: Callable[[Any], Any]
 ) -> None:
     inside = jax.jit(lambda: way(loader))()
@@ -159,7 +159,7 @@ def test_a_traced_state_of_another_pipeline_gives_padding(
     words[word] += 99  # another check word, or a step after the last
     with pytest.raises(ValueError, match=r"another pipeline|step"):
         loader.next_batch(ms.LoaderState(words))
-    if remainder == "wrap":  # the program asks the engine, which refuses it
+    if remainder == "wrap":  # the program calls the engine, which raises the error
         with pytest.raises(FAILURES, match=r"another pipeline|step"):
             jax.block_until_ready(step(ms.LoaderState(words)))
         return

@@ -1,4 +1,4 @@
-"""Limits of the system: errors say what was wanted, how much, and what to do."""
+"""Limits of the system: errors say what was requested and what to do."""
 
 from __future__ import annotations
 

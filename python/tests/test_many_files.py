@@ -16,7 +16,7 @@ FILES = 70_000
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
-    """A folder of small files; the rows of each are its number and 0."""
+    """Writes a folder of small files. The rows of each are its number and 0."""
     folder = tmp_path / "many"
     folder.mkdir()
     np.save(folder / "0.npy", np.zeros((2, 1), np.int32))
@@ -28,7 +28,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-def test_more_files_than_maps(folder: Path, python: Python) -> None:
+def test_more_files_than_memory_maps(folder: Path, python: Python) -> None:
     changes = {
         FILES - 1: ("os.utime(path, ns=(1, 1))", "it was changed since, of 136 bytes"),
         FILES - 2: ("os.truncate(path, 130)", "it was changed since, of 130 bytes"),

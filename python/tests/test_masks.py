@@ -1,4 +1,4 @@
-"""Every delivered mask is an array of its own, which a step may donate."""
+"""Every delivered mask is a separate array, which a step may donate."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_step_may_donate_the_mask(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_mask_that_is_deleted_is_missed_by_nobody(kind: str) -> None:
+def test_deleting_a_mask_does_not_affect_others(kind: str) -> None:
     loader = loader_of(**KINDS[kind])
     state = loader.init_state(1)
     expected = expected_of(loader, state)
@@ -66,7 +66,7 @@ def test_a_mask_that_is_deleted_is_missed_by_nobody(kind: str) -> None:
     np.testing.assert_array_equal(kept, expected)
 
 
-def test_the_mask_of_a_sample_is_one_of_its_own() -> None:
+def test_the_mask_of_each_sample_is_a_separate_array() -> None:
     loader = ms.DataLoader([ms.ArraySampleSource(np.arange(9.0))])
     for _, mask in loader.iterate(loader.init_state(0), steps=20):
         assert mask.shape == ()

@@ -1,4 +1,4 @@
-"""Data sets as arrays on a device."""
+"""dataset_to_jax: data sets as arrays on a device."""
 
 from typing import Any
 
@@ -46,7 +46,7 @@ def test_samples_may_be_single_arrays() -> None:
     assert (found.shape, found.dtype) == ((4, 3), jnp.bfloat16)
 
 
-def test_arrays_are_taken_whole() -> None:
+def test_as_array_dict_is_used() -> None:
     arrays = {"x": np.arange(8.0), "y": np.arange(8, dtype=np.int8)}
     found = dataset_to_jax(Arrays(arrays))
     arrays["x"][:] = 0
@@ -65,9 +65,9 @@ def test_the_device_is_not_committed() -> None:
     [
         (Samples([]), "Samples has no samples"),
         (Arrays({"x": np.zeros((0, 3))}), "Arrays has no samples"),
-        (Arrays({}), "without any field"),
-        (Samples([{}]), "without any field"),
-        (Arrays({"x": np.float32(3)}), "scalar has no samples"),
+        (Arrays({}), "have no fields"),
+        (Samples([{}]), "have no fields"),
+        (Arrays({"x": np.float32(3)}), "is a scalar"),
         (Arrays({"x": np.ones(3), "y": np.ones(4)}), "'y'.* 4 samples.*'x'.* 3"),
         (Samples([{"x": 1}, {"y": 1}]), "sample 1 has the structure"),
         (Samples([{"x": [1]}, {"x": [1, 2]}]), "sample 1 has the structure"),
@@ -79,11 +79,11 @@ def test_the_device_is_not_committed() -> None:
         (Arrays({"x": np.array([2**32], np.uint64)}), "do not fit uint32"),
     ],
 )
-def test_bad_data_sets_are_refused(dataset: Any, message: str) -> None:
+def test_bad_data_sets_are_errors(dataset: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         dataset_to_jax(dataset)
 
 
-def test_a_bad_device_is_refused_before_the_data_is_read() -> None:
+def test_a_bad_device_is_an_error_before_the_data_is_read() -> None:
     with pytest.raises(ValueError, match="no platform 'nothing'"):
         dataset_to_jax(Arrays(None), storage_device="nothing")

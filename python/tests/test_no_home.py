@@ -1,4 +1,4 @@
-"""Programs without a home folder: HOME is not set, and the user has no name."""
+"""Programs without a home folder: HOME is not set, and the user is unknown."""
 
 import os
 import subprocess
@@ -41,7 +41,7 @@ shown(lambda: ms.MNISTDataset())
 """
 
 
-def test_only_what_needs_a_cache_asks_for_one(tmp_path: Path) -> None:
+def test_only_sources_that_unpack_need_a_cache(tmp_path: Path) -> None:
     np.savez(tmp_path / "stored.npz", x=np.arange(6))
     np.savez_compressed(tmp_path / "packed.npz", x=np.arange(5))
     idx = bytes([0, 0, 8, 1, 0, 0, 0, 4]) + bytes(4)

@@ -1,4 +1,4 @@
-"""on_error="skip": samples that fail every time are masked, the rest is raised."""
+"""on_error="skip" masks samples that fail every time and raises other errors."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def source_of(fn: Any = fns.often_raising, **more: Any) -> DiskSampleSource:
 
 
 def masked(loader: DataLoader, state: Any, steps: int, bad: Any = BAD) -> Any:
-    """What is expected: the batches by hand, with bad rows zero and masked."""
+    """Returns the expected batches, with zeros and mask False in bad rows."""
     batches, masks, words = indexed(loader, arrays_of(fns.plain, N), state, steps)
     known = np.asarray(state.words)
     for step in range(steps):
@@ -61,7 +61,7 @@ def masked(loader: DataLoader, state: Any, steps: int, bad: Any = BAD) -> Any:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_to_end_the_program_is_not_skipped(kind: str) -> None:
+def test_exceptions_that_end_the_program_are_not_skipped(kind: str) -> None:
     for fn, left in ((fns.exiting, SystemExit), (fns.interrupting, KeyboardInterrupt)):
         source = source_of(fn, worker_kind=kind)
         loader = DataLoader([source, BatchTransform(N)], on_error="skip")
@@ -158,7 +158,7 @@ def test_host_fields_of_skipped_samples_are_none() -> None:
 
 
 def test_files_with_a_bad_sample(tmp_path: Path) -> None:
-    """The engine's own sources are skipped in the same way."""
+    """Errors of the engine's own sources are skipped in the same way."""
     numbers = np.arange(40).reshape(20, 2)
     numbers[7, 1] = 2**40
     np.save(tmp_path / "numbers.npy", numbers)
@@ -216,7 +216,7 @@ def test_a_budget_counts_samples_and_not_epochs() -> None:
 
 @pytest.mark.parametrize("workers", [1, 4])
 @pytest.mark.parametrize("prefetch", [0, 1, 4])
-def test_the_same_batch_exceeds_the_budget_however_many_are_made_ahead(
+def test_the_same_batch_exceeds_the_budget_with_any_prefetch(
     prefetch: int, workers: int
 ) -> None:
     loader = DataLoader(
@@ -228,14 +228,14 @@ def test_the_same_batch_exceeds_the_budget_however_many_are_made_ahead(
     iterator = loader.iterate(loader.init_state(0))
     for listed in ([], [6], [6]):
         next(iterator)
-        time.sleep(0.1)  # in which batches are made ahead
+        time.sleep(0.1)  # time for batches to be prefetched
         assert list(loader.skipped) == listed
     for _ in range(2):
         with pytest.raises(DataError, match=r"sample 14 failed, .* left out \(2\)"):
             next(iterator)
 
 
-def test_inside_of_jit_only_batches_handed_out_count() -> None:
+def test_inside_jit_only_delivered_batches_count() -> None:
     loader = DataLoader(
         [source_of(ordering="sequential", workers=4), BatchTransform(4)],
         on_error="skip",
@@ -253,7 +253,7 @@ def test_inside_of_jit_only_batches_handed_out_count() -> None:
         loader.scan_epoch(state, 0, body, steps=1)
 
 
-# What is not skipped.
+# Errors that are not skipped.
 
 
 def test_arguments_are_checked() -> None:
@@ -268,15 +268,15 @@ def test_arguments_are_checked() -> None:
             on_error="skip",
             traced=True,
         )
-    with pytest.raises(ValueError, match=r'on_error is .* "skip", not .ignore.'):
+    with pytest.raises(ValueError, match=r'on_error must be .* "skip", not .ignore.'):
         DataLoader([source, BatchTransform(BATCH)], on_error="ignore")
-    with pytest.raises(ValueError, match='error_budget is for on_error="skip"'):
+    with pytest.raises(ValueError, match=r'error_budget .* Use on_error="skip"'):
         DataLoader([source, BatchTransform(BATCH)], error_budget=3)
     with pytest.raises(ValueError, match="error_budget must be a whole number"):
         DataLoader([source, BatchTransform(BATCH)], on_error="skip", error_budget=-1)
 
 
-def test_deaths_are_tried_again_and_then_raised(tmp_path: Path) -> None:
+def test_worker_deaths_are_retried_and_then_raised(tmp_path: Path) -> None:
     fn = fns.Dying("kill", tmp_path / "died")
     spec = arrays_spec()
     source = DiskSampleSource(N, fn, spec, "sequential", worker_kind="process")
@@ -298,7 +298,7 @@ def test_deaths_are_tried_again_and_then_raised(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_eio_of_a_function_is_tried_again_and_then_raised(
+def test_eio_of_a_function_is_retried_and_then_raised(
     kind: str, tmp_path: Path
 ) -> None:
     def loader_with(fn: Any) -> DataLoader:
@@ -326,7 +326,7 @@ def test_eio_of_a_function_is_tried_again_and_then_raised(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_of_samples_made_at_once_the_bad_one_is_skipped(kind: str) -> None:
+def test_only_the_bad_sample_of_getitems_is_skipped(kind: str) -> None:
     source = DatasetSource(
         fns.LotsThatRaise(N), arrays_spec(), "sequential", worker_kind=kind
     )
@@ -337,14 +337,14 @@ def test_of_samples_made_at_once_the_bad_one_is_skipped(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_stalls_are_tried_again_and_then_raised(kind: str, tmp_path: Path) -> None:
+def test_timeouts_are_retried_and_then_raised(kind: str, tmp_path: Path) -> None:
     def loader_with(fn: Any, timeout: float) -> DataLoader:
         source = DiskSampleSource(
             N, fn, arrays_spec(), "sequential", worker_kind=kind, timeout=timeout
         )
         return DataLoader([source, BatchTransform(BATCH)], on_error="skip", prefetch=0)
 
-    if kind == "process":  # a thread cannot be stopped, so there is no second try
+    if kind == "process":  # a thread cannot be stopped, so there is no retry
         loader = loader_with(fns.Stalling(6, 5, tmp_path / "stalled"), 0.5)
         batch, mask = next(loader.iterate(loader.init_state(0)))
         assert bool(mask.all())
@@ -357,7 +357,7 @@ def test_stalls_are_tried_again_and_then_raised(kind: str, tmp_path: Path) -> No
     assert loader.skipped == {}
 
 
-def test_a_worker_that_cannot_begin_is_not_skipped() -> None:
+def test_a_worker_that_cannot_start_is_not_skipped() -> None:
     source = DiskSampleSource(
         N, fns.DeadOnArrival("raise"), arrays_spec(), worker_kind="process"
     )

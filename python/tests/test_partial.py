@@ -1,4 +1,4 @@
-"""A shorter last batch: stages see the rows that it has, and nothing is cut later."""
+"""remainder="partial": stages see only the rows of the shorter last batch."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def loader_of(*stages: Any, **more: Any) -> ms.DataLoader:
 
 
 def epoch(loader: ms.DataLoader) -> list[tuple[Any, Any]]:
-    """Both ways out of a loader, which have to agree."""
+    """Returns an epoch, after checking that iterate and next_batch agree."""
     state = loader.init_state(0)
     looped = [*loader.iterate(state)]
     for batch, mask in looped:
@@ -74,7 +74,7 @@ def test_callbacks_between_stages_see_it_too() -> None:
         assert batch["mean"].shape == (FEATURES,)
 
 
-def test_a_callback_may_say_what_it_makes_of_a_whole_batch() -> None:
+def test_a_callback_may_declare_its_spec_for_a_full_batch() -> None:
     def first(batch: Any, mask: np.ndarray) -> Any:
         return {"first": batch["x"][:, 0], "mean": batch["x"].mean(0)}
 
@@ -88,7 +88,7 @@ def test_a_callback_may_say_what_it_makes_of_a_whole_batch() -> None:
     assert shapes == [whole, whole, {"first": (2,), "mean": (FEATURES,)}]
 
 
-def test_what_a_stage_says_it_makes_is_checked_for_whole_batches() -> None:
+def test_a_declared_spec_is_checked_for_full_batches() -> None:
     spec = {"x": jax.ShapeDtypeStruct((BATCH, FEATURES), np.float32)}
     same = ms.MapTransform(lambda b, m: b, spec)
     assert [batch["x"].shape[0] for batch, _ in epoch(loader_of(same))] == [4, 4, 2]
@@ -96,7 +96,7 @@ def test_what_a_stage_says_it_makes_is_checked_for_whole_batches() -> None:
         loader_of(ms.MapTransform(lambda b, m: {"x": b["x"].T}, spec))
 
 
-def test_stages_of_samples_come_before_it_and_after_it() -> None:
+def test_stages_before_and_after_batching() -> None:
     source = ms.ArraySampleSource({"x": rows()}, "sequential")
     loader = ms.DataLoader(
         [

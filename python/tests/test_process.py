@@ -1,4 +1,4 @@
-"""Processes: Ctrl-C, exits, forks, batches that are kept, loaders by the thousand."""
+"""Processes: Ctrl-C, exits, forks, batches that are kept, thousands of loaders."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ENDLESS = """
 
 
 def endless(code: str, width: int = 4) -> str:
-    """``code`` after a loader of samples of ``width`` numbers."""
+    """Returns a program: a loader of samples of ``width`` numbers, then ``code``."""
     return textwrap.dedent(ENDLESS).replace("WIDTH", str(width)) + textwrap.dedent(code)
 
 
@@ -91,7 +91,7 @@ def test_ctrl_c_leaves_an_eager_scan(python: Python, width: int) -> None:
     after, total, _ = loader.scan_epoch(state, 0.0, quiet, steps=3)
     print(after.step, float(total))
     """
-    # Effects of a program that was broken off are no concern of this test.
+    # This test ignores effects of the interrupted program.
     assert interrupted(python, code, width=width) == "interrupted\n3 3.0\n"
 
 
@@ -143,7 +143,7 @@ def test_ctrl_c_ends_a_program_that_does_not_catch_it(python: Python) -> None:
     assert process.returncode in (-signal.SIGINT, 130)
 
 
-def test_the_users_own_handler_of_ctrl_c_is_kept(python: Python) -> None:
+def test_a_user_defined_ctrl_c_handler_is_kept(python: Python) -> None:
     code = """
     import signal, os
     seen = []
@@ -159,7 +159,7 @@ def test_the_users_own_handler_of_ctrl_c_is_kept(python: Python) -> None:
     assert interrupted(python, code) == "1 50 True\n"
 
 
-def test_the_handler_of_ctrl_c_is_put_back(python: Python) -> None:
+def test_the_ctrl_c_handler_is_restored(python: Python) -> None:
     code = """
     import signal
     try:
@@ -178,9 +178,7 @@ def test_the_handler_of_ctrl_c_is_put_back(python: Python) -> None:
     assert interrupted(python, code) == "True\nas ever\n"
 
 
-@pytest.mark.filterwarnings(
-    "ignore:.*batches that are kept cost memory:ResourceWarning"
-)
+@pytest.mark.filterwarnings("ignore:.*Keep fewer batches:ResourceWarning")
 @pytest.mark.parametrize("width", [3, 20_000])
 def test_keeping_every_batch_of_an_epoch(width: int) -> None:
     n, batch = 1600, 16
@@ -269,7 +267,9 @@ def test_a_daemon_thread_waits_for_a_batch_at_exit(python: Python, where: str) -
     assert python.run(WAITING.replace("WHERE", where)) == "waiting\n"
 
 
-def test_a_fork_while_the_engine_works_and_the_child_lets_go(python: Python) -> None:
+def test_a_fork_while_the_engine_works_and_the_child_deletes_the_loader(
+    python: Python,
+) -> None:
     code = textwrap.dedent(FORKING) + textwrap.dedent("""
         import gc
         for _ in range(5):
@@ -293,7 +293,7 @@ def test_a_fork_while_the_engine_works_and_the_child_lets_go(python: Python) -> 
     assert python.run(code) == "well\n"
 
 
-def test_a_child_that_never_used_jax_exits_as_programs_do(python: Python) -> None:
+def test_a_child_that_never_used_jax_exits_normally(python: Python) -> None:
     code = textwrap.dedent(FORKING).replace("next(iterator)", "") + textwrap.dedent("""
         words = np.asarray(state.words)
         for step in range(5):
@@ -308,7 +308,7 @@ def test_a_child_that_never_used_jax_exits_as_programs_do(python: Python) -> Non
     assert python.run(code) == "well\n"
 
 
-def test_the_child_of_a_fork_asks_the_engine_for_batches(python: Python) -> None:
+def test_the_child_of_a_fork_requests_batches(python: Python) -> None:
     code = textwrap.dedent(FORKING) + textwrap.dedent("""
         words = np.asarray(state.words)
         for _ in range(3):
@@ -390,13 +390,13 @@ def test_loaders_with_big_batches_leave_nothing_behind() -> None:
     gc.collect()
     memory, threads = process.memory_info().rss, process.num_threads()
     make(100)
-    jax.block_until_ready(jax.device_put(np.zeros(1)))  # JAX lets go of batches late
+    jax.block_until_ready(jax.device_put(np.zeros(1)))  # JAX releases batches late
     gc.collect()
-    assert process.memory_info().rss - memory < 60 << 20  # one has 1.4 MB or more
+    assert process.memory_info().rss - memory < 60 << 20  # each has at least 1.4 MB
     assert process.num_threads() <= threads
 
 
-def test_a_loader_that_is_dropped_in_the_middle_of_its_epoch() -> None:
+def test_a_loader_that_is_deleted_in_the_middle_of_its_epoch() -> None:
     data = np.arange(129 * 11_000, dtype=np.int32).reshape(129, 11_000)
     kept: list[Any] = []
     expected: Any = None
@@ -411,9 +411,7 @@ def test_a_loader_that_is_dropped_in_the_middle_of_its_epoch() -> None:
 
 
 @pytest.mark.parametrize("package", ["millstream", "millstream.hydrax"])
-def test_public_names_are_imported_when_they_are_asked_for(
-    python: Python, package: str
-) -> None:
+def test_public_names_are_imported_on_first_use(python: Python, package: str) -> None:
     python.run(f"""
         import sys
         import {package} as package

@@ -1,4 +1,4 @@
-"""Several processes load one data set together, as one would alone."""
+"""Several processes load one data set together and get the same batches as one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def free_port() -> int:
 
 
 class Group:
-    """Runs processes of one job, and reads what they left in the folder."""
+    """Runs the processes of a job and reads their logs in the folder."""
 
     def __init__(self, python: Python) -> None:
         self.python = python
@@ -35,7 +35,7 @@ class Group:
         ms.write_packed(ms.ArraySampleSource(loopback.samples()), self.data)
 
     def run(self, name: str, processes: int, **job: Any) -> list[tuple[int, str]]:
-        """The status and the errors of each."""
+        """Returns the exit status and the errors of each process."""
         job = {"processes": processes, "data": [str(self.data)], "end": END, **job}
         (self.folder / f"{name}.job").write_text(json.dumps(job))
         command = [sys.executable, TESTS / "loopback.py", self.folder, name]
@@ -62,7 +62,7 @@ class Group:
         return ended
 
     def steps(self, name: str) -> dict[int, dict[str, np.ndarray]]:
-        """The global batch and the losses of each step that every process saw."""
+        """Returns the global batch and losses of each step that all processes ran."""
         found: dict[int, dict[str, Any]] = {}
         for path in sorted(self.folder.glob(f"{name}-*-*.npz")):
             with np.load(path) as arrays:
@@ -72,14 +72,14 @@ class Group:
                         at["losses"].append(float(arrays[key]))
                     else:
                         at[key] = arrays[key]
-        return {at: _joined(rows) for at, rows in found.items()}
+        return {at: _concatenated(rows) for at, rows in found.items()}
 
     def counts(self, name: str) -> list[dict[str, int]]:
         paths = sorted(self.folder.glob(f"{name}-?.json"))
         return [json.loads(path.read_text()) for path in paths]
 
 
-def _joined(rows: dict[str, Any]) -> dict[str, np.ndarray]:
+def _concatenated(rows: dict[str, Any]) -> dict[str, np.ndarray]:
     whole = {"losses": np.array(rows.pop("losses"))}
     for key in ("x", "y", "mask"):
         firsts = sorted(int(k.split(".")[1]) for k in rows if k.startswith(f"{key}."))
@@ -94,7 +94,7 @@ def group(python: Python) -> Group:
 
 
 def expected() -> list[tuple[Any, Any, float]]:
-    """What one process on one device sees and loses."""
+    """Returns the batches and losses of one process on one device."""
     source = ms.ArraySampleSource(loopback.samples())
     loader = ms.DataLoader([source, ms.BatchTransform(loopback.BATCH)])
     params, found = loopback.first_params(), []
@@ -115,8 +115,10 @@ def check(found: dict[str, np.ndarray], wanted: tuple[Any, Any, float]) -> None:
 
 
 def test_killed_and_resumed_on_other_numbers_of_processes(group: Group) -> None:
-    """Four processes, killed in the middle of an epoch; two, killed as the second
-    begins; one, to the end: together what an unbroken run of one device sees.
+    """Together they see the same batches as an uninterrupted run on one device.
+
+    Four processes are killed in the middle of an epoch. Two continue and are killed at
+    the start of the second epoch. One continues to the end.
     """
     wanted = expected()
     ended = group.run("four", 4, kill=[2, 2])
@@ -126,7 +128,10 @@ def test_killed_and_resumed_on_other_numbers_of_processes(group: Group) -> None:
     resumed = json.loads((group.folder / "checkpoint.json").read_text())["state"]
     epoch, step = resumed["words"][3:5]
     assert epoch == 0
-    assert step in (2, 3)  # the others may have been cut off before they were done
+    assert step in (
+        2,
+        3,
+    )  # the other processes may have been killed before they wrote it
 
     ended = group.run("two", 2, kill=[0, loopback.STEPS])
     assert all(status != 0 for status, _ in ended)
@@ -151,7 +156,7 @@ def test_killed_and_resumed_on_other_numbers_of_processes(group: Group) -> None:
 def test_every_layout_has_the_same_global_batches(
     group: Group, processes: int, mesh: list[int]
 ) -> None:
-    # Eight processes that start at once on few cores are late with their heartbeats.
+    # Eight processes that start at once on few cores send their heartbeats late.
     ended = group.run("layout", processes, mesh=mesh, end=loopback.STEPS, heartbeat=60)
     assert [status for status, _ in ended] == [0] * processes, ended
     found = group.steps("layout")
@@ -177,7 +182,7 @@ def test_each_process_reads_its_share(group: Group) -> None:
         check(found, wanted[at])
     row = loopback.FEATURES * 4 + 4
     shard = loopback.BATCH // 4 * row
-    # Padding is not read; a few batches are made ahead.
+    # Padding is not read. A few batches are prefetched.
     for count in group.counts("share"):
         assert (loopback.STEPS - 1) * shard <= count["bytes"]
         assert count["bytes"] <= (loopback.STEPS + 3) * shard
@@ -195,11 +200,11 @@ def test_a_sample_that_fails_on_one_process_ends_all(group: Group) -> None:
     assert "can no longer be read" in out
     aborted = out.find("Terminating process")
     assert aborted < 0 or out.find("can no longer be read") < aborted
-    # Batches that were made before the file shrank are good.
+    # Batches made before the file shrank are correct.
     assert {0, 1} <= set(group.steps("broken")) <= set(range(5))
 
 
-def test_processes_whose_data_differ_are_told_so(group: Group) -> None:
+def test_processes_with_different_data_raise_errors(group: Group) -> None:
     other = group.folder / "shorter.packed"
     shorter = {key: x[:-1] for key, x in loopback.samples().items()}
     ms.write_packed(ms.ArraySampleSource(shorter), other)
@@ -210,21 +215,23 @@ def test_processes_whose_data_differ_are_told_so(group: Group) -> None:
 
 
 @pytest.mark.parametrize("inside", [False, True])
-def test_processes_that_start_elsewhere_are_told_so(group: Group, inside: bool) -> None:
+def test_processes_with_different_states_raise_errors(
+    group: Group, inside: bool
+) -> None:
     ended = group.run("elsewhere", 2, keys=[11, 12], inside=inside)
     for status, out in ended:
         assert status != 0
         assert "process 1 has the state's key: [0, 12], not [0, 11]" in out
 
 
-def test_a_process_that_never_comes_is_named(group: Group) -> None:
+def test_a_missing_process_is_named(group: Group) -> None:
     ended = group.run("absent", 2, absent=1)
     status, out = ended[0]
     assert status != 0
     assert "processes [1] have not built this loader within 2 s" in out
 
 
-def test_a_process_that_is_late_is_warned_of(group: Group) -> None:
+def test_a_late_process_causes_a_warning(group: Group) -> None:
     ended = group.run("late", 2, late=1, end=2)
     wanted = expected()
     for at, found in group.steps("late").items():

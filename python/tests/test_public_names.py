@@ -1,4 +1,4 @@
-"""What users import from `millstream`."""
+"""The names that users import from `millstream`."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ KINDS = ["thread", "process"]
 
 
 def mapped(fn: Any, data: Any) -> Any:
-    """The function on each sample of arrays in memory."""
+    """Returns the results of a function for each sample, as arrays in memory."""
     count = len(jax.tree.leaves(data)[0])
     rows = [fn(jax.tree.map(lambda x, i=i: x[i], data)) for i in range(count)]
     return jax.tree.map(lambda *leaves: np.stack(leaves), *rows)
@@ -73,7 +73,7 @@ def test_before_batching(kind: str, workers: int) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_after_batching_padding_is_mapped_too(kind: str) -> None:
+def test_a_map_after_batching_also_maps_padding(kind: str) -> None:
     data = rows_of(N)
     stage = PythonMapTransform(fns.reshaped, workers=2, worker_kind=kind)
     loader = DataLoader([ArraySampleSource(data), BatchTransform(BATCH), stage])
@@ -88,7 +88,7 @@ def test_after_batching_padding_is_mapped_too(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("after", [False, True])
-def test_a_function_may_change_what_it_is_given(kind: str, after: bool) -> None:
+def test_a_function_may_change_its_sample(kind: str, after: bool) -> None:
     data = rows_of(N)
     before = jax.tree.map(np.copy, data)
     stage = PythonMapTransform(fns.in_place, worker_kind=kind)
@@ -108,7 +108,7 @@ def test_a_function_may_change_what_it_is_given(kind: str, after: bool) -> None:
     same_bytes(data, before)
 
 
-def test_several_among_native_and_traced_stages(tmp_path: Path) -> None:
+def test_several_maps_between_native_and_traced_stages(tmp_path: Path) -> None:
     data = {
         "x": np.arange(N * 4, dtype=np.uint8).reshape(N, 2, 2),
         "y": np.arange(N, dtype=np.int32),
@@ -146,7 +146,7 @@ def test_several_among_native_and_traced_stages(tmp_path: Path) -> None:
         same_walk(scanned(loader, state, STEPS), expected)
 
 
-def test_over_a_source_of_functions() -> None:
+def test_a_map_after_a_function_source() -> None:
     source = DiskSampleSource(N, fns.plain, worker_kind="process")
     stage = PythonMapTransform(fns.doubled, worker_kind="process")
     loader = DataLoader([source, stage, BatchTransform(BATCH)])
@@ -175,7 +175,7 @@ def seed_loader(fn: Any, kind: str = "thread", **knobs: Any) -> DataLoader:
     return DataLoader([source, stage, BatchTransform(BATCH)], **knobs)
 
 
-def test_seeds_are_the_same_by_every_delivery_and_in_every_kind_of_worker() -> None:
+def test_seeds_are_the_same_with_every_delivery_and_worker_kind() -> None:
     threads = seed_loader(fns.seeded)
     state = threads.init_state(3)
     expected = specified(threads, state, STEPS)
@@ -191,7 +191,7 @@ def test_seeds_are_the_same_by_every_delivery_and_in_every_kind_of_worker() -> N
 
 
 def seeds_after(*stages: Any) -> list[int]:
-    """What a function that is the last stage draws for samples 0 to 2."""
+    """Returns the seeds of a last stage for samples 0 to 2."""
 
     def last(sample: Any, seed: int) -> Any:
         return {"seed": np.array([seed >> 32, seed & 0xFFFFFFFF], np.uint32)}
@@ -204,10 +204,10 @@ def seeds_after(*stages: Any) -> list[int]:
 
 FIRST_FUNCTION = [3547177416978640696, 14448696057363865562, 7847885286670883632]
 SECOND_FUNCTION = [5519968049896979309, 1691813575259134768, 5273650682404230456]
-"""What they draw is promised: see the table of stages in docs/semantics.md."""
+"""These seeds are guaranteed. See the table of stages in docs/semantics.md."""
 
 
-def test_a_stage_that_draws_nothing_leaves_the_seeds_of_functions_alone() -> None:
+def test_stages_without_randomness_do_not_change_seeds() -> None:
     assert seeds_after() == FIRST_FUNCTION
     plain = PythonMapTransform(lambda sample: sample)
     rename = RenameTransform({"y": "z"})
@@ -217,7 +217,7 @@ def test_a_stage_that_draws_nothing_leaves_the_seeds_of_functions_alone() -> Non
     assert seeds_after(plain, rename) == FIRST_FUNCTION
 
 
-def test_functions_that_draw_count_on() -> None:
+def test_each_random_function_gets_the_next_number() -> None:
     drawing = PythonMapTransform(lambda sample, seed: sample)
     assert seeds_after(drawing) == SECOND_FUNCTION
     assert seeds_after(RenameTransform({"y": "z"}), drawing) == SECOND_FUNCTION
@@ -242,8 +242,8 @@ def test_seeds_differ_between_samples_epochs_seeds_and_stages() -> None:
     assert not (batches["before"] == batches["seed"]).any()
 
 
-def test_a_sample_has_its_seed_wherever_it_stands() -> None:
-    """Keyed by the sample, not by the row: another batch size changes nothing."""
+def test_the_seed_of_a_sample_does_not_depend_on_its_row() -> None:
+    """Another batch size changes nothing."""
     source = ArraySampleSource(rows_of(12))
     found = []
     for size in (2, 5, 12):
@@ -289,7 +289,7 @@ def test_fill_functions_write_in_place(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_a_fill_function_leaves_out_is_zero(kind: str) -> None:
+def test_elements_that_a_fill_function_does_not_write_are_zero(kind: str) -> None:
     spec = {"x": jax.ShapeDtypeStruct((8,), np.int32)}
     source = fill_source(
         fns.fill_one, range(11), spec, ordering="sequential", worker_kind=kind
@@ -322,7 +322,7 @@ def test_a_fill_function_that_writes_everything_needs_no_clearing() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_a_fill_function_returns_is_dropped(kind: str) -> None:
+def test_the_result_of_a_fill_function_is_ignored(kind: str) -> None:
     spec = {"x": jax.ShapeDtypeStruct((2,), np.int32)}
     source = fill_source(
         fns.fill_and_return, range(4), spec, ordering="sequential", worker_kind=kind
@@ -333,20 +333,20 @@ def test_what_a_fill_function_returns_is_dropped(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_fill_function_that_asks_for_another_array_is_told_which(kind: str) -> None:
+def test_an_error_for_an_unknown_array_lists_the_arrays(kind: str) -> None:
     spec = {"image": jax.ShapeDtypeStruct((8,), np.int32)}
     source = fill_source(fns.fill_one, range(4), spec, worker_kind=kind)
     loader = DataLoader([source, BatchTransform(4)])
     with pytest.raises(KeyError, match="x") as caught:
         next(loader.iterate(loader.init_state(0)))
     notes = "\n".join(caught.value.__notes__)
-    assert "the arrays to fill are ['image']" in notes
+    assert "the arrays are named ['image']" in notes
     assert "this was sample" in notes
 
 
 def test_fill_sources_are_checked() -> None:
     spec = {"a": jax.ShapeDtypeStruct((), np.int32)}
-    with pytest.raises(ValueError, match="data must be a sequence of at least one"):
+    with pytest.raises(ValueError, match="data must be a sequence with at least one"):
         fill_source(fns.filled, [], spec)
     with pytest.raises(ValueError, match="at least one array"):
         fill_source(fns.filled, ["a"], {})
@@ -354,10 +354,10 @@ def test_fill_sources_are_checked() -> None:
         DataLoader([fill_source(fns.filled, ["a"], spec, workers=0)])
 
 
-# What does not go.
+# Errors.
 
 
-def test_a_traced_stage_before_it_is_refused() -> None:
+def test_a_traced_stage_before_it_is_an_error() -> None:
     source = ArraySampleSource(rows_of(N))
     stage = PythonMapTransform(fns.doubled)
     traced = MapTransform(lambda batch, mask: batch)
@@ -371,13 +371,13 @@ def test_a_traced_stage_before_it_is_refused() -> None:
         DataLoader([source, stage, BatchTransform(BATCH)], traced=True)
 
 
-def test_wrong_functions_are_refused() -> None:
+def test_wrong_functions_are_errors() -> None:
     with pytest.raises(TypeError, match="PythonMapTransform needs a function, not 3"):
         PythonMapTransform(3)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="takes both seed and key"):
         PythonMapTransform(lambda sample, seed, key: sample)
     source = ArraySampleSource(rows_of(N))
-    with pytest.raises(TypeError, match=r"'x' is .* no array for JAX"):
+    with pytest.raises(TypeError, match=r"'x' has the dtype .* JAX arrays cannot hold"):
         DataLoader([source, PythonMapTransform(lambda sample: {"x": "text"})])
 
     def fails(sample: Any) -> Any:
@@ -387,7 +387,7 @@ def test_wrong_functions_are_refused() -> None:
         DataLoader([source, PythonMapTransform(fails)])
 
 
-def test_a_result_that_looks_otherwise_is_named() -> None:
+def test_a_result_with_another_spec_is_named() -> None:
     def fn(sample: Any) -> Any:
         return {"x": np.zeros(2 if sample["y"] == 4 else 3, np.float32)}
 
@@ -401,7 +401,7 @@ def test_a_result_that_looks_otherwise_is_named() -> None:
         assert "this was sample 3" in "".join(caught.value.__notes__)
 
 
-def test_it_is_named_in_the_plan() -> None:
+def test_explain_names_it() -> None:
     source = ArraySampleSource(rows_of(N))
     stage = PythonMapTransform(fns.reshaped, workers=2)
     for stages in ([stage, BatchTransform(BATCH)], [BatchTransform(BATCH), stage]):
@@ -412,7 +412,7 @@ def test_it_is_named_in_the_plan() -> None:
         assert "bool" in line
 
 
-def test_stages_let_go_of_the_workers_of_loaders_that_are_gone() -> None:
+def test_stages_do_not_keep_workers_of_deleted_loaders() -> None:
     stage = PythonMapTransform(fns.doubled, worker_kind="process")
     source = ArraySampleSource(rows_of(N))
     loader = DataLoader([source, stage, BatchTransform(BATCH)])

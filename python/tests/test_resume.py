@@ -1,4 +1,4 @@
-"""From any state the rest of the sequence follows, wherever the state has been."""
+"""Any state, also after a round trip, continues the sequence."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def loader() -> DataLoader:
 
 @pytest.fixture(scope="module")
 def walk(loader: DataLoader) -> Any:
-    """Three epochs of seed 7."""
+    """Returns three epochs with seed 7."""
     return specified(loader, loader.init_state(7), 3 * STEPS)
 
 
@@ -39,7 +39,7 @@ def rest(walk: Any, step: int, end: int | None = None) -> Any:
 
 
 def states(loader: DataLoader) -> list[LoaderState]:
-    """The states before each step of three epochs."""
+    """Returns the states before each step of three epochs."""
     found = [loader.init_state(7)]
     iterator = loader.iterate(found[0], steps=3 * STEPS)
     found += [iterator.state for _ in iterator]
@@ -94,7 +94,7 @@ def _jitted(loader: DataLoader) -> Any:
 
 @pytest.mark.parametrize("target", [True, False])
 @pytest.mark.filterwarnings("ignore")  # of Orbax, about itself
-def test_orbax_brings_a_state_back(
+def test_orbax_restores_a_state(
     loader: DataLoader, walk: Any, target: bool, tmp_path: Path
 ) -> None:
     trip = orbax_round_trip(tmp_path, target)
@@ -119,7 +119,7 @@ def test_the_iterators_state_follows_the_last_delivered_batch(
     assert start == loader.init_state(7)
 
 
-def test_a_broken_off_loop_resumes_after_the_batch_it_had(
+def test_a_stopped_loop_resumes_after_its_last_batch(
     loader: DataLoader, walk: Any
 ) -> None:
     for stop in range(2 * STEPS):
@@ -133,7 +133,7 @@ def test_a_broken_off_loop_resumes_after_the_batch_it_had(
             same_walk(found, rest(walk, stop + 1, 2 * STEPS))
 
 
-def test_the_state_after_an_epoch_is_the_first_of_the_next(loader: DataLoader) -> None:
+def test_the_state_after_an_epoch_is_the_start_of_the_next(loader: DataLoader) -> None:
     state = loader.init_state(7)
     after, _, _ = loader.scan_epoch(state, 0, lambda c, b, m: (c, None))
     iterator = loader.iterate(state)
@@ -167,9 +167,7 @@ def test_two_iterators_do_not_disturb_each_other(loader: DataLoader, walk: Any) 
     same_bytes(stacked((*b, 0) for _, b in pairs)[:2], rest(walk, 4, 4 + STEPS)[:2])
 
 
-def test_steps_cross_epochs_and_may_be_none_at_all(
-    loader: DataLoader, walk: Any
-) -> None:
+def test_steps_cross_epochs_and_may_be_zero(loader: DataLoader, walk: Any) -> None:
     same_walk(iterated(loader, states(loader)[3], 9), rest(walk, 3, 12))
     state = loader.init_state(7)
     none = loader.iterate(state, steps=0)
@@ -221,7 +219,7 @@ def test_a_state_of_another_process_resumes_exactly(
 
 
 def others() -> dict[str, DataLoader]:
-    """Pipelines whose states do not fit: another size, batch, order, stage or dtype."""
+    """Returns pipelines with another size, batch, order, structure or dtype."""
     data = rows_of(N)
     return {
         "size": DataLoader([ArraySampleSource(rows_of(N + 1)), BatchTransform(BATCH)]),
@@ -243,7 +241,7 @@ def others() -> dict[str, DataLoader]:
 
 
 @pytest.mark.parametrize("difference", others())
-def test_a_state_of_another_pipeline_is_refused(
+def test_a_state_of_another_pipeline_is_an_error(
     loader: DataLoader, difference: str
 ) -> None:
     state = others()[difference].init_state(7)
@@ -258,10 +256,10 @@ def test_a_state_of_another_pipeline_is_refused(
         loader.which_samples(state)
 
 
-def test_inside_of_jit_it_is_refused_with_our_words(loader: DataLoader) -> None:
+def test_a_state_of_another_pipeline_is_an_error_inside_jit(loader: DataLoader) -> None:
     state = others()["size"].init_state(7)
     message = "state.*another pipeline"
-    # JAX raises JaxRuntimeError; from calls that it dispatches in place, ValueError.
+    # JAX raises JaxRuntimeError, or ValueError from calls on the calling thread.
     for run in (
         jax.jit(loader.next_batch),
         jax.jit(lambda s: loader.scan_epoch(s, 0, lambda c, b, m: (c, m))),
@@ -271,11 +269,11 @@ def test_inside_of_jit_it_is_refused_with_our_words(loader: DataLoader) -> None:
         error = loader.last_error
         assert type(error) is ValueError
         assert "another pipeline" in str(error)
-    # And one that fits still goes through.
+    # A state of this pipeline still works.
     jax.block_until_ready(jax.jit(loader.next_batch)(loader.init_state(7)))
 
 
-def test_the_traced_path_refuses_it_where_it_is_known() -> None:
+def test_a_state_of_another_pipeline_is_an_error_with_a_traced_gather() -> None:
     loader = DataLoader(
         [ArraySampleSource(rows_of(N)), BatchTransform(BATCH)], traced=True
     )
@@ -286,7 +284,7 @@ def test_the_traced_path_refuses_it_where_it_is_known() -> None:
         loader.scan_epoch(state, 0, lambda c, b, m: (c, None))
 
 
-def test_data_of_the_same_shape_may_take_its_place(
+def test_a_state_fits_other_data_of_the_same_shape(
     loader: DataLoader, walk: Any
 ) -> None:
     data = jax.tree.map(lambda x: x[::-1].copy(), rows_of(N))

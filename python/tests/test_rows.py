@@ -1,4 +1,4 @@
-"""What a sample may be made of, and what becomes of it in the rows of a batch."""
+"""RowWriter: how values of a sample are written to rows of a batch."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def test_whole_numbers_of_any_kind(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "uint64", "int64"])
-def test_whole_numbers_that_do_not_fit_are_refused(dtype: str) -> None:
+def test_whole_numbers_that_do_not_fit_are_errors(dtype: str) -> None:
     limits = np.iinfo(dtype)
     for value in (limits.max + 1, limits.min - 1):
         with pytest.raises((ValueError, OverflowError)):
             written([value], dtype)
 
 
-def test_the_largest_of_64_bits() -> None:
+def test_the_largest_64_bit_integers() -> None:
     top = (1 << 64) - 1
     assert written([top, np.uint64(top)], np.uint64).tolist() == [top, top]
 
@@ -80,7 +80,7 @@ def test_arrays_of_any_layout(tmp_path: Path) -> None:
 
 def test_rows_far_apart() -> None:
     memory = np.zeros((ROWS, 12), np.uint8)
-    rows = memory[:, 2:8].view(np.int16)  # with gaps, and not aligned for int64
+    rows = memory[:, 2:8].view(np.int16)  # with gaps, and not aligned to int64
     put = writer([rows], (FieldSpec("x", "int16", (3,)),), 0).put
     for k in range(ROWS):
         put(k, np.full(3, k, np.int16))
@@ -125,19 +125,19 @@ def test_samples_of_any_structure(tree: Any, sample: Any) -> None:
         ({"a": np.zeros(3)}, r"the sample: expected keys \['a', 'b'\], found \['a'\]"),
         ({"a": np.zeros(3), "c": 1}, r"expected keys \['a', 'b'\], found \['a', 'c'\]"),
         ({"a": np.zeros(2), "b": 1}, r"a: expected float64\[3\], found float64\[2\]"),
-        ({"a": np.zeros(3), "b": 1 << 40}, r"b: a int64 that int32 cannot hold"),
+        ({"a": np.zeros(3), "b": 1 << 40}, r"b: .* int64 that int32 cannot hold"),
         ([np.zeros(3), 1], r"the sample: expected keys \['a', 'b'\], found list"),
         (None, r"the sample: expected keys \['a', 'b'\], found NoneType"),
     ],
 )
-def test_other_samples_are_refused(sample: Any, words: str) -> None:
+def test_samples_with_another_structure_are_errors(sample: Any, words: str) -> None:
     columns = (FieldSpec("a", "float64", (3,)), FieldSpec("b", "int32", ()))
     rows = [np.zeros((ROWS, 3)), np.zeros(ROWS, np.int32)]
     with pytest.raises(ValueError, match=words):
         writer(rows, columns, {"a": 0, "b": 1}).put(0, sample)
 
 
-def test_tuples_of_another_length_are_refused() -> None:
+def test_tuples_of_another_length_are_errors() -> None:
     put = writer([np.zeros(ROWS)], (FieldSpec("x", "float64", ()),), (0, ())).put
     put(0, (1.0, ()))
     for sample in ((1.0, (2,)), (1.0,), (np.float64(1), (), 3)):
@@ -161,7 +161,7 @@ def test_an_error_stops_at_its_row() -> None:
     assert rows.tolist() == [0, 1, 2, -1, -1]
 
 
-def test_rows_that_are_not_there() -> None:
+def test_rows_out_of_range() -> None:
     put = writer([np.zeros(ROWS)], (FieldSpec("x", "float64", ()),), 0)
     at = np.zeros(1, np.int64)
     for k in (-1, ROWS):
@@ -178,7 +178,7 @@ def test_rows_that_are_not_there() -> None:
             RowWriter([rows], 0, print)
 
 
-def test_others_run_while_a_large_row_is_copied() -> None:
+def test_other_threads_run_while_a_large_row_is_copied() -> None:
     large = np.ones(64 << 20, np.uint8)
     rows = np.zeros((1, large.size), np.uint8)
     put = writer([rows], (FieldSpec("x", "uint8", large.shape),), 0).put
@@ -193,7 +193,7 @@ def test_others_run_while_a_large_row_is_copied() -> None:
     counting = threading.Thread(target=count)
     counting.start()
     interval = sys.getswitchinterval()
-    sys.setswitchinterval(1000)  # nobody runs but where this thread lets go by itself
+    sys.setswitchinterval(1000)  # others run only if this thread releases the GIL
     try:
         before, tries = turns, 0
         while turns == before and tries < 50:

@@ -1,4 +1,4 @@
-"""States that are saved fit their pipeline again, or it is said what differs."""
+"""save and restore: a state fits its pipeline, or an error lists the differences."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ TRIPS = {
 
 
 @pytest.mark.parametrize("trip", TRIPS)
-def test_a_saved_state_goes_on_from_any_step(trip: str) -> None:
+def test_a_saved_state_continues_from_any_step(trip: str) -> None:
     loader = loader_of()
     walk = iterated(loader, loader.init_state(7), 3 * STEPS)
     for step in range(0, 2 * STEPS + 1):
@@ -55,14 +55,14 @@ def test_a_saved_state_goes_on_from_any_step(trip: str) -> None:
             prefetch=0,
         )
         state = other.restore(kept)
-        # And twice in a row.
+        # Saving twice in a row works too.
         state = loader.restore(TRIPS[trip](other, state))
         rest = jax.tree.map(lambda x, at=step: x[at:], walk)
         same_walk(iterated(other, state, 3 * STEPS - step), rest)
 
 
 DIFFERENT: dict[str, tuple[dict[str, Any], str]] = {
-    "samples": ({"n": 24}, "the number of samples was 23 and is 24$"),
+    "samples": ({"n": 24}, "the number of samples was 23 and is 24\\."),
     "order": ({"ordering": "sequential"}, r"the order was Shuffle\(\) and is Seq"),
     "remainder": ({"remainder": "wrap"}, "the remainder was pad and is wrap"),
     "fields": ({"data": rows_of(N)["x"]}, r"the fields .*'x': 'int32\[3\]'.* and is"),
@@ -78,7 +78,7 @@ DIFFERENT: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("difference", DIFFERENT)
-def test_what_differs_is_named(difference: str) -> None:
+def test_a_difference_is_named(difference: str) -> None:
     changes, message = DIFFERENT[difference]
     kept = loader_of().save(after(loader_of(), 2))
     with pytest.raises(ValueError, match=message) as caught:
@@ -95,14 +95,14 @@ def test_two_differences_are_both_named() -> None:
         loader_of(4, n=40).restore(kept)
 
 
-def test_lists_that_differ_are_told_apart() -> None:
+def test_different_lists_are_a_difference() -> None:
     one = loader_of(ordering=ms.Listed(np.arange(4000) % N))
     other = loader_of(ordering=ms.Listed((np.arange(4000) + 1) % N))
     with pytest.raises(ValueError, match="the order was"):
         other.restore(one.save(one.init_state(7)))
 
 
-def test_another_batch_size_is_refused_and_offered_by_sample() -> None:
+def test_another_batch_size_is_an_error_that_suggests_by_sample() -> None:
     kept = loader_of().save(after(loader_of(), 2))
     message = r"batches of 5 samples.*batches of 10.*by='sample'"
     with pytest.raises(ValueError, match=message):
@@ -112,9 +112,9 @@ def test_another_batch_size_is_refused_and_offered_by_sample() -> None:
     assert (state.epoch, state.step) == (0, 1)
     wanted = after(loader, 1)
     assert state == wanted
-    with pytest.raises(ValueError, match="does not say which batch size"):
+    with pytest.raises(ValueError, match="does not hold the batch size"):
         loader.restore(after(loader_of(), 2), by="sample")
-    with pytest.raises(ValueError, match="by is 'step' or 'sample'"):
+    with pytest.raises(ValueError, match="by must be 'step' or 'sample'"):
         loader.restore(kept, by="row")
 
 
@@ -127,7 +127,7 @@ def samples(loader: ms.DataLoader, state: Any, steps: int) -> np.ndarray:
     return flat[flat >= 0]
 
 
-def test_by_sample_repeats_what_it_must_and_says_so() -> None:
+def test_by_sample_warns_about_repeated_samples() -> None:
     before, loader = loader_of(5), loader_of(4)
     order = samples(before, before.init_state(7), STEPS)
     for step in range(STEPS):
@@ -138,13 +138,13 @@ def test_by_sample_repeats_what_it_must_and_says_so() -> None:
             state = loader.restore(kept, by="sample")
         assert len(caught) == (again > 0)
         if again:
-            assert f"{again} samples that came before" in str(caught[0].message)
+            assert f"repeats {again} samples" in str(caught[0].message)
         left = loader.steps_per_epoch - state.step
         assert state.epoch == 0
         same_bytes(samples(loader, state, left), order[step * 5 - again :])
 
 
-@pytest.mark.filterwarnings("ignore:sample")
+@pytest.mark.filterwarnings("ignore:position")
 def test_by_sample_where_the_remainder_wraps_or_is_dropped() -> None:
     before, loader = (loader_of(b, remainder="wrap") for b in (5, 4))
     order = samples(before, before.init_state(7), 3 * STEPS)
@@ -181,34 +181,34 @@ def test_an_iterator_is_saved_and_set() -> None:
     assert len(iterator) == STEPS - 3  # to the end of its epoch
     with pytest.raises(ValueError, match="number of samples"):
         loader_of(n=40).iterate(loader_of(n=40).init_state(0)).set_state(kept)
-    with pytest.raises(ValueError, match="-1 batches left"):
+    with pytest.raises(ValueError, match="found -1"):
         iterator.set_state({**kept, "left": -1})
 
 
-def test_what_save_did_not_return_is_refused() -> None:
+def test_other_objects_are_errors() -> None:
     loader = loader_of()
     kept = loader.save(loader.init_state(7))
     for wrong, message in (
-        (b"\x00\x01", "not what save"),
-        ("{", "not what save"),
+        (b"\x00\x01", "not a saved state"),
+        ("{", "not a saved state"),
         ({**kept, "millstream": 99}, "version 99"),
-        ({**kept, "words": [1, 2]}, r"words \[1, 2\]"),
-        ({**kept, "words": [1 << 40] * 8}, "not what save"),
-        ({**kept, "pipeline": None}, "pipeline None"),
+        ({**kept, "words": [1, 2]}, r"found \[1, 2\]"),
+        ({**kept, "words": [1 << 40] * 8}, "not a saved state"),
+        ({**kept, "pipeline": None}, "pipeline to be a dict, found None"),
     ):
         with pytest.raises(ValueError, match=message):
             loader.restore(wrong)
     with pytest.raises(TypeError, match="init_state"):
         loader.restore(3)
-    with pytest.raises(ValueError, match="format is 'dict' or 'bytes'"):
+    with pytest.raises(ValueError, match="format must be 'dict' or 'bytes'"):
         loader.save(loader.init_state(7), format="xml")  # type: ignore[call-overload]
-    with pytest.raises(TypeError, match="not inside jit"):
+    with pytest.raises(TypeError, match="cannot be used inside jit"):
         jax.jit(lambda state: loader.save(state) and 0)(loader.init_state(7))
 
 
 @pytest.mark.filterwarnings("ignore")  # of Orbax, about itself
 def damaged_saves() -> Iterator[Any]:
-    """Saves of which something was lost or replaced, as values and as JSON."""
+    """Yields saved states with missing or replaced values, as objects and as JSON."""
     loader = loader_of()
     kept = loader.save(loader.init_state(7))
     strange: list[Any] = [None, [], {}, "text", -1, 1.5, [[1]] * 8, {"is": 1}, 1 << 70]
@@ -227,7 +227,7 @@ def damaged_saves() -> Iterator[Any]:
     yield from (whole[:length] for length in range(0, len(whole), 17))
 
 
-def test_damaged_saves_raise_nothing_but_value_errors() -> None:
+def test_damaged_saves_raise_only_value_errors() -> None:
     loader = loader_of()
     messages = []
     for kept in damaged_saves():
@@ -243,16 +243,16 @@ def test_damaged_saves_raise_nothing_but_value_errors() -> None:
     assert max(map(len, messages)) < 1500
 
 
-def test_a_damaged_save_names_what_is_damaged_and_what_to_do() -> None:
+def test_the_error_for_a_damaged_save_says_what_to_do() -> None:
     loader = loader_of()
     kept = loader.save(loader.init_state(7))
     del kept["pipeline"]["batch_size"]
-    message = r"batch_size of the pipeline None, expected .* begin anew with init_state"
+    message = r"batch_size of the pipeline .*, found None.* start again with init_state"
     with pytest.raises(ValueError, match=message):
         loader.restore(kept)
 
 
-def test_orbax_keeps_it_with_a_model(tmp_path: Path) -> None:
+def test_orbax_saves_it_with_a_model(tmp_path: Path) -> None:
     ocp = pytest.importorskip("orbax.checkpoint")
     from millstream.orbax import LoaderRestore, LoaderSave
 
@@ -278,7 +278,7 @@ def test_orbax_keeps_it_with_a_model(tmp_path: Path) -> None:
         (file,) = (tmp_path / "run" / "7").rglob("millstream.json")
         file.write_bytes(file.read_bytes()[:50])
         asked = {"data": LoaderRestore(loader)}
-        with pytest.raises(ValueError, match=r"/millstream.json: this is not what"):
+        with pytest.raises(ValueError, match=r"/millstream.json: this is not a saved"):
             manager.restore(7, args=ocp.args.Composite(**asked))
         wider = LoaderRestore(loader_of(10), by="sample")
         kept = manager.restore(2, args=ocp.args.Composite(data=wider))

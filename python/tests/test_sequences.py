@@ -1,4 +1,4 @@
-"""Every way of delivery gives the bytes of the single-threaded specification."""
+"""Every way of delivery gives the batches of the single-threaded specification."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ ORDERS = {
 
 @pytest.mark.parametrize("name", ORDERS)
 @pytest.mark.parametrize("remainder", ["pad", "wrap"])
-def test_orders_are_the_same_by_every_delivery(name: str, remainder: str) -> None:
+def test_orders_are_the_same_with_every_delivery(name: str, remainder: str) -> None:
     _check_deliveries(ArraySampleSource(rows_of(129), ORDERS[name]), remainder)
 
 
@@ -138,12 +138,12 @@ def test_an_order_that_wraps_is_the_same_when_traced() -> None:
 
 @pytest.mark.parametrize("part", [0, 1])
 @pytest.mark.parametrize("shuffle", [True, False])
-def test_splits_are_the_same_by_every_delivery(part: int, shuffle: bool) -> None:
+def test_splits_are_the_same_with_every_delivery(part: int, shuffle: bool) -> None:
     source = ArraySampleSource(rows_of(1003)).split(0.8, 0.2, seed=4, shuffle=shuffle)
     _check_deliveries(source[part], "pad")
 
 
-def test_folds_are_the_same_by_every_delivery() -> None:
+def test_folds_are_the_same_with_every_delivery() -> None:
     training, validation = ArraySampleSource(rows_of(129)).folds(4, seed=2)[1]
     _check_deliveries(training, "wrap")
     _check_deliveries(validation, "pad")
@@ -195,7 +195,7 @@ def test_big_batches_come_from_slots_with_the_same_bytes(threads: int) -> None:
     same_walk(scanned(loader, state, 15), expected)
 
 
-def test_big_batches_that_are_kept_are_not_written_again() -> None:
+def test_kept_batches_are_not_overwritten() -> None:
     loader = DataLoader(BatchTransform(32)(big_source()), prefetch=2)
     state = loader.init_state(0)
     kept = list(loader.iterate(state, steps=10))
@@ -203,7 +203,7 @@ def test_big_batches_that_are_kept_are_not_written_again() -> None:
     same_bytes(stacked((b, m, 0) for b, m in kept)[:2], expected[:2])
 
 
-def test_vmap_over_seeds_is_each_seed_by_itself() -> None:
+def test_vmap_over_seeds_matches_single_seeds() -> None:
     loader = loader_of(129, 32)
     maps_over_seeds(loader, 4, 15)
     scans_over_seeds(loader, 4, 15)
@@ -214,7 +214,7 @@ def test_vmap_over_seeds_of_the_traced_path() -> None:
 
 
 @pytest.mark.parametrize("n", SIZES)
-def test_every_sample_comes_once_an_epoch_and_epochs_differ(n: int) -> None:
+def test_every_sample_comes_once_per_epoch_and_epochs_differ(n: int) -> None:
     for batch in BATCHES:
         loader = loader_of(n, batch)
         _, masks, words = specified(
@@ -250,7 +250,7 @@ def test_drop_leaves_the_remainder_out() -> None:
     assert len(np.unique(batches["x"][..., 0])) == 128
 
 
-def test_partial_trims_the_last_host_batch_and_is_refused_in_jit() -> None:
+def test_partial_shortens_the_last_batch_and_is_an_error_in_jit() -> None:
     loader = loader_of(5, 2, "partial")
     state = loader.init_state(0)
     padded = loader_of(5, 2)
@@ -295,7 +295,7 @@ def test_padding_is_zero_after_batching_and_later_stages_transform_it(
     assert mask.tolist() == [True, False]
 
 
-def test_which_samples_names_the_rows_of_each_batch() -> None:
+def test_which_samples_gives_the_rows_of_each_batch() -> None:
     loader = loader_of(129, 32)
     state = loader.init_state(8)
     for _ in range(10):

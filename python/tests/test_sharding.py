@@ -1,4 +1,4 @@
-"""Batches over eight devices, which a process has from its start or never."""
+"""Batches on eight devices. JAX sets the number of devices when a process starts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FILES = [
 
 
 def test_eight_devices(python: Python) -> None:
-    """All files in one process: each would import JAX and compile the same again."""
+    """Runs all files in one process, to import JAX and compile only once."""
     flags = "--xla_force_host_platform_device_count=8"
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
     done = subprocess.run(

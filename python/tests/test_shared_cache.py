@@ -1,4 +1,4 @@
-"""Caches that others can write to, that several fill at once, and that were left."""
+"""Caches that other users or several processes write to."""
 
 import contextlib
 import gzip
@@ -50,7 +50,7 @@ except OSError as error:
 
 @pytest.mark.parametrize("name", [".data.bin.lock", "data.bin.part"])
 @pytest.mark.parametrize("put", [_symlink, _hard_link, _pipe])
-def test_what_others_put_there_is_not_written_through(
+def test_links_of_other_users_are_not_followed(
     server: FileServer, tmp_path: Path, name: str, put: Callable[[Path, Path], None]
 ) -> None:
     victim, cache = tmp_path / "victim", tmp_path / "cache"
@@ -91,7 +91,7 @@ print(len(IdxSource({"x": sys.argv[1]}, cache_dir=sys.argv[2])), flush=True)
 
 @contextlib.contextmanager
 def _unpacking(path: Path, cache: Path) -> Iterator[subprocess.Popen[str]]:
-    """A process that is about to unpack."""
+    """Yields a process that is about to unpack."""
     command = [sys.executable, "-c", _UNPACK, str(path), str(cache)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
         try:
@@ -128,7 +128,7 @@ def test_one_process_unpacks_and_others_wait(tmp_path: Path) -> None:
     assert _parts(cache) == []
 
 
-def test_what_a_killed_process_left_is_taken_over(tmp_path: Path) -> None:
+def test_a_partial_file_of_a_killed_process_is_replaced(tmp_path: Path) -> None:
     path, cache = tmp_path / "x.idx.gz", tmp_path / "cache"
     _idx_gz(path, LARGE, LARGE)
     with _unpacking(path, cache) as child:
@@ -139,7 +139,7 @@ def test_what_a_killed_process_left_is_taken_over(tmp_path: Path) -> None:
     assert _parts(cache) == []
 
 
-def test_a_part_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
+def test_a_partial_file_of_another_user_is_not_touched(tmp_path: Path) -> None:
     path, cache = tmp_path / "x.idx.gz", tmp_path / "cache"
     _idx_gz(path, 1 << 20, 1 << 20)
     victim = tmp_path / "victim"
@@ -178,9 +178,7 @@ except millstream.DataError as error:
 
 
 @pytest.mark.parametrize("name", ["x.idx.gz", "x.npz"])
-def test_no_more_is_inflated_than_the_header_promises(
-    tmp_path: Path, name: str
-) -> None:
+def test_unpacking_stops_at_the_size_in_the_header(tmp_path: Path, name: str) -> None:
     path, cache = tmp_path / name, tmp_path / "cache"
     if name == "x.npz":
         fields = "{'descr': '|u1', 'fortran_order': False, 'shape': (10,), }"

@@ -1,4 +1,4 @@
-"""Arrays as sources: any tree, any strides, any dtype, read where they are."""
+"""ArraySampleSource: any structure, strides and dtype, read in place."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Pair = namedtuple("Pair", ["first", "second"])
 
 
 def batches_of(data: Any, n: int = N) -> Any:
-    """The valid rows of an epoch in order, the same by both ways of delivery."""
+    """Returns the valid rows of an epoch. Checks that both ways of delivery agree."""
     loader = DataLoader([ArraySampleSource(data, "sequential"), BatchTransform(BATCH)])
     state = loader.init_state(0)
     walk = specified(loader, state, loader.steps_per_epoch)
@@ -54,7 +54,7 @@ def test_any_tree_keeps_its_structure(name: str) -> None:
 
 
 class Lazy:
-    """Something that NumPy can make an array of."""
+    """An object that NumPy can convert to an array."""
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return np.arange(N, dtype=np.float32)
@@ -69,7 +69,7 @@ ARRAY_LIKES = {
 
 
 @pytest.mark.parametrize("name", ARRAY_LIKES)
-def test_array_likes_are_made_into_arrays(name: str) -> None:
+def test_array_likes_are_converted_to_arrays(name: str) -> None:
     assert np.asarray(batches_of({"x": ARRAY_LIKES[name]})["x"]).tolist() == list(
         range(N)
     )
@@ -119,7 +119,7 @@ def test_wide_dtypes_are_narrowed_as_jax_does() -> None:
         ("uint64", 2**32),
     ],
 )
-def test_a_number_that_does_not_fit_is_refused(dtype: str, value: int) -> None:
+def test_a_number_that_does_not_fit_is_an_error(dtype: str, value: int) -> None:
     data = np.arange(N).astype(dtype)
     data[7] = value
     with pytest.raises(ValueError, match=rf"'label'.*{value}") as caught:
@@ -179,7 +179,7 @@ def test_rows_at_any_stride_are_read_in_place(name: str) -> None:
     assert np.array_equal(batch, data[:2])
 
 
-def test_what_is_not_dense_is_copied_once() -> None:
+def test_arrays_that_are_not_dense_are_copied_once() -> None:
     base = np.arange(30 * 4, dtype=np.int32).reshape(30, 4)
     wanted = base[:2, ::2].copy()
     loader = DataLoader(
@@ -190,7 +190,7 @@ def test_what_is_not_dense_is_copied_once() -> None:
     assert np.array_equal(batch, wanted)
 
 
-def test_a_billion_rows_of_no_stride_need_no_memory() -> None:
+def test_a_billion_rows_with_stride_zero_need_no_memory() -> None:
     process = psutil.Process()
     before = process.memory_info().rss
     data = np.broadcast_to(np.arange(4, dtype=np.float32), (10**9, 4))
@@ -205,7 +205,7 @@ def test_a_billion_rows_of_no_stride_need_no_memory() -> None:
     assert len(np.unique(samples)) == 128
 
 
-def test_wide_integers_of_no_stride_are_checked_without_reading_them_all() -> None:
+def test_wide_integers_with_stride_zero_are_checked_quickly() -> None:
     data = np.broadcast_to(np.int64(5), (10**9,))
     ArraySampleSource({"y": data})
     with pytest.raises(ValueError, match=str(2**40)):
@@ -288,7 +288,7 @@ def test_one_source_serves_several_loaders() -> None:
 
 
 @pytest.mark.parametrize("shuffle", [True, False])
-def test_splits_part_the_samples(shuffle: bool) -> None:
+def test_splits_partition_the_samples(shuffle: bool) -> None:
     source = ArraySampleSource(np.arange(100), "sequential")
     parts = source.split(0.7, 0.2, 0.1, seed=3, shuffle=shuffle)
     found = []

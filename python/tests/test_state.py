@@ -1,4 +1,4 @@
-"""A state is eight words, whatever the key was made of."""
+"""A state is eight words, for any kind of key."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def loader() -> DataLoader:
 
 
 @pytest.mark.parametrize("seed", [0, 7, 2**31 - 1, 2**32 - 1, -1, -7])
-def test_an_int_a_raw_key_and_a_typed_key_are_one_state(
+def test_an_int_a_raw_key_and_a_typed_key_give_one_state(
     loader: DataLoader, seed: int
 ) -> None:
     state = loader.init_state(seed)
@@ -34,7 +34,7 @@ def test_an_int_a_raw_key_and_a_typed_key_are_one_state(
 def test_seeds_that_differ_give_states_that_differ(loader: DataLoader) -> None:
     seeds = [0, 1, 7, -1, 2**31, 2**32, 2**32 + 7, 2**40, 2**64 - 1]
     states = {bytes(np.asarray(loader.init_state(seed).words)) for seed in seeds}
-    # -1 and 2**64 - 1 have the same 64 bits, but JAX makes of -1 a key of 32 bits.
+    # -1 and 2**64 - 1 have the same 64 bits, but JAX makes a 32-bit key for -1.
     assert len(states) == len(seeds)
 
 
@@ -84,7 +84,7 @@ def test_it_can_be_traced_and_vmapped(loader: DataLoader) -> None:
 def test_wide_keys_are_hashed_into_two_words(loader: DataLoader) -> None:
     keys = [jax.random.key(seed, impl="rbg") for seed in range(3)]
     assert jax.random.key_data(keys[0]).shape == (4,)
-    # A key of four words: each of them counts, its place as well.
+    # Each of the four words and its position matters.
     raw = [[1, 2, 3, 4], [1, 2, 4, 3], [2, 1, 3, 4], [1, 2, 3, 5], [1, 2, 0, 0]]
     raw += [[5, 2, 3, 4], [1, 6, 3, 4]]
     keys += [np.array(words, np.uint32) for words in raw]
@@ -107,7 +107,7 @@ def test_it_equals_copies_and_nothing_else(loader: DataLoader) -> None:
         hash(state)
 
 
-def test_it_says_where_it_stands(loader: DataLoader) -> None:
+def test_its_repr_shows_the_position(loader: DataLoader) -> None:
     state = loader.init_state(7)
     for _ in range(4):
         _, state, _ = loader.next_batch(state)
@@ -136,8 +136,8 @@ def test_a_state_from_the_host_is_not_committed_to_a_device(
         (7.0, TypeError, "not float"),
         (True, TypeError, "not bool"),
         (object(), TypeError, "not object"),
-        (2**64, ValueError, f"64 bits; {2**64} does not fit"),
-        (-(2**63) - 1, ValueError, "does not fit"),
+        (2**64, ValueError, f"64 bits, found {2**64}"),
+        (-(2**63) - 1, ValueError, "at most 64 bits"),
         (np.zeros((2, 2), np.uint32), ValueError, r"found uint32\[2, 2\]"),
         (np.zeros(2, np.int32), ValueError, r"found int32\[2\]"),
         (np.zeros(0, np.uint32), ValueError, r"found uint32\[0\]"),
@@ -153,20 +153,20 @@ def test_a_bad_key_is_named(
 
 def bad_states() -> list[tuple[Any, type[Exception], str]]:
     return [
-        (7, TypeError, "what init_state.. returns, not int"),
-        (None, TypeError, "not NoneType"),
-        ({}, TypeError, "not dict"),
-        ({"word": np.zeros(8, np.uint32)}, TypeError, "not dict"),
-        ([0] * 8, TypeError, "not list"),
-        (LoaderState(None), TypeError, "not LoaderState"),
-        (np.zeros(8, np.int32), ValueError, r"uint32\[8\], not int32\[8\]"),
-        (np.zeros(7, np.uint32), ValueError, r"uint32\[8\], not uint32\[7\]"),
-        (LoaderState(np.zeros((3, 8), np.uint32)), ValueError, r"not uint32\[3, 8\]"),
+        (7, TypeError, "found int. Pass the result of init_state"),
+        (None, TypeError, "found NoneType"),
+        ({}, TypeError, "found dict"),
+        ({"word": np.zeros(8, np.uint32)}, TypeError, "found dict"),
+        ([0] * 8, TypeError, "found list"),
+        (LoaderState(None), TypeError, "found LoaderState"),
+        (np.zeros(8, np.int32), ValueError, r"uint32\[8\], found int32\[8\]"),
+        (np.zeros(7, np.uint32), ValueError, r"uint32\[8\], found uint32\[7\]"),
+        (LoaderState(np.zeros((3, 8), np.uint32)), ValueError, r"found uint32\[3, 8\]"),
     ]
 
 
 @pytest.mark.parametrize(("state", "error", "message"), bad_states())
-def test_what_is_no_state_is_named(
+def test_other_objects_are_named(
     loader: DataLoader, state: Any, error: type[Exception], message: str
 ) -> None:
     for use in (
@@ -188,7 +188,7 @@ def test_words_and_a_dict_of_them_are_states(loader: DataLoader) -> None:
     assert after == loader.next_batch(state)[1]
 
 
-def test_a_step_that_the_epoch_does_not_have_is_refused(loader: DataLoader) -> None:
+def test_a_step_beyond_the_epoch_is_an_error(loader: DataLoader) -> None:
     words = np.asarray(loader.init_state(0).words).copy()
     words[4] = loader.steps_per_epoch
     with pytest.raises(ValueError, match=r"names step 3, but an epoch has only 3"):
@@ -201,7 +201,7 @@ def test_a_step_that_the_epoch_does_not_have_is_refused(loader: DataLoader) -> N
 
 def test_a_traced_state_cannot_be_iterated(loader: DataLoader) -> None:
     state = loader.init_state(0)
-    with pytest.raises(TypeError, match="inside jit use scan_epoch"):
+    with pytest.raises(TypeError, match="cannot be used inside jit"):
         jax.jit(loader.iterate)(state)
-    with pytest.raises(TypeError, match="known, not traced"):
+    with pytest.raises(TypeError, match="cannot be used inside jit"):
         jax.jit(loader.which_samples)(state)

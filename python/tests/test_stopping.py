@@ -1,4 +1,4 @@
-"""Functions that raise what would end a loop or the program."""
+"""Functions that raise exceptions that would end a loop or the program."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SPEC = {"y": jax.ShapeDtypeStruct((), np.int32)}
 
 
 def sources(raising: Callable[..., Any], kind: str) -> dict[str, list[Any]]:
-    """Every way to put a function of a sample's index into a pipeline."""
+    """Returns every way to put a function of a sample's index into a pipeline."""
     numbers = {"y": np.arange(N, dtype=np.int32)}
     more: Any = {"worker_kind": kind}
     return {
@@ -95,7 +95,9 @@ ENDS = {
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("end", ENDS)
 @pytest.mark.parametrize("how", ["sample", "several", "map", "fill"])
-def test_what_would_end_the_program_is_an_error(how: str, end: str, kind: str) -> None:
+def test_exceptions_that_would_end_the_program_are_errors(
+    how: str, end: str, kind: str
+) -> None:
     function, expected = ENDS[end]
     stages = sources(function, kind)[how]
     loader = DataLoader([*stages, BatchTransform(BATCH)])
@@ -155,7 +157,7 @@ def test_a_signal_to_a_worker_does_not_stop_the_parent() -> None:
     iterator = loader.iterate(loader.init_state(0))
     next(iterator)
     (pid,) = source.pids
-    for _ in range(20):  # it has nothing to do, or a batch that it made ahead
+    for _ in range(20):  # it is idle or prefetches a batch
         os.kill(pid, signal.SIGINT)
         time.sleep(0.01)
     next(iterator)
@@ -164,7 +166,7 @@ def test_a_signal_to_a_worker_does_not_stop_the_parent() -> None:
         list(iterator)
 
 
-def test_skipping_tries_again_after_a_signal(tmp_path: Path) -> None:
+def test_skipping_retries_after_a_signal(tmp_path: Path) -> None:
     function = fns.SignalledOnce(tmp_path / "signalled")
     source = DiskSampleSource(N, function, SPEC, "sequential", worker_kind="process")
     loader = DataLoader([source, BatchTransform(BATCH)], on_error="skip")
@@ -174,7 +176,7 @@ def test_skipping_tries_again_after_a_signal(tmp_path: Path) -> None:
     assert (tmp_path / "signalled").exists()
 
 
-def test_ctrl_c_in_the_callers_own_thread_is_an_interrupt() -> None:
+def test_ctrl_c_in_the_main_thread_is_a_keyboard_interrupt() -> None:
     def ctrl_c(*_: Any) -> Any:
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(60)

@@ -35,9 +35,9 @@ def nothing(batch: Any, mask: Any) -> Any:
 
 
 def check(data: Any, *stages: Any) -> tuple[Any, Any]:
-    """Before and after batching, native, behind a traced stage and traced themselves.
+    """Checks that stages give the same bytes in the engine and in XLA.
 
-    Byte for byte; returns the batches and masks of both placements.
+    It puts them before and after batching. Returns the batches and masks of both.
     """
     batch, trace = BatchTransform(BATCH), MapTransform(nothing)
     before = check_one(data, [*stages, batch], [trace, *stages, batch])
@@ -64,7 +64,7 @@ def check_one(data: Any, native: list[Any], traced: list[Any]) -> Any:
 
 
 def samples(walk: Any, key: str = "image") -> dict[int, np.ndarray]:
-    """What stands under a key for each label, among the rows that are valid."""
+    """Returns the value of a field for each label, without padding."""
     batches, masks = walk
     labels = batches["label"][masks]
     return dict(zip(labels.tolist(), batches[key][masks], strict=True))
@@ -93,12 +93,12 @@ def test_normalize_is_the_same_in_the_engine_and_in_xla(given: Any) -> None:
                 wanted = (wanted + dtype.type(offset)).astype(dtype)
                 assert image.dtype == dtype
                 assert np.array_equal(image, wanted), name
-        # Padding is zero where batches are made; what comes later transforms it.
+        # BatchTransform makes padding zero. Later stages transform it.
         assert not before[0][name][~before[1]].any()
         assert (after[0][name][~after[1]] == dtype.type(offset)).all()
 
 
-def test_a_product_is_rounded_before_a_later_sum_of_the_users() -> None:
+def test_a_product_is_rounded_before_a_sum_of_the_user() -> None:
     def plus(batch: Any, mask: Any) -> Any:
         return {**batch, "image": batch["image"] - 1}
 
@@ -150,7 +150,7 @@ def test_a_float_rounds_to_even_when_cast_down() -> None:
             assert image.tobytes() == wanted.tobytes()
 
 
-def test_a_nan_stays_one() -> None:
+def test_nan_stays_nan() -> None:
     data = {"image": np.full((N, 2), np.nan, np.float32)}
     for dtype in (jnp.float16, jnp.bfloat16, jnp.float32):
         for traced in (False, True):
@@ -179,9 +179,7 @@ def test_flatten_before_and_after_batching() -> None:
         (0, (12,), None),
     ],
 )
-def test_flatten_counts_axes_as_it_sees_them(
-    start: int, before: Any, after: Any
-) -> None:
+def test_flatten_counts_axes_of_its_input(start: int, before: Any, after: Any) -> None:
     source, stage = ArraySampleSource(images()), FlattenTransform("image", start)
     early = DataLoader([source, stage, BatchTransform(BATCH)])
     assert early.element_spec()["image"].shape == (BATCH, *before)
@@ -194,7 +192,7 @@ def test_flatten_counts_axes_as_it_sees_them(
         assert late.next_batch(late.init_state(0))[0]["image"].shape == (BATCH, *after)
 
 
-def test_rename_moves_keys_and_what_is_under_them() -> None:
+def test_rename_moves_keys_and_their_values() -> None:
     data = {"a": {"b": np.arange(N), "c": np.ones((N, 2))}, "d": np.arange(N) * 2}
     loader = DataLoader(
         [
@@ -214,7 +212,7 @@ def test_rename_moves_keys_and_what_is_under_them() -> None:
     assert set(before[0]) == {"image", "y"}
 
 
-def test_stages_follow_one_another() -> None:
+def test_several_stages() -> None:
     stages = (
         NormalizeImageTransform(scale=1 / 128, offset=-1.0),
         FlattenImageTransform(),
@@ -302,7 +300,7 @@ def test_pipelines_are_sources() -> None:
     assert "BatchTransform" in repr(pipeline)
 
 
-def test_pipelines_without_batching_give_samples() -> None:
+def test_pipelines_without_batching_deliver_samples() -> None:
     source = ArraySampleSource(images())
     for pipeline in (
         source,
@@ -329,7 +327,7 @@ def test_pipelines_without_batching_give_samples() -> None:
         same_walk(scanned(traced, loader.init_state(3), 2 * N), walk)
 
 
-def test_explain_names_each_stage_where_it_runs_and_what_it_gives() -> None:
+def test_explain_shows_where_each_stage_runs_and_its_fields() -> None:
     loader = DataLoader(
         [
             ArraySampleSource({**images(), "wide": np.arange(N)}),

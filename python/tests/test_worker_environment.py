@@ -1,4 +1,4 @@
-"""Worker processes in programs with unusual surroundings, and how many threads."""
+"""Worker processes in unusual environments, and the number of threads."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_workers_start_in_any_environment(name: str, python: Python) -> None:
 
 @pytest.mark.parametrize("surroundings", [{}, NO_UTF8])
 @pytest.mark.parametrize("kind", KINDS)
-def test_errors_may_hold_what_utf_8_cannot(
+def test_errors_may_contain_invalid_utf8(
     kind: str, surroundings: dict[str, str], python: Python
 ) -> None:
     told = python.run(
@@ -68,12 +68,12 @@ def test_errors_may_hold_what_utf_8_cannot(
 
 
 def threads() -> Counter[str]:
-    """The engine's threads by the beginning of their names."""
+    """Counts the engine's threads by the beginning of their names."""
     found: Counter[str] = Counter()
     for task in Path("/proc/self/task").iterdir():
         try:
             name = (task / "comm").read_text().strip()
-        except OSError:  # it ended meanwhile
+        except OSError:  # the thread ended meanwhile
             continue
         found[name.rstrip("0123456789")] += 1
     return found

@@ -1,4 +1,4 @@
-"""Workers that raise, die or stall: the error names the sample, the loader lives."""
+"""Workers that raise, die or time out: errors name the sample."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ KINDS = ["thread", "process"]
 
 def loader_of(fn: Any, kind: str, **more: Any) -> DataLoader:
     source = DiskSampleSource(N, fn, SPEC, "sequential", worker_kind=kind, **more)
-    # One ahead: the next epoch's samples are not to be made before this one's.
+    # A prefetch of one, so that samples of the next epoch are not made too early.
     return DataLoader([source, BatchTransform(BATCH)], prefetch=1)
 
 
@@ -49,13 +49,13 @@ def at_step(loader: DataLoader, step: int) -> Any:
     return words
 
 
-def told(error: BaseException) -> str:
-    """All that a user would read of it."""
+def full_text(error: BaseException) -> str:
+    """Returns the whole text of an error."""
     return "".join(traceback.format_exception(error))
 
 
 def still_usable(loader: DataLoader) -> None:
-    """The other batches can be had, in and out of jit."""
+    """Checks that the loader still delivers other batches, inside and outside jit."""
     for step in (2, 0):
         words = at_step(loader, step)
         expected = [fns.plain(i)["y"] for i in range(step * BATCH, (step + 1) * BATCH)]
@@ -66,7 +66,7 @@ def still_usable(loader: DataLoader) -> None:
 
 
 def closed_by_a_stall(loader: DataLoader) -> None:
-    """Whoever asks later is told why there is nothing to be had, and what to do."""
+    """Checks that later requests fail, and that the error says what to do."""
     message = (
         r"the workers were closed, because sample 6 has taken more than 500 ms in "
         r"thread \d+ and a thread cannot be stopped\. Build the source .* again, or "
@@ -83,7 +83,7 @@ def closed_by_a_stall(loader: DataLoader) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_exception_keeps_its_type_and_tells_the_sample(kind: str) -> None:
+def test_an_exception_keeps_its_type_and_names_the_sample(kind: str) -> None:
     loader = loader_of(fns.raising, kind, workers=2)
     words = at_step(loader, 1)
 
@@ -102,16 +102,16 @@ def test_an_exception_keeps_its_type_and_tells_the_sample(kind: str) -> None:
         with pytest.raises(fns.OwnError, match="sample six is bad") as caught:
             run()
         assert caught.value.value == 60
-        text = told(caught.value)
+        text = full_text(caught.value)
         assert "this was sample 6" in text
-        assert "in raising" in text  # the function's own frame
+        assert "in raising" in text  # the frame of the function
         if kind == "process":
             assert re.search(r"in worker process \d+:", text)
     still_usable(loader)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_inside_of_the_users_own_jit(kind: str) -> None:
+def test_inside_the_users_jit(kind: str) -> None:
     loader = loader_of(fns.raising, kind)
     step = jax.jit(loader.next_batch)
     assert loader.last_error is None
@@ -121,7 +121,7 @@ def test_inside_of_the_users_own_jit(kind: str) -> None:
     error = loader.last_error
     assert isinstance(error, fns.OwnError)
     assert error.value == 60
-    assert "this was sample 6" in told(error)
+    assert "this was sample 6" in full_text(error)
 
     def run(state: Any) -> Any:
         return loader.scan_epoch(state, 0, lambda c, b, m: (c + b["y"].sum(), None))
@@ -132,12 +132,12 @@ def test_inside_of_the_users_own_jit(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_exceptions_that_cannot_travel(kind: str) -> None:
+def test_exceptions_that_cannot_be_pickled(kind: str) -> None:
     loader = loader_of(fns.raising_unpicklable, kind)
     expected = fns.Unpicklable if kind == "thread" else WorkerError
     with pytest.raises(expected, match="cannot") as caught:
         loader.next_batch(at_step(loader, 1))
-    text = told(caught.value)
+    text = full_text(caught.value)
     assert "Unpicklable" in text
     assert "in raising_unpicklable" in text
     assert "this was sample 6" in text
@@ -169,13 +169,13 @@ def test_exceptions_of_a_map(kind: str) -> None:
     for _ in range(2):
         with pytest.raises(fns.OwnError, match="the map fails") as caught:
             loader.next_batch(at_step(loader, 1))
-        assert "this was sample 6" in told(caught.value)
+        assert "this was sample 6" in full_text(caught.value)
     batch, _, _ = loader.next_batch(at_step(loader, 2))
     assert np.asarray(batch["y"]).tolist() == [9, 10, 11, 12]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_of_samples_made_at_once_all_are_named(kind: str) -> None:
+def test_an_error_of_getitems_names_all_samples(kind: str) -> None:
     for batch, listed in ((4, "4, 5, 6, 7"), (N, "0, 1, 2, 3, 4, 5, 6, 7, ...")):
         source = DatasetSource(
             fns.LotsThatRaise(N), SPEC, "sequential", worker_kind=kind
@@ -183,7 +183,7 @@ def test_of_samples_made_at_once_all_are_named(kind: str) -> None:
         loader = DataLoader([source, BatchTransform(batch)], prefetch=1)
         with pytest.raises(fns.OwnError, match="sample six is bad") as caught:
             list(loader.iterate(loader.init_state(0)))
-        assert f"this was one of samples [{listed}]" in told(caught.value)
+        assert f"this was one of samples [{listed}]" in full_text(caught.value)
     with pytest.raises(jit.FAILURES, match="sample six is bad"):
         jax.block_until_ready(jax.jit(loader.next_batch)(loader.init_state(0)))
 
@@ -198,7 +198,7 @@ ENDS = {
 
 
 @pytest.mark.parametrize("how", ENDS)
-def test_a_worker_that_dies_is_named_and_the_loader_lives(how: str) -> None:
+def test_a_worker_that_dies_is_named_and_the_loader_stays_usable(how: str) -> None:
     loader = loader_of(fns.Dying(how), "process", workers=2)
     message = rf"worker process \d+ {ENDS[how]} while it made sample 6"
     with pytest.raises(WorkerError, match=message):
@@ -212,7 +212,7 @@ def test_a_worker_that_dies_is_named_and_the_loader_lives(how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ENDS)
-def test_workers_are_replaced_where_they_may_be(how: str, tmp_path: Path) -> None:
+def test_dead_workers_are_replaced(how: str, tmp_path: Path) -> None:
     fn = fns.Dying(how, tmp_path / "died")
     loader = loader_of(fn, "process", workers=2, restart_workers=1)
     state = loader.init_state(0)
@@ -221,7 +221,7 @@ def test_workers_are_replaced_where_they_may_be(how: str, tmp_path: Path) -> Non
     assert (tmp_path / "died").exists()
 
 
-def test_workers_are_replaced_so_many_times_and_no_more() -> None:
+def test_workers_are_replaced_up_to_the_limit() -> None:
     loader = loader_of(fns.Dying("kill"), "process", restart_workers=2)
     with pytest.raises(WorkerError, match=r"signal 9 .* while it made sample 6"):
         loader.next_batch(at_step(loader, 1))
@@ -247,7 +247,7 @@ def test_a_worker_killed_from_outside_while_it_is_idle() -> None:
     assert not set(before) & set(source.pids)
 
 
-def test_a_worker_that_cannot_begin_is_an_error() -> None:
+def test_a_worker_that_cannot_start_is_an_error() -> None:
     loader = loader_of(fns.DeadOnArrival("exit"), "process", workers=2)
     message = r"worker process \d+ exited with status 9 before it could begin"
     for _ in range(2):
@@ -258,21 +258,19 @@ def test_a_worker_that_cannot_begin_is_an_error() -> None:
         more.next_batch(more.init_state(0))
 
 
-def test_what_a_worker_cannot_import_is_an_error() -> None:
+def test_an_import_error_in_a_worker_is_raised() -> None:
     loader = loader_of(fns.DeadOnArrival("raise"), "process", workers=2)
     for step in (0, 1, 2, 0):
         with pytest.raises(ImportError, match="this worker lacks") as caught:
             loader.next_batch(at_step(loader, step))
-        assert "in _arrive" in told(caught.value)
+        assert "in _arrive" in full_text(caught.value)
 
 
-# Stalls.
+# Timeouts.
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_stall_is_named_with_the_place_that_it_is_in(
-    kind: str, tmp_path: Path
-) -> None:
+def test_a_timeout_shows_the_stack(kind: str, tmp_path: Path) -> None:
     fn = fns.Stalling(6, 20, tmp_path / "stalled")
     loader = loader_of(fn, kind, workers=2, timeout=0.5)
     where = "worker process" if kind == "process" else "thread"
@@ -285,13 +283,13 @@ def test_a_stall_is_named_with_the_place_that_it_is_in(
         closed_by_a_stall(loader)
         return
     still_usable(loader)
-    # It stalled once; now the batch can be had.
+    # The function stalls only once, so the batch now works.
     batch, _, _ = loader.next_batch(at_step(loader, 1))
     assert np.asarray(batch["y"]).tolist() == [5, 6, 7, 8]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_stall_inside_of_jit(kind: str, tmp_path: Path) -> None:
+def test_a_timeout_inside_jit(kind: str, tmp_path: Path) -> None:
     fn = fns.Stalling(6, 20, tmp_path / "stalled")
     loader = loader_of(fn, kind, timeout=0.5)
     with pytest.raises(jit.FAILURES, match="sample 6 has taken more than 500 ms"):
@@ -303,7 +301,7 @@ def test_a_stall_inside_of_jit(kind: str, tmp_path: Path) -> None:
         still_usable(loader)
 
 
-def test_a_process_that_stalls_is_replaced_where_it_may_be(tmp_path: Path) -> None:
+def test_a_process_that_times_out_is_replaced(tmp_path: Path) -> None:
     fn = fns.Stalling(6, 600, tmp_path / "stalled")
     loader = loader_of(fn, "process", timeout=0.5, restart_workers=1)
     state = loader.init_state(0)
@@ -352,10 +350,10 @@ STALLED = """
 
 @pytest.mark.parametrize("end", ["loader", "program"])
 @pytest.mark.parametrize("maps", [True, False])
-def test_a_stalled_thread_that_wakes_up_finds_its_arrays(
+def test_a_thread_that_wakes_up_after_a_timeout_can_write_its_arrays(
     python: Any, end: str, maps: bool
 ) -> None:
-    """After the loader is gone, and while the interpreter ends."""
+    """Also after the loader is deleted, and while the interpreter exits."""
     code = (
         STALLED.replace("MAPS", str(maps))
         + """
@@ -375,8 +373,8 @@ def test_a_stalled_thread_that_wakes_up_finds_its_arrays(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_time_is_that_of_a_sample_not_of_a_batch(kind: str) -> None:
-    """More than the time-out in all, none of it in one sample."""
+def test_the_timeout_is_per_sample(kind: str) -> None:
+    """The batch takes longer than the timeout, but no sample does."""
     source = DiskSampleSource(
         8, fns.unhurried, None, "sequential", worker_kind=kind, timeout=1.0
     )
@@ -385,8 +383,8 @@ def test_the_time_is_that_of_a_sample_not_of_a_batch(kind: str) -> None:
     assert np.asarray(batch["y"]).tolist() == list(range(1, 9))
 
 
-def test_samples_made_at_once_have_the_time_of_all_of_them() -> None:
-    """In processes; the test of ThreadWorkerPool with this name covers threads."""
+def test_getitems_gets_the_timeout_of_all_its_samples() -> None:
+    """In processes. A C++ test of ThreadWorkerPool covers threads."""
 
     def loader_with(timeout: float) -> DataLoader:
         data = fns.LotsThatWait(N)
@@ -408,7 +406,7 @@ def test_samples_made_at_once_have_the_time_of_all_of_them() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_source_that_is_closed_says_so(kind: str) -> None:
+def test_a_closed_source_is_an_error(kind: str) -> None:
     loader = loader_of(fns.plain, kind)
     loader.next_batch(loader.init_state(0))
     source: Any = loader._built.head

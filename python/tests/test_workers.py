@@ -1,4 +1,4 @@
-"""The life of workers: what they import, when they end, and what is left of them."""
+"""Workers: what they import, when they stop, and that nothing leaks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PATIENCE = 60.0
 
 
 def until(what: Callable[[], bool], message: str = "it did not happen") -> None:
-    """Waits for something, for a bounded time."""
+    """Waits until a condition holds. Fails after a timeout."""
     deadline = time.monotonic() + PATIENCE
     while not what():
         assert time.monotonic() < deadline, message
@@ -33,7 +33,7 @@ def until(what: Callable[[], bool], message: str = "it did not happen") -> None:
 
 
 def alive(pids: list[int]) -> list[int]:
-    """Those that run; a process that nobody waited for yet does not."""
+    """Returns the running processes, without zombies."""
     found = []
     for pid in pids:
         try:
@@ -44,10 +44,10 @@ def alive(pids: list[int]) -> list[int]:
     return found
 
 
-# What a worker is.
+# What workers import.
 
 
-def test_a_worker_imports_no_jax_and_runs_none_of_the_program() -> None:
+def test_a_worker_does_not_import_jax_or_run_the_main_program() -> None:
     source = DiskSampleSource(
         4, fns.about_the_worker, None, "sequential", worker_kind="process"
     )
@@ -102,7 +102,7 @@ def test_a_script_without_a_guard_runs_once(python: Python) -> None:
     ]
 
 
-def test_lambdas_and_closures_go_by_value() -> None:
+def test_lambdas_and_closures_are_pickled_by_value() -> None:
     scale = 5
     source = DiskSampleSource(
         4, lambda i: i * scale, None, "sequential", worker_kind="process"
@@ -112,7 +112,7 @@ def test_lambdas_and_closures_go_by_value() -> None:
     assert np.asarray(batch).tolist() == [0, 5, 10, 15]
 
 
-def test_without_cloudpickle_the_extra_is_named(
+def test_without_cloudpickle_the_error_names_the_extra(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "cloudpickle", None)
@@ -120,27 +120,27 @@ def test_without_cloudpickle_the_extra_is_named(
     with pytest.raises(TypeError, match=message):
         DiskSampleSource(4, lambda i: i, worker_kind="process")
     monkeypatch.setattr(fns.plain, "__module__", "__main__")
-    with pytest.raises(TypeError, match="is of __main__.*" + message):
+    with pytest.raises(TypeError, match="is defined in __main__.*" + message):
         DiskSampleSource(4, fns.plain, worker_kind="process")
     monkeypatch.undo()
     source = DiskSampleSource(4, fns.plain, worker_kind="process")
     assert source.pids == []
 
 
-def test_what_cannot_be_sent_is_named() -> None:
+def test_an_object_that_cannot_be_pickled_is_named() -> None:
     import threading
 
     lock = threading.Lock()
-    with pytest.raises(TypeError, match=r"worker processes cannot be sent .*lock"):
+    with pytest.raises(TypeError, match=r"cannot be sent to worker processes.*lock"):
         DiskSampleSource(4, lambda i: lock and i, worker_kind="process")
 
 
-# When workers end.
+# When workers stop.
 
 
-def test_letting_go_of_a_loader_ends_its_workers() -> None:
+def test_deleting_a_loader_stops_its_workers() -> None:
     source = DiskSampleSource(40, fns.plain, workers=2, worker_kind="process")
-    assert source.pids == []  # they begin when something is asked of them
+    assert source.pids == []  # they start with the first request
     loader = DataLoader([source, BatchTransform(4)])
     next(loader.iterate(loader.init_state(0)))
     pids = source.pids
@@ -153,13 +153,13 @@ def test_letting_go_of_a_loader_ends_its_workers() -> None:
     until(lambda: psutil.Process().num_threads() < threads)
 
 
-def test_letting_go_while_a_function_runs(tmp_path: Path) -> None:
-    """What nobody wants is ended, however long it would take."""
+def test_deleting_a_loader_while_a_function_runs(tmp_path: Path) -> None:
+    """The workers stop although the function would still run for a long time."""
     source = DiskSampleSource(
         40, fns.Gated(tmp_path / "never"), None, "sequential", worker_kind="process"
     )
     loader = DataLoader([source, BatchTransform(4)])
-    next(loader.iterate(loader.init_state(0)))  # and the next is being made
+    next(loader.iterate(loader.init_state(0)))  # and the next batch is being made
     pids = source.pids
     del loader
     gc.collect()
@@ -168,7 +168,7 @@ def test_letting_go_while_a_function_runs(tmp_path: Path) -> None:
 
 
 def test_a_function_may_collect_the_loader_that_waits_for_it(python: Python) -> None:
-    """The collector runs in any thread, with what it finds last held there."""
+    """The garbage collector may delete the loader in a worker thread."""
     told = python.run("""
         import gc, threading
         from millstream import BatchTransform, DataLoader, DiskSampleSource
@@ -186,7 +186,7 @@ def test_a_function_may_collect_the_loader_that_waits_for_it(python: Python) -> 
         source = DiskSampleSource(40, sample, None, "sequential", workers=1)
         ring = [DataLoader([source, BatchTransform(4)])]
         ring.append(ring)
-        next(ring[0].iterate(ring[0].init_state(0)))  # and the next is being made
+        next(ring[0].iterate(ring[0].init_state(0)))  # and the next batch is being made
         del ring, source
         go.set()
         print(collected.wait(60))
@@ -247,7 +247,7 @@ ENDS = {
 
 
 @pytest.mark.parametrize("end", ENDS)
-def test_workers_end_with_the_program(python: Python, end: str) -> None:
+def test_workers_stop_with_the_program(python: Python, end: str) -> None:
     code, status = ENDS[end]
     whole = textwrap.dedent(LIVING).replace("KIND", "'process'") + code
     process = python.start(whole)
@@ -259,7 +259,7 @@ def test_workers_end_with_the_program(python: Python, end: str) -> None:
     assert end == "raise" or err == ""
 
 
-def test_threads_in_a_function_do_not_keep_the_program(python: Python) -> None:
+def test_threads_in_a_function_do_not_block_the_exit(python: Python) -> None:
     code = textwrap.dedent(LIVING).replace("KIND", "'thread'")
     assert python.run(code) == "\n"
 
@@ -268,7 +268,7 @@ def shared_memory() -> set[str]:
     return set(os.listdir("/dev/shm"))
 
 
-def test_workers_end_when_the_program_is_killed(python: Python) -> None:
+def test_workers_stop_when_the_program_is_killed(python: Python) -> None:
     before = shared_memory()
     code = textwrap.dedent(LIVING).replace("KIND", "'process'")
     process = python.start(code + "time.sleep(600)")
@@ -282,7 +282,7 @@ def test_workers_end_when_the_program_is_killed(python: Python) -> None:
     assert not [name for name in shared_memory() - before if "millstream" in name]
 
 
-# What is left over.
+# Leaks.
 
 EPOCHS = """
     import gc, os, pathlib
@@ -326,11 +326,11 @@ EPOCHS = """
 
 @pytest.mark.soak
 @pytest.mark.parametrize("kind", ["thread", "process"])
-def test_ten_thousand_epochs_leave_nothing_behind(python: Python, kind: str) -> None:
+def test_ten_thousand_epochs_do_not_leak(python: Python, kind: str) -> None:
     python.run(textwrap.dedent(EPOCHS).replace("KIND", repr(kind)))
 
 
-def test_sources_by_the_dozen_leave_nothing_behind() -> None:
+def test_dozens_of_sources_do_not_leak() -> None:
     process = psutil.Process()
 
     def make(count: int, kind: str) -> None:
@@ -350,13 +350,11 @@ def test_sources_by_the_dozen_leave_nothing_behind() -> None:
     assert all(b <= a for a, b in zip(before, after, strict=True)), (before, after)
 
 
-@pytest.mark.filterwarnings(
-    "ignore:.*batches that are kept cost memory:ResourceWarning"
-)
+@pytest.mark.filterwarnings("ignore:.*Keep fewer batches:ResourceWarning")
 @pytest.mark.parametrize("kind", ["thread", "process"])
 def test_keeping_every_batch_never_hangs(kind: str) -> None:
     source = DiskSampleSource(1200, fns.wide, workers=2, worker_kind=kind)
-    for batch_size in (4, 300):  # through a call, and through slots
+    for batch_size in (4, 300):  # by the jitted call, and from slots
         loader = DataLoader([source, BatchTransform(batch_size)], prefetch=2)
         state = loader.init_state(0)
         steps = 120 if batch_size == 4 else 12
@@ -369,12 +367,12 @@ def test_keeping_every_batch_never_hangs(kind: str) -> None:
 
 
 def ticks(pid: int) -> int:
-    """Of the processor, that a process has used."""
+    """Returns the CPU ticks that a process has used."""
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return int(fields[11]) + int(fields[12])
 
 
-def test_idle_workers_use_no_processor() -> None:
+def test_idle_workers_use_no_cpu() -> None:
     source = DiskSampleSource(
         40, fns.plain, workers=2, worker_kind="process", timeout=5.0
     )
@@ -385,7 +383,7 @@ def test_idle_workers_use_no_processor() -> None:
     def used() -> list[int]:
         return [ticks(pid) for pid in pids]
 
-    def idle() -> bool:  # once what was asked for ahead is made
+    def idle() -> bool:  # after the prefetched batches are made
         before = used()
         time.sleep(1.0)
         return all(b - a <= 1 for a, b in zip(before, used(), strict=True))

@@ -10,11 +10,11 @@ import millstream
 
 
 def check_types(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """What strict mypy says about ``code``, which is written to snippet.py."""
+    """Writes ``code`` to snippet.py and returns the output of strict mypy."""
     (folder / "snippet.py").write_text(code)
     package = Path(millstream.__file__).parent.parent
     config = folder / "mypy.ini"
-    # mypy finds installed packages by itself and refuses site-packages in mypy_path.
+    # mypy finds installed packages itself and rejects site-packages in mypy_path.
     path = "" if package.name == "site-packages" else f"mypy_path = {package}\n"
     config.write_text(
         f"[mypy]\nstrict = true\n{path}follow_imports = silent\n"

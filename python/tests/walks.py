@@ -1,4 +1,4 @@
-"""Every way to walk through a loader's batches, and how sequences are compared."""
+"""Every way to iterate over a loader's batches, and functions to compare them."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ def stacked(steps: Iterable[tuple[Any, Any, Any]]) -> Walk:
 
 
 def specified(loader: DataLoader, state: Any, steps: int) -> Walk:
-    """The specification: one thread, no cache, no JAX. Native stages only."""
+    """Returns the specified batches: one thread, no cache, no JAX, native stages."""
     built = loader._built
     words = np.asarray(state.words)
     found = []
     for _ in range(steps):
         *leaves, mask = built.rows_of(built.engine.batch(words))
         words = built.plan.next_state(words)
-        # A copy: the rows belong to the engine.
+        # Copied, because the rows belong to the engine.
         found.append((built.unflatten([x.copy() for x in leaves]), mask.copy(), words))
     return stacked(found)
 
 
 def indexed(loader: DataLoader, data: Any, state: Any, steps: int) -> Walk:
-    """The same by hand: NumPy indexing with `which_samples`, zeros in padding."""
+    """Returns the same by NumPy indexing with `which_samples`, zeros for padding."""
     built = loader._built
     words = np.asarray(state.words)
     found = []
@@ -56,7 +56,7 @@ def iterated(loader: DataLoader, state: Any, steps: int) -> Walk:
 
 
 def stepped(loader: DataLoader, state: Any, steps: int, step: Any = None) -> Walk:
-    """By `next_batch`, or by `step` in its place."""
+    """Returns batches of `next_batch`, or of `step` instead."""
     step = loader.next_batch if step is None else step
     found = []
     for _ in range(steps):
@@ -74,7 +74,7 @@ def _keep(carry: Any, batch: Any, mask: Any) -> tuple[Any, Any]:
 
 
 def scanned(loader: DataLoader, state: Any, steps: int, **more: Any) -> Walk:
-    """By `scan_epoch`; only the last of the words is known."""
+    """Returns batches of `scan_epoch`, with the words of the last state only."""
     after, count, (batches, masks) = loader.scan_epoch(
         state, 0, _keep, steps=steps, **more
     )
@@ -84,7 +84,7 @@ def scanned(loader: DataLoader, state: Any, steps: int, **more: Any) -> Walk:
 
 
 def same_bytes(found: Any, expected: Any) -> None:
-    """Fails unless both are trees of one structure, dtypes, shapes and bytes."""
+    """Fails unless both are pytrees with the same structure, dtypes and bytes."""
     a, b = jax.tree.structure(found), jax.tree.structure(expected)
     assert a == b
     pairs = zip(
@@ -112,14 +112,14 @@ def same_bytes(found: Any, expected: Any) -> None:
 
 
 def same_walk(found: Walk, expected: Walk) -> None:
-    """Compares batches, masks and states; of a scan the last state."""
+    """Compares batches, masks and states. A scan has only the last state."""
     same_bytes(found[:2], expected[:2])
     words, wanted = found[2], expected[2]
     same_bytes(words, wanted if words.ndim == wanted.ndim else wanted[-1])
 
 
 def resumes_everywhere(loader: DataLoader, state: Any, steps: int) -> None:
-    """Fails unless the loader goes on as specified from the state at every step."""
+    """Fails unless the loader continues as specified from the state at every step."""
     walk = specified(loader, state, steps)
     for step in range(steps):
         rest = jax.tree.map(lambda x, step=step: x[step:], walk)
@@ -128,7 +128,7 @@ def resumes_everywhere(loader: DataLoader, state: Any, steps: int) -> None:
 
 
 def maps_over_seeds(loader: DataLoader, seeds: int, steps: int) -> None:
-    """Fails unless several seeds at once, by `vmap`, are each seed by itself."""
+    """Fails unless `vmap` over seeds gives the batches of each seed."""
     states = jax.vmap(loader.init_state)(np.arange(seeds))
     several = stepped(loader, states, steps, jax.jit(jax.vmap(loader.next_batch)))
     for seed in range(seeds):
@@ -137,7 +137,7 @@ def maps_over_seeds(loader: DataLoader, seeds: int, steps: int) -> None:
 
 
 def scans_over_seeds(loader: DataLoader, seeds: int, steps: int) -> None:
-    """The same of `scan_epoch`."""
+    """Fails unless `vmap` of `scan_epoch` gives the batches of each seed."""
 
     def run(state: Any) -> Any:
         _, _, (batches, masks) = loader.scan_epoch(state, 0, _keep, steps=steps)

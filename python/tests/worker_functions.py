@@ -1,4 +1,4 @@
-"""Functions of users that worker processes import by the path of this module."""
+"""User functions for tests, which worker processes import from this module."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import numpy as np
 
 
 def plain(i: int) -> dict[str, Any]:
-    """Samples that tell which they are, with fields of several sizes."""
+    """Returns a sample that identifies its index, with fields of several sizes."""
     return {
         "x": np.array([1, 7, -3], np.int32) * (i + 1),
         "y": i % 251 + 1,
@@ -102,7 +102,7 @@ def wrong_string(i: int) -> dict[str, Any]:
 
 
 def with_host_fields(i: int) -> dict[str, Any]:
-    """A path, a string and an object as host fields, and two arrays."""
+    """Returns a path, a string and an object as host fields, and two arrays."""
     return {
         "x": np.full(2, i, np.int32),
         "path": Path(f"/data/{i}.png"),
@@ -140,7 +140,7 @@ class Data:
 
 
 class DataInLots(Data):
-    """The same that is asked for several samples at once."""
+    """The same with ``__getitems__``."""
 
     def __getitems__(self, indices: list[int]) -> list[dict[str, Any]]:
         assert isinstance(indices, list)
@@ -159,7 +159,7 @@ class LotsThatRaise(DataInLots):
 
 
 class LotsThatWait(LotsThatRaise):
-    """Each sample takes 0.2 seconds, and those from 8 on far too long."""
+    """Each sample takes 0.2 seconds. Samples from 8 on take far too long."""
 
     def __getitems__(self, indices: list[int]) -> list[dict[str, Any]]:
         time.sleep(0.2 * len(indices) if max(indices) < 8 else 20)
@@ -185,7 +185,7 @@ def in_place(sample: dict[str, Any]) -> dict[str, Any]:
 
 
 def reshaped(sample: dict[str, Any]) -> Any:
-    """Another tree, other shapes and dtypes."""
+    """Returns another structure, other shapes and dtypes."""
     x = sample["x"].astype(np.float32)
     return Pair(np.outer(x, x) / 2, {"sum": np.int32(x.sum()), "flag": bool(x[0] > 9)})
 
@@ -217,7 +217,7 @@ def fill_one(data: int, arrays: Mapping[str, np.ndarray], seed: int | None) -> N
 
 
 def fill_and_return(data: int, arrays: Mapping[str, np.ndarray], seed: Any) -> Any:
-    """Returns what no process could send."""
+    """Returns an object that cannot be pickled."""
     arrays["x"][:] = data
     return lambda: data
 
@@ -266,11 +266,11 @@ def fill_started(data: str, arrays: Mapping[str, np.ndarray], seed: Any) -> None
     arrays["label"][...] = started
 
 
-# What goes wrong.
+# Errors.
 
 
 class OwnError(ValueError):
-    """An exception of the user's with a value of its own."""
+    """A user-defined exception with an attribute."""
 
     def __init__(self, message: str, value: int) -> None:
         super().__init__(message, value)
@@ -328,7 +328,7 @@ def raising_unpicklable(i: int) -> dict[str, Any]:
 
 
 class Unreadable:
-    """An OSError at one sample, once where there is a file to note it in."""
+    """Raises OSError at one sample. With a file ``once``, only the first time."""
 
     def __init__(self, code: int, once: Path | None = None) -> None:
         self.code = code
@@ -359,7 +359,7 @@ def failing_map(sample: dict[str, Any]) -> dict[str, Any]:
 
 
 class Dying:
-    """Ends its process at one sample; only once where there is a file to note it in."""
+    """Ends its process at one sample. With a file ``once``, only the first time."""
 
     def __init__(self, how: str, once: Path | None = None, at: int = 6) -> None:
         self.how, self.once, self.at = how, once, at
@@ -387,7 +387,7 @@ class Dying:
 
 
 class DeadOnArrival:
-    """What cannot be unpickled in a worker: it ends the process, or raises."""
+    """An object whose unpickling in a worker ends the process or raises."""
 
     def __init__(self, how: str) -> None:
         self.how = how
@@ -408,7 +408,7 @@ def _arrive(how: str) -> DeadOnArrival:
 
 
 class Stalling:
-    """Sleeps at one sample, once where there is a file to note it in."""
+    """Sleeps at one sample. With a file ``once``, only the first time."""
 
     def __init__(self, at: int, seconds: float = 600, once: Path | None = None) -> None:
         self.at, self.seconds = at, seconds
@@ -429,7 +429,7 @@ def unhurried(i: int) -> dict[str, Any]:
 
 
 class Gated:
-    """Sleeps until a file exists, for tests that look at what goes on meanwhile."""
+    """Sleeps at one sample until a file exists."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
@@ -452,12 +452,12 @@ def about_the_worker(i: int) -> dict[str, Any]:
 
 
 def wide(i: int) -> np.ndarray:
-    """A row of 4 kB."""
+    """Returns a row of 4 kB."""
     return np.full(1024, i, np.int32)
 
 
 class Keeping:
-    """Keeps the arrays that it was given."""
+    """Keeps its arrays."""
 
     def __init__(self) -> None:
         self.kept: list[tuple[float, Any]] = []
@@ -467,7 +467,7 @@ class Keeping:
 
 
 class KeepingMap(Keeping):
-    """Gives -1 where an array that it keeps has changed since."""
+    """Returns -1 if an array that it keeps has changed."""
 
     def __call__(self, sample: Any) -> Any:
         self.kept.append((float(sample["x"][0]), sample["x"]))
@@ -475,7 +475,7 @@ class KeepingMap(Keeping):
 
 
 class KeepingFill(Keeping):
-    """Writes the same into arrays that it keeps too."""
+    """Writes -1 if an array that it keeps has changed."""
 
     def __call__(self, item: int, arrays: Any, seed: Any) -> None:
         arrays["x"][:] = -1 if self.changed() else item
@@ -493,7 +493,7 @@ def stopping(i: int) -> dict[str, Any]:
 
 
 class Lots:
-    """A data set that is asked for several samples at once."""
+    """A data set with ``__getitems__``."""
 
     def __init__(self, length: int, one: Any) -> None:
         self.length = length
@@ -510,7 +510,7 @@ class Lots:
 
 
 class OfSample:
-    """A map that gives what a function makes of the field y."""
+    """A map that returns ``one(y)``."""
 
     def __init__(self, one: Any) -> None:
         self.one = one
@@ -520,7 +520,7 @@ class OfSample:
 
 
 class OfItem:
-    """A fill function that writes the same."""
+    """A fill function that writes ``one(item)``."""
 
     def __init__(self, one: Any) -> None:
         self.one = one
@@ -552,7 +552,7 @@ def closing(i: int) -> dict[str, Any]:
 
 
 def signalled(i: int) -> dict[str, Any]:
-    """Is sent SIGINT by somebody, as it makes sample 10."""
+    """Receives SIGINT while it makes sample 10."""
     if i == 10:
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(60)
@@ -571,7 +571,7 @@ class SignalledOnce:
 
 
 class Surrounded:
-    """Says whether variables of the environment are those of the parent."""
+    """Returns whether environment variables have the values of the parent."""
 
     def __init__(self, known: dict[bytes, bytes | None]) -> None:
         self.known = known
@@ -582,5 +582,5 @@ class Surrounded:
 
 
 def unreadable(i: int) -> dict[str, Any]:
-    """Fails with the name of a file that is not in UTF-8, as os.listdir gives it."""
+    """Raises an error with a file name that is not UTF-8, as from os.listdir."""
     raise ValueError("cannot read sch\udcf6n, schön")

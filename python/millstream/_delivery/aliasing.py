@@ -1,4 +1,4 @@
-"""JAX arrays over the host's memory, with no copy and little ado."""
+"""JAX arrays that alias host memory, without a copy."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import jax
 import numpy as np
 
 
-class Like(NamedTuple):
-    """How JAX places arrays of one shape and dtype.
+class FastPut(NamedTuple):
+    """Places arrays like an earlier array of the same shape and dtype.
 
-    ``jax.device_put`` is some hundred calls in Python, which take as long as copying a
-    megabyte. What it ends in has no public name; it is asked directly, on the CPU and
-    as JAX did before, unless JAX's settings ask for something else.
+    ``jax.device_put`` makes about a hundred calls in Python, which take as long as
+    copying a megabyte. ``put`` directly calls the private jaxlib function in which
+    ``device_put`` ends. It is only used on the CPU. The fields are its arguments.
     """
 
     aval: Any
@@ -22,59 +22,63 @@ class Like(NamedTuple):
     committed: bool
 
     def put(self, shards: list[np.ndarray]) -> jax.Array:
-        """An array of these, one a device, where they lie if that is possible."""
+        """Returns an array of one shard per device. It aliases shards if possible."""
         array: jax.Array = _put(
             self.aval, self.sharding, shards, self.devices, self.committed
         )
         return array
 
 
-def like_of(placed: jax.Array, shards: list[np.ndarray]) -> Like | None:
-    """How JAX placed ``shards``; None where it has to be asked each time."""
+def fast_put_of(placed: jax.Array, shards: list[np.ndarray]) -> FastPut | None:
+    """Returns a ``FastPut`` for arrays like ``placed``, or None if that is impossible.
+
+    ``placed`` is the result of ``jax.device_put`` for ``shards``.
+    """
     if _put is None or not _is_simple(placed):
         return None
     devices = [shard.device for shard in placed.addressable_shards]
-    found = Like(placed.aval, placed.sharding, devices, placed.committed)
+    fast_put = FastPut(placed.aval, placed.sharding, devices, placed.committed)
     try:
-        found.put(shards)
+        fast_put.put(shards)
     except Exception:
-        return None  # another JAX, or one that is told not to
-    return found
+        return None  # another version of jaxlib, or a setting that forbids it
+    return fast_put
 
 
 def is_guarded() -> bool:
-    """Whether JAX is told to watch over transfers to devices."""
+    """Whether JAX's transfer guard checks transfers from the host to devices."""
     guard = jax.config.jax_transfer_guard_host_to_device  # type: ignore[attr-defined]
     return guard not in (None, "allow")
 
 
 class Aliasing:
-    """Places arrays that have the same shapes and dtypes each time on one device."""
+    """Places arrays on one device. Each call must pass the same shapes and dtypes."""
 
     def __init__(self) -> None:
-        self._known: tuple[Any, Any, list[Like]] | None = None
+        self._known: tuple[Any, Any, list[FastPut]] | None = None
 
     def __call__(
         self, arrays: list[np.ndarray], device: jax.Device | None = None
     ) -> list[jax.Array]:
-        """The arrays as JAX's, where they lie if that is possible."""
-        chosen = jax.config.jax_default_device  # type: ignore[attr-defined]
-        default, given, likes = self._known or (None, None, None)
-        same = chosen is default and device is given
-        if likes is not None and same and not is_guarded():
-            pairs = zip(likes, arrays, strict=True)
-            return [like.put([array]) for like, array in pairs]
+        """Returns the arrays as JAX arrays that alias them if possible."""
+        default = jax.config.jax_default_device  # type: ignore[attr-defined]
+        known_default, known_device, fast_puts = self._known or (None, None, None)
+        same = default is known_default and device is known_device
+        if fast_puts is not None and same and not is_guarded():
+            pairs = zip(fast_puts, arrays, strict=True)
+            return [fast_put.put([array]) for fast_put, array in pairs]
         placed: list[jax.Array] = jax.device_put(arrays, device)
-        found = [like_of(x, [array]) for x, array in zip(placed, arrays, strict=True)]
-        known = [like for like in found if like is not None]
-        self._known = (chosen, device, known) if len(known) == len(found) else None
+        pairs = zip(placed, arrays, strict=True)
+        found = [fast_put_of(x, [array]) for x, array in pairs]
+        known = [fast_put for fast_put in found if fast_put is not None]
+        self._known = (default, device, known) if len(known) == len(found) else None
         return placed
 
 
 def _is_simple(placed: jax.Array) -> bool:
-    """Whether the next array of this kind is the same by any path.
+    """Whether ``FastPut.put`` does the same as ``jax.device_put`` for such arrays.
 
-    Not inside jit, where it is traced, nor for 64 bits, which come as JAX is told.
+    It does not for tracers, nor for 64-bit types, whose result depends on x64.
     """
     if isinstance(placed, jax.core.Tracer) or placed.dtype.itemsize >= 8:
         return False
@@ -87,7 +91,10 @@ def _is_simple(placed: jax.Array) -> bool:
 
 
 def _batched_device_put() -> Any:
-    """jaxlib's ``put(aval, sharding, arrays, devices, committed)``; None without it."""
+    """Returns jaxlib's ``batched_device_put``, or None if it does not exist.
+
+    Its arguments are (aval, sharding, arrays, devices, committed).
+    """
     try:
         from jax._src.lib import xla_client  # type: ignore[attr-defined]
     except ImportError:

@@ -1,4 +1,4 @@
-"""Delivers batches to a Python loop as `jax.Array`, without copying them."""
+"""Delivers batches to a Python loop as `jax.Array`, without a copy on the CPU."""
 
 from __future__ import annotations
 
@@ -26,68 +26,70 @@ if TYPE_CHECKING:
     from millstream._run.built import BuiltPipeline
     from millstream._stages.map import HostCallbackTransform
 
-# A batch of at most so many bytes is written by a jitted call into XLA's own buffer;
-# a larger one is made ahead in a slot that JAX aliases. See docs/performance.md.
-CALL_BYTES = 1 << 20
+# Up to this size, a jitted call writes a batch into XLA's own buffer. A larger batch is
+# prefetched into a slot, which is memory of the engine that JAX aliases.
+# See docs/performance.md.
+MAX_CALL_BYTES = 1 << 20
 
-# The call is compiled when a loop has shown that it is longer than a glance.
-GLANCE = 3
+# Shorter loops are not worth the time to compile the jitted call.
+BATCHES_BEFORE_COMPILING = 3
 
-# Batches beyond those made ahead that a loop holds before it is asked to wait a little.
-RUN_AHEAD = 8
-_PATIENCE = 0.02
-_GROWTH_WARNING = 64
+# A loop may hold this many batches in addition to the prefetched ones. If it holds
+# more, it waits up to _WAIT_SECONDS for JAX to release some. With more than
+# _HELD_FOR_WARNING it warns.
+MAX_HELD = 8
+_WAIT_SECONDS = 0.02
+_HELD_FOR_WARNING = 64
 
 _config: Any = jax.config
 
 Run = Callable[[Tree, Any], Tree]
-"""Stages of a pipeline: ``(value, mask) -> value``."""
+"""One or more stages as a function ``(value, mask) -> value``."""
 
 
 class HostDelivery:
-    """Delivers the batches of a program to Python, one at a time."""
+    """Delivers batches of a built pipeline to Python, one at a time."""
 
     def __init__(self, built: BuiltPipeline) -> None:
         self.built = built
         self._specs = built.leaf_specs()
         self._delivered = 0
         self._call: Any = None
-        self._debugged = False  # reading JAX's settings for each batch would cost time
+        # Whether JAX's debugging settings were ever on. Reading them per batch is slow.
+        self._debugged = False
         self._warned = False
-        self._most = built.engine.prefetch + RUN_AHEAD
+        self._max_live = built.engine.prefetch + MAX_HELD
         self._assembly = None
         if built.split is not None:
             natively = built.splits_natively
             self._assembly = Assembly(built.split, self._specs, natively)
         self._partial = built.remainder == "partial"
-        self._put = built.device is not None
+        self._has_device = built.device is not None
         self._alias = Aliasing()
-        self._by_call = (
+        self._may_compile = (
             not built.traced
             and not built.later
             and not built.host_fields
             and not built.skip
             and not (built.waits and built.engine.prefetch == 0)
             and built.split is None
-            and built.engine.batch_bytes <= CALL_BYTES
+            and built.engine.batch_bytes <= MAX_CALL_BYTES
             and jax.default_backend() == "cpu"
         )
 
     @functools.cached_property
-    def _first(self) -> jax.Device:
+    def _first_device(self) -> jax.Device:
         return jax.local_devices()[0]
 
     @functools.cached_property
-    def _home(self) -> jax.Device | None:
-        """The default device under which batches are made where they are to be."""
+    def _needed_default(self) -> jax.Device | None:
+        """The setting of ``jax_default_device`` that puts batches on their device."""
         device = self.built.device
-        return None if device is self._first else device
+        return None if device is self._first_device else device
 
     @functools.cached_property
     def transfers(self) -> bool:
-        """Whether batches leave the host's memory, so that transfers are worth
-        beginning before they are waited for.
-        """
+        """Whether batches leave host memory, so that transfers should start early."""
         built = self.built
         if built.split is not None:
             return any(d.platform != "cpu" for d in built.split.mesh.devices.flat)
@@ -95,26 +97,25 @@ class HostDelivery:
         return (device.platform if device else jax.default_backend()) != "cpu"
 
     @functools.cached_property
-    def counts(self) -> bool:
-        """Whether a loop has to know the words of every batch."""
+    def needs_words(self) -> bool:
+        """Whether ``fetch`` needs the words of every batch, not only the cursor."""
         return self.built.waits or self._partial or self.transfers
 
     def fetch(self, words: Any, cursor: Any = None) -> tuple[Tree, Any, Any]:
-        """``(value, mask, cursor)`` of the batch that the words name.
+        """Returns ``(value, mask, cursor)`` of the batch at ``words``.
 
-        The cursor is for the batch after it, in the same loop; with one the words may
-        be None unless `counts`. Programs check x64 when they are traced, which costs a
-        batch nothing.
+        Pass the returned cursor to fetch the next batch of the same loop. With a
+        cursor, the words may be None unless ``needs_words`` is True.
         """
         if self._debugged and _is_debugging():
             with jax.debug_nans(False), jax.debug_infs(False):
                 return self.fetch(words, cursor)
         call = self._call
         if call is None:
-            return self._made(words, cursor)
+            return self._fetch_uncompiled(words, cursor)
         built = self.built
         try:
-            if built.waits:  # here, and not on a thread of XLA's
+            if built.waits:  # waiting inside the call would block a thread of XLA
                 built.engine.await_batch(words)
             if cursor is None:
                 built.forget_error()
@@ -125,38 +126,39 @@ class HostDelivery:
             return self.fetch(words, cursor)
         except jit.FAILURES as error:
             built.raise_original(error)
-        if self._put and _config.jax_default_device is not self._home:
-            value, mask = self._moved(value, mask)
+        if self._has_device and _config.jax_default_device is not self._needed_default:
+            value, mask = self._on_target(value, mask)
         if self._partial:
-            value, mask = self._cut(value, mask, words)
+            value, mask = self._without_padding(value, mask, words)
         return value, mask, cursor
 
-    def _made(self, words: Any, cursor: Any) -> tuple[Tree, Any, Any]:
-        """The same without the call for small batches, or the first time with it."""
+    def _fetch_uncompiled(self, words: Any, cursor: Any) -> tuple[Tree, Any, Any]:
+        """Fetches a batch while the jitted call for small batches does not exist."""
         built = self.built
         check_x64(built.x64)
         if not self._debugged and _is_debugging():
             self._debugged = True
             return self.fetch(words, cursor)
-        if self._by_call and self._compiled():
+        if self._may_compile and self._compile():
             return self.fetch(words)
         host_values: dict[str, list[Any]] = {}
         if built.traced or (built.later and not built.from_slot):
             try:
-                value, mask, cursor = self._stepped(words, cursor)
+                value, mask, cursor = self._run_program(words, cursor)
             except jit.FAILURES as error:
                 built.raise_original(error)
         else:
             value, mask, host_values = self._from_slot(words)
             cursor = None
-        value, mask = self._moved(value, mask)
+        value, mask = self._on_target(value, mask)
         if host_values and isinstance(value, Mapping):
             value = {**value, **host_values}
         return value, mask, cursor
 
     def fetch_if_ready(self, words: Any) -> tuple[Tree, Any, Any] | None:
-        """The same if the batch is made already: its transfer is begun, and goes on
-        while the one before it is used. Else None, and nothing is waited for.
+        """Returns the same as ``fetch`` if the batch is ready, and else None.
+
+        The transfer to the device then overlaps with the use of the batch before.
         """
         built = self.built
         check_x64(built.x64)
@@ -166,52 +168,54 @@ class HostDelivery:
         fields: Any = built.engine.take_if_ready(words)
         return None if fields is None else (*self._placed(fields), None)
 
-    def _compiled(self) -> bool:
-        """Whether the jitted call is to be used from now on."""
+    def _compile(self) -> bool:
+        """Creates the jitted call after enough batches. Returns whether it did."""
         self._delivered += 1
-        if self._delivered <= GLANCE:
+        if self._delivered <= BATCHES_BEFORE_COMPILING:
             return False
         positions, structure = jax.tree.flatten(self.built.tree)
         specs = [*self._specs, self.built.mask_spec()]
         signature = tuple((spec.shape, spec.dtype) for spec in specs)
         serial = self.built.engine.serial
         self._number = np.array([serial & 0xFFFFFFFF, serial >> 32], np.uint32)
-        # Last: another thread takes a call that is there for ready.
+        # Assigned last, because other threads use the call as soon as it is set.
         self._call = jit.shared_call(
             signature, structure, tuple(positions), self.built.x64
         )
         return True
 
     def _from_slot(self, words: np.ndarray) -> tuple[Tree, Any, dict[str, list[Any]]]:
-        """The value, its mask and the host fields, a list for each key."""
+        """Returns (value, mask, host fields) of a batch from a slot of the engine."""
         self._wait_for_slot()
         built = self.built
         host_values: dict[str, Any] = {}
         if built.host_fields:
-            fields, parts = built.engine.take_with_host_values(words)
-            values = host_value_rows(parts, built.batch_size)
+            fields, chunks = built.engine.take_with_host_values(words)
+            values = host_value_rows(chunks, built.batch_size)
             for key in built.host_fields:
                 column = [None if row is None else row[key] for row in values]
                 host_values[key] = column if built.batched else column[0]
         else:
             fields = built.engine.take(words)
         value, mask = self._placed(fields)
-        value, mask = self._cut(value, mask, words)
+        value, mask = self._without_padding(value, mask, words)
         if self._partial:
             host_values = {key: rows[: len(mask)] for key, rows in host_values.items()}
         for run in self._stages:
             value = run(value, mask)
         return value, mask, host_values
 
-    def _cut(self, value: Tree, mask: Any, words: np.ndarray) -> tuple[Tree, Any]:
-        """The rows that a batch has where the last of an epoch may be shorter."""
+    def _without_padding(
+        self, value: Tree, mask: Any, words: np.ndarray
+    ) -> tuple[Tree, Any]:
+        """Cuts padding off the last batch of an epoch if ``remainder="partial"``."""
         valid = self.built.plan.valid_rows(words) if self._partial else None
         if valid is None or valid == self.built.batch_size:
             return value, mask
         return jax.tree.map(lambda x: lax.slice_in_dim(x, 0, valid), (value, mask))
 
     def _placed(self, fields: list[Any]) -> tuple[Tree, Any]:
-        """The engine's rows and mask as JAX's arrays, where batches are to be."""
+        """Returns (value, mask) of the engine's fields, as JAX arrays on a device."""
         if self._assembly is not None:
             *leaves, mask = self._assembly(fields)
         else:
@@ -219,13 +223,13 @@ class HostDelivery:
         return self.built.unflatten(leaves), mask
 
     def _target(self) -> Any:
-        """The device that batches are to be put onto; None for JAX's default."""
+        """Returns the device to put batches on, or None for JAX's default device."""
         device = self.built.device
         default = _config.jax_default_device
-        return None if device is (default or self._first) else device
+        return None if device is (default or self._first_device) else device
 
-    def _moved(self, value: Tree, mask: Any) -> tuple[Tree, Any]:
-        """The same where batches are to be."""
+    def _on_target(self, value: Tree, mask: Any) -> tuple[Tree, Any]:
+        """Moves a batch to its device, unless it is JAX's default device."""
         device = self._target()
         if device is None:
             return value, mask
@@ -233,29 +237,33 @@ class HostDelivery:
         return moved
 
     def _wait_for_slot(self) -> None:
-        """Waits, for a bounded time, until JAX lets go of batches that were used up."""
+        """Waits, for a limited time, until JAX releases batches that were deleted."""
         engine = self.built.engine
-        if engine.live <= self._most:
+        if engine.live <= self._max_live:
             return
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + _WAIT_SECONDS
         gc.collect(0)
-        while engine.live > self._most and time.monotonic() < deadline:
+        while engine.live > self._max_live and time.monotonic() < deadline:
             time.sleep(0.0005)
             gc.collect(0)
-        if engine.live <= self._most:
+        if engine.live <= self._max_live:
             return
-        self._most = engine.live + RUN_AHEAD  # they are kept: no use to wait for them
-        if engine.live > engine.prefetch + _GROWTH_WARNING and not self._warned:
+        # The caller keeps these batches, so waiting for them again would not help.
+        self._max_live = engine.live + MAX_HELD
+        if engine.live > engine.prefetch + _HELD_FOR_WARNING and not self._warned:
             self._warned = True
             warnings.warn(
-                f"{engine.live} batches of {engine.batch_bytes} bytes are still held: "
-                "batches that are kept cost memory",
+                f"{engine.live} batches of {engine.batch_bytes} bytes each are still "
+                "in use, and their memory cannot be reused. Keep fewer batches.",
                 ResourceWarning,
                 stacklevel=4,
             )
 
-    def _stepped(self, words: Any, cursor: Any) -> tuple[Tree, Any, Any]:
-        """A batch of one program with the stages up to the first callback."""
+    def _run_program(self, words: Any, cursor: Any) -> tuple[Tree, Any, Any]:
+        """Fetches a batch with one compiled program, which ends at the first callback.
+
+        The stages from the callback on run after it.
+        """
         built = self.built
         first, rest = self._line
         if cursor is None:
@@ -263,8 +271,8 @@ class HostDelivery:
             cursor = built.on_device(words)
         value, mask, after = first(cursor, built.arrays())
         if not built.resident and not is_traced(after):
-            after.block_until_ready()  # what cannot be read is to be raised here
-        value, mask = self._cut(value, mask, words)
+            after.block_until_ready()  # so that read errors are raised here
+        value, mask = self._without_padding(value, mask, words)
         for run in rest:
             value = run(value, mask)
         return value, mask, after
@@ -273,7 +281,7 @@ class HostDelivery:
     def _line(self) -> tuple[Any, list[Run]]:
         built = self.built
         first = list(itertools.takewhile(lambda p: not _calls(p), built.later))
-        if self._partial:  # a short batch is cut before any stage
+        if self._partial:  # a partial batch is cut before any stage
             first = []
         run = jax.jit(lambda words, arrays: built.step(words, arrays, first))
         return run, _runs(built, built.later[len(first) :])
@@ -284,7 +292,7 @@ class HostDelivery:
 
 
 def _is_debugging() -> bool:
-    """Whether JAX refuses NaN or infinity, which data may well hold."""
+    """Whether JAX raises an error for NaN or infinity, which data may contain."""
     return bool(_config.jax_debug_nans or _config.jax_debug_infs)
 
 
@@ -319,10 +327,10 @@ def _call(
 
 
 def stepper(delivery: HostDelivery) -> Callable[[Any], tuple[Tree, LoaderState, Any]]:
-    """``next_batch(state) -> (batch, state, mask)``, traced or delivered to Python.
+    """Returns ``next_batch(state) -> (batch, state, mask)``, for Python and for jit.
 
-    The owner of the delivery keeps it: a bound method would be another object each
-    time, and jit would trace it again.
+    The result is a function and not a method, because each access to a bound method
+    creates a new object, which jit would trace again.
     """
     built = delivery.built
 
@@ -332,9 +340,9 @@ def stepper(delivery: HostDelivery) -> Callable[[Any], tuple[Tree, LoaderState, 
             built.check_traceable()
             value, mask, words = built.step(words, built.arrays())
         else:
-            known = np.asarray(words)
-            value, mask, _ = delivery.fetch(known)
-            words = built.plan.next_state(known)
+            current = np.asarray(words)
+            value, mask, _ = delivery.fetch(current)
+            words = built.plan.next_state(current)
         return value, LoaderState(words), mask
 
     return next_batch

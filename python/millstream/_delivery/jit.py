@@ -1,4 +1,4 @@
-"""Delivers batches inside jit, as results of a foreign function call."""
+"""Delivers batches inside jit, through XLA's foreign function interface."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from millstream._run.state import WORDS, check_x64
 if TYPE_CHECKING:
     from millstream._run.built import BuiltPipeline
 
-# What JAX raises where a compiled call fails. One that it dispatches in place, of a
-# program that it has run before, comes as a ValueError.
+# What JAX raises if a compiled call fails. JAX may run a known program on the calling
+# thread. Then it raises a ValueError.
 FAILURES = (jax.errors.JaxRuntimeError, ValueError)
 
 STATE_SPEC = jax.ShapeDtypeStruct((WORDS,), np.uint32)
@@ -27,25 +27,25 @@ STATE_SPEC = jax.ShapeDtypeStruct((WORDS,), np.uint32)
 
 @functools.cache
 def dtype_named(name: str) -> np.dtype[Any]:
-    """NumPy's dtype of an engine name; bfloat16 is one that JAX brings."""
+    """Returns the NumPy dtype for a dtype name. bfloat16 comes from JAX."""
     return np.dtype(jnp.bfloat16) if name == "bfloat16" else np.dtype(name)
 
 
 @functools.cache
 def register() -> None:
-    """Tells XLA of the handlers, once and not before they are needed."""
+    """Registers the engine's handlers with XLA. Only the first call does anything."""
     for name, handler in _engine.handlers().items():
         jax.ffi.register_ffi_target(name, handler, platform="cpu")
 
 
 @functools.cache
 def _only_cpu() -> bool:
-    """Whether this process has no device but CPUs, so that no other code is needed."""
+    """Whether all devices are CPUs, so that programs need no code for others."""
     return all(device.platform == "cpu" for device in jax.devices())
 
 
 def native_batch(built: BuiltPipeline, words: Any) -> tuple[list[Any], Any, Any]:
-    """``(leaves, mask, words)`` from the engine, inside jit."""
+    """Returns ``(leaves, mask, words)`` of a batch of the engine, inside jit."""
     results = [*built.leaf_specs(), built.mask_spec(), STATE_SPEC]
     split = built.split
     if split is not None:
@@ -55,11 +55,11 @@ def native_batch(built: BuiltPipeline, words: Any) -> tuple[list[Any], Any, Any]
     def fetch(words: np.ndarray) -> list[np.ndarray]:
         return built.rows_of(built.engine.take(words))
 
-    return _called(built, _target(built, "batch"), fetch, results, words)
+    return _call_engine(built, _target(built, "batch"), fetch, results, words)
 
 
 def native_indices(built: BuiltPipeline, words: Any) -> tuple[Any, Any, Any]:
-    """The samples of a batch (0 in padding), its mask and the words after it."""
+    """Returns ``(indices, mask, words)`` of a batch. The index of padding is 0."""
     rows = (built.batch_size,)
     results = [
         jax.ShapeDtypeStruct(rows, np.uint32),
@@ -72,7 +72,7 @@ def native_indices(built: BuiltPipeline, words: Any) -> tuple[Any, Any, Any]:
         return [np.maximum(samples, 0).astype(np.uint32), samples >= 0]
 
     def on_device(words: Any) -> tuple[Any, Any, Any]:
-        (indices,), mask, after = _called(
+        (indices,), mask, after = _call_engine(
             built, "millstream_indices", fetch, results, words
         )
         return indices, mask, after
@@ -85,7 +85,7 @@ def native_indices(built: BuiltPipeline, words: Any) -> tuple[Any, Any, Any]:
 def _shard(
     built: BuiltPipeline, split: Split, whole: list[Any], words: Any, number: Any
 ) -> tuple[list[Any], Any, Any]:
-    """``(leaves, mask, words)`` of one shard, on the device that is to hold it."""
+    """Returns ``(leaves, mask, words)`` of one shard, on its own device."""
 
     def fetch(words: np.ndarray, number: Any) -> list[np.ndarray]:
         first = int(number) * split.rows
@@ -97,7 +97,7 @@ def _shard(
         after,
     ]
     rows = np.int64(split.rows)
-    return _called(
+    return _call_engine(
         built, _target(built, "shard"), fetch, results, words, number, rows=rows
     )
 
@@ -106,7 +106,7 @@ def _target(built: BuiltPipeline, name: str) -> str:
     return f"millstream_{name}" if built.resident else f"millstream_{name}_later"
 
 
-def _called(
+def _call_engine(
     built: BuiltPipeline,
     target: str,
     fetch: Callable[..., list[np.ndarray]],
@@ -114,11 +114,11 @@ def _called(
     *operands: Any,
     **attributes: Any,
 ) -> tuple[list[Any], Any, Any]:
-    """What the engine answers for the words that come first: the last two results are
-    the mask and the words after it.
+    """Calls the engine inside jit and returns ``(leaves, mask, words)``.
 
-    On the CPU XLA calls the engine; elsewhere it calls ``fetch`` on the host, which
-    gives all but the words.
+    The first operand is the words of a state. ``results`` ends with the specs of the
+    mask and the next words. On the CPU, XLA calls the engine directly. On other devices
+    it calls ``fetch`` on the host, which returns the leaves and the mask.
     """
     register()
 
@@ -129,8 +129,8 @@ def _called(
         return call(*operands, plan=plan, digest=digest, **attributes)
 
     def fetched(words: Any, *others: Any) -> list[np.ndarray]:
-        known = np.asarray(words, np.uint32)
-        return [*fetch(known, *others), built.plan.next_state(known)]
+        state = np.asarray(words, np.uint32)
+        return [*fetch(state, *others), built.plan.next_state(state)]
 
     def host(*operands: Any) -> Any:
         return jax.pure_callback(fetched, results, *operands, vmap_method="sequential")
@@ -150,10 +150,10 @@ def shared_call(
     positions: tuple[int, ...],
     x64: bool,
 ) -> Any:
-    """A jitted call for a Python loop: ``cursor -> (value, mask, cursor)``.
+    """Returns a jitted function ``cursor -> (value, mask, cursor)`` for a Python loop.
 
-    A cursor is the words of a state and the loader's number: all loaders of one shape
-    share one program.
+    A cursor is the words of a state followed by the loader's serial number. All loaders
+    whose batches have the same shapes share one compiled program.
     """
     register()
     results = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in specs]

@@ -1,4 +1,4 @@
-"""Batches over many devices: who needs which rows, and the arrays made of them."""
+"""Batches on many devices: which rows each device needs, and the global arrays."""
 
 from __future__ import annotations
 
@@ -20,48 +20,49 @@ from jax.sharding import (
 )
 
 from millstream._core.description import Tree
-from millstream._delivery.aliasing import Like, is_guarded, like_of
+from millstream._delivery.aliasing import FastPut, fast_put_of, is_guarded
 
 
 def placement_of(given: jax.sharding.Sharding) -> NamedSharding | jax.Device:
-    """The sharding that batches get, or the one device that it means.
+    """Returns the sharding of batches, or the device of a ``SingleDeviceSharding``.
 
-    Raises ``TypeError`` or ``ValueError`` for one that does not say how rows are split.
+    Raises ``TypeError`` or ``ValueError`` for a sharding that is not supported.
     """
     if isinstance(given, SingleDeviceSharding):
         (device,) = given.device_set
-        if _elsewhere(given):
+        if _has_other_memory(given):
             raise ValueError(
-                f"DevicePutTransform: memory_kind={given.memory_kind!r} of a single "
-                "device is not heeded; use a NamedSharding of a mesh of one"
+                f"DevicePutTransform: memory_kind={given.memory_kind!r} is not "
+                "supported for a single device. Use a NamedSharding over a mesh with "
+                "one device."
             )
         return device
     if not isinstance(given, NamedSharding) or not isinstance(given.mesh, Mesh):
         raise TypeError(
-            "DevicePutTransform takes a device or a NamedSharding of a mesh of "
-            f"devices, not {given!r}"
+            "DevicePutTransform: expected a device or a NamedSharding over a Mesh, "
+            f"found {given!r}"
         )
     for entry in given.spec:
         if entry is PartitionSpec.UNCONSTRAINED:
             raise ValueError(
-                f"DevicePutTransform: {given.spec} leaves an axis unconstrained; name "
-                "the mesh axes that split it, or None"
+                f"DevicePutTransform: {given.spec} leaves an axis unconstrained. Name "
+                "the mesh axes that split it, or use None."
             )
     if not given.addressable_devices:
         raise ValueError(
             f"DevicePutTransform: process {jax.process_index()} has no device in the "
             f"mesh {dict(given.mesh.shape)}"
         )
-    if _elsewhere(given) and given.memory_kind != "pinned_host":
+    if _has_other_memory(given) and given.memory_kind != "pinned_host":
         raise ValueError(
-            f"DevicePutTransform: memory_kind={given.memory_kind!r} is not kept inside "
-            "jit; use 'pinned_host' or the devices' own"
+            f"DevicePutTransform: jit does not preserve memory_kind="
+            f"{given.memory_kind!r}. Use 'pinned_host' or the default memory."
         )
     return given
 
 
-def _elsewhere(sharding: jax.sharding.Sharding) -> bool:
-    """Whether it asks for another memory than the devices' own."""
+def _has_other_memory(sharding: jax.sharding.Sharding) -> bool:
+    """Whether a sharding uses a memory other than the devices' default memory."""
     device: Any = next(iter(sharding.addressable_devices), None)
     if device is None:
         return False
@@ -75,15 +76,15 @@ class Split:
     sharding: NamedSharding
     batch_size: int
     axes: tuple[str, ...]
-    """The mesh axes that split the rows, the slowest first."""
+    """The mesh axes that split the rows, the slowest-varying first."""
     shards: int
-    """Into how many shards they split a batch."""
+    """The number of shards of a batch."""
     parts: tuple[tuple[int, int], ...]
     """(first row, rows) of each shard that a device of this process needs."""
 
     @property
     def rows(self) -> int:
-        """The rows of a shard."""
+        """The number of rows in a shard."""
         return self.batch_size // self.shards
 
     @property
@@ -92,7 +93,7 @@ class Split:
 
     @property
     def devices(self) -> int:
-        """How many devices of this process ask for shards."""
+        """The number of devices of this process in the mesh."""
         return len(self.sharding.addressable_devices)
 
     @property
@@ -102,26 +103,29 @@ class Split:
 
     @functools.cached_property
     def rows_spec(self) -> PartitionSpec:
-        """How the first axis is split, all other axes whole."""
+        """The spec that splits only the rows."""
         return PartitionSpec(*self.sharding.spec[:1])
 
     @functools.cached_property
     def rows_sharding(self) -> NamedSharding:
-        """That of the mask, which is in the devices' own memory."""
+        """The sharding that splits only the rows, in the default memory."""
         return NamedSharding(self.mesh, self.rows_spec)
 
 
 def split_of(sharding: NamedSharding, batch_size: int) -> Split:
-    """Raises ``ValueError`` where batches of that size cannot be divided so."""
+    """Returns how ``sharding`` splits batches of ``batch_size`` rows.
+
+    Raises ``ValueError`` if the number of shards does not divide the size.
+    """
     mesh = sharding.mesh
-    axes = _named(sharding.spec[0]) if len(sharding.spec) else ()
+    axes = _mesh_axes(sharding.spec[0]) if len(sharding.spec) else ()
     shards = int(np.prod([mesh.shape[axis] for axis in axes], dtype=np.int64))
     if batch_size % shards:
         sizes = ", ".join(f"{axis!r} of {mesh.shape[axis]}" for axis in axes)
         raise ValueError(
-            f"DevicePutTransform: a batch of {batch_size} samples cannot be divided by "
-            f"{shards}, which the mesh axes ask for ({sizes}); batch_size has to be a "
-            f"multiple of {shards}"
+            f"DevicePutTransform: a batch of {batch_size} samples cannot be split into "
+            f"{shards} shards over the mesh axes ({sizes}). batch_size must be a "
+            f"multiple of {shards}."
         )
     whole = NamedSharding(mesh, PartitionSpec(axes or None))
     rows = whole.addressable_devices_indices_map((batch_size,))
@@ -131,37 +135,38 @@ def split_of(sharding: NamedSharding, batch_size: int) -> Split:
 
 
 def check_leaves(sharding: NamedSharding, value: Tree) -> None:
-    """Raises ``ValueError`` naming the leaf that the sharding does not fit."""
+    """Raises ``ValueError`` that names a leaf that the sharding cannot split."""
     spec = sharding.spec
     for path, leaf in jax.tree_util.tree_flatten_with_path(value)[0]:
         name = jax.tree_util.keystr(path) or "the batch"
         if len(spec) > len(leaf.shape):
             raise ValueError(
-                f"DevicePutTransform: {spec} is for arrays of at least {len(spec)} "
-                f"axes; {name} has the shape {list(leaf.shape)}"
+                f"DevicePutTransform: {spec} needs arrays with at least {len(spec)} "
+                f"axes, but {name} has the shape {list(leaf.shape)}"
             )
         for axis, (extent, entry) in enumerate(zip(leaf.shape, spec, strict=False)):
-            sizes = [sharding.mesh.shape[each] for each in _named(entry)]
+            sizes = [sharding.mesh.shape[each] for each in _mesh_axes(entry)]
             if extent % int(np.prod(sizes, dtype=np.int64)):
                 raise ValueError(
-                    f"DevicePutTransform: axis {axis} of {name}, {extent} long, cannot "
-                    f"be divided over mesh axes {_named(entry)} of sizes {sizes}"
+                    f"DevicePutTransform: axis {axis} of {name} has length {extent}, "
+                    f"which cannot be divided by the sizes {sizes} of the mesh axes "
+                    f"{_mesh_axes(entry)}"
                 )
 
 
 def constrained(sharding: NamedSharding, value: Tree) -> Tree:
-    """The same with each leaf laid out as the sharding says; to be traced."""
+    """Returns ``value`` with each leaf in the given sharding. Call it inside jit."""
     check_leaves(sharding, value)
     explicit = AxisType.Explicit in sharding.mesh.axis_types
     put: Any = jax.sharding.reshard if explicit else lax.with_sharding_constraint
     value = jax.tree.map(lambda x: put(x, sharding), value)
-    if _elsewhere(sharding):  # which the others do not heed
+    if _has_other_memory(sharding):  # only device_put changes the memory
         value = jax.tree.map(lambda x: jax.device_put(x, sharding), value)
     return value
 
 
 def replicated(split: Split, arrays: list[Any]) -> list[jax.Array]:
-    """The same arrays, which every process has, whole on each device of the mesh."""
+    """Copies arrays, which every process has, to each device of the mesh."""
     everywhere = NamedSharding(split.mesh, PartitionSpec())
 
     def whole(x: Any) -> jax.Array:
@@ -174,7 +179,10 @@ def replicated(split: Split, arrays: list[Any]) -> list[jax.Array]:
 def over_shards(
     split: Split, fields: int, one: Callable[[Any, Any], tuple[list[Any], Any, Any]]
 ) -> Callable[[Any], tuple[list[Any], Any, Any]]:
-    """``one(words, shard) -> (leaves, mask, words)`` on each device of the mesh."""
+    """Returns a function that calls ``one(words, shard)`` on each device.
+
+    ``one`` returns ``(leaves, mask, words)`` of a shard.
+    """
 
     def on_device(words: Any) -> tuple[list[Any], Any, Any]:
         number: Any = lax.axis_index(split.axes) if split.axes else 0
@@ -185,21 +193,24 @@ def over_shards(
 
 
 def on_each_device(split: Split, one: Callable[[Any], Any], specs: Any) -> Any:
-    """``one(words)`` on each device of the mesh, its results split as ``specs`` say."""
+    """Returns a function that calls ``one(words)`` on each device.
+
+    ``specs`` says how the results are split.
+    """
     return jax.shard_map(
         one,
         mesh=split.mesh,
         in_specs=PartitionSpec(),
         out_specs=specs,
-        check_vma=False,  # devices that hold the same rows are given the same bytes
+        check_vma=False,  # devices with the same rows get the same bytes
     )
 
 
 class Assembly:
-    """Makes global arrays of the parts that the engine gives, with no copy on a CPU.
+    """Assembles global arrays from the shards of the engine, without a copy on a CPU.
 
-    ``natively`` lays them out as the sharding says; else only their rows are split, for
-    traced stages that come first.
+    With ``natively`` the arrays get the full sharding. Otherwise only their rows are
+    split, because traced stages run before the sharding applies.
     """
 
     def __init__(
@@ -208,33 +219,37 @@ class Assembly:
         layout = split.sharding if natively else split.rows_sharding
         self._kinds = [(spec.shape, layout) for spec in specs]
         self._kinds.append(((split.batch_size,), split.rows_sharding))
-        self._place = {first: i for i, (first, _) in enumerate(split.parts)}
-        self._likes: list[tuple[Like, list[Any]] | None] = [None] * len(self._kinds)
+        self._shard_at = {first: i for i, (first, _) in enumerate(split.parts)}
+        self._known: list[tuple[FastPut, list[Any]] | None]
+        self._known = [None] * len(self._kinds)
 
     def __call__(self, fields: list[Any]) -> list[jax.Array]:
-        """One array a field, and the mask, from those of each part."""
+        """Returns one array per field, then the mask.
+
+        ``fields`` has the fields and the mask of the first shard, then of the next.
+        """
         stride = len(self._kinds)
         return [self._array(i, fields[i::stride]) for i in range(stride)]
 
     def _array(self, field: int, views: list[np.ndarray]) -> jax.Array:
         def shard(index: tuple[slice, ...] | None) -> np.ndarray:
-            assert index is not None  # it is of an array that has rows
-            part = views[self._place[index[0].start or 0]]
-            return part[(slice(None), *index[1:])]
+            assert index is not None  # every array has rows
+            rows = views[self._shard_at[index[0].start or 0]]
+            return rows[(slice(None), *index[1:])]
 
-        known = self._likes[field]
+        known = self._known[field]
         if known is not None and not is_guarded():
-            like, indices = known
-            return like.put([shard(index) for index in indices])
+            fast_put, indices = known
+            return fast_put.put([shard(index) for index in indices])
         array = jax.make_array_from_callback(*self._kinds[field], shard)
         indices = [each.index for each in array.addressable_shards]
-        found = like_of(array, [shard(index) for index in indices])
-        self._likes[field] = None if found is None else (found, indices)
+        found = fast_put_of(array, [shard(index) for index in indices])
+        self._known[field] = None if found is None else (found, indices)
         return array
 
 
-def _named(entry: Any) -> tuple[str, ...]:
-    """The mesh axes that an entry of a spec names."""
+def _mesh_axes(entry: Any) -> tuple[str, ...]:
+    """Returns the mesh axes in an entry of a spec."""
     if entry is None:
         return ()
     return (entry,) if isinstance(entry, str) else tuple(entry)

@@ -1,4 +1,4 @@
-"""Processes that load one data set together make sure, once, that they do."""
+"""Checks that all processes of a mesh build the same loader."""
 
 from __future__ import annotations
 
@@ -14,65 +14,68 @@ from jax.sharding import Mesh, PartitionSpec
 from millstream._core.jax_errors import DEADLINE_EXCEEDED, jax_error_says
 from millstream._run.resume import differences
 
-PATIENCE = 120.0
-"""Seconds that processes wait for each other to build or first use a loader."""
+TIMEOUT_SECONDS = 120.0
+"""How long processes wait for each other to build or first use a loader."""
 
-_numbers: dict[str, Iterator[int]] = {}
-"""How many loaders each group of processes has built."""
+_counters: dict[str, Iterator[int]] = {}
+"""For each group of processes, a counter of the loaders that it has built."""
 
 
 class AbsentError(ValueError):
-    """A process has not come to compare anything."""
+    """A process did not take part in a comparison before the timeout."""
 
 
 def agree(mine: dict[str, Any], processes: list[int]) -> str:
-    """Raises ``ValueError``, in every process, unless all describe the same loader.
+    """Compares a new loader with those of the other processes and returns its name.
 
-    Loaders are matched by the order in which a process builds those that it shares.
-    Returns the name that they have in common.
+    Raises ``ValueError`` in every process unless all descriptions are equal. The first
+    loader of each process is compared with the first of the others, and so on.
     """
     group = "-".join(map(str, processes))
-    name = f"millstream/{group}/{next(_numbers.setdefault(group, itertools.count()))}"
+    name = f"millstream/{group}/{next(_counters.setdefault(group, itertools.count()))}"
     compare(name, mine, processes, "built")
     return name
 
 
-def compare(name: str, mine: dict[str, Any], processes: list[int], deed: str) -> None:
-    """Raises ``ValueError``, in every process, unless all bring the same.
+def compare(name: str, mine: dict[str, Any], processes: list[int], verb: str) -> None:
+    """Raises ``ValueError`` in every process unless all pass an equal ``mine``.
 
-    It is an ``AbsentError`` where one has not come; ``deed`` is what it has not done.
+    Raises ``AbsentError`` if a process does not call it in time. ``verb``, "built" or
+    "used", is for the message of this error.
     """
     client = _client()
     if client is None:
         raise RuntimeError(
-            f"the mesh spans processes {processes}, but jax.distributed is not "
-            "initialised in this one"
+            f"the mesh spans the processes {processes}, but jax.distributed is not "
+            "initialized in this one. Call jax.distributed.initialize() first."
         )
     me, leader = jax.process_index(), processes[0]
     client.key_value_set(f"{name}/{me}", json.dumps(mine))
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     if me == leader:
-        missing, wrong = _compared(client, name, mine, processes, deadline)
+        missing, wrong = _collect(client, name, mine, processes, deadline)
         client.key_value_set(f"{name}/verdict", json.dumps([missing, wrong]))
     else:
-        told = _get(client, f"{name}/verdict", deadline + 5)
-        missing, wrong = ([leader], []) if told is None else json.loads(told)
+        verdict = _get(client, f"{name}/verdict", deadline + 5)
+        missing, wrong = ([leader], []) if verdict is None else json.loads(verdict)
     if missing:
         raise AbsentError(
-            f"processes {missing} have not {deed} this loader within {PATIENCE:g} s: "
-            "all processes of a mesh build and use the same loaders in the same order"
+            f"processes {missing} have not {verb} this loader within "
+            f"{TIMEOUT_SECONDS:g} s. All processes of a mesh must build and use the "
+            "same loaders in the same order."
         )
     if wrong:
         raise ValueError(
             "the processes of a mesh load different data: "
-            f"{'. '.join(wrong)} (as process {leader} has)"
+            f"{'. '.join(wrong)} (as in process {leader}). Build the same pipeline in "
+            "every process."
         )
 
 
-def _compared(
+def _collect(
     client: Any, name: str, mine: Any, processes: list[int], deadline: float
 ) -> tuple[list[int], list[str]]:
-    """The processes that have not come, and what is wrong with others."""
+    """Returns the missing processes, and a text for each one that differs."""
     missing, wrong = [], []
     for process in processes[1:]:
         text = _get(client, f"{name}/{process}", deadline)
@@ -87,15 +90,15 @@ def _compared(
 
 
 def layout(mesh: Mesh, spec: PartitionSpec) -> str:
-    """How batches are split over a mesh, in words."""
+    """Describes how batches are split over a mesh."""
     sizes = ", ".join(f"{name}={size}" for name, size in mesh.shape.items())
     return f"{spec} over mesh ({sizes})"
 
 
 def _get(client: Any, key: str, deadline: float) -> str | None:
-    """The value of a key, or None if nobody sets it in time."""
+    """Returns the value of a key, or None if no process sets it in time."""
     while (left := deadline - time.monotonic()) > 0:
-        try:  # a second at a time, so that Ctrl-C is heard
+        try:  # at most a second at a time, so that Ctrl-C works
             return str(client.blocking_key_value_get(key, int(min(left, 1) * 1000) + 1))
         except jax.errors.JaxRuntimeError as error:
             if not jax_error_says(error, DEADLINE_EXCEEDED):
@@ -104,7 +107,7 @@ def _get(client: Any, key: str, deadline: float) -> str | None:
 
 
 def _client() -> Any:
-    """The key-value store of `jax.distributed`, which has no public name."""
+    """Returns the key-value store of `jax.distributed`, which has no public name."""
     from jax._src import distributed
 
     return distributed.global_state.client

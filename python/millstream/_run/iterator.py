@@ -1,4 +1,4 @@
-"""One pass over batches, which can be broken off and resumed."""
+"""The iterator over batches of a Python loop, which can be stopped and resumed."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ if TYPE_CHECKING:
     from millstream._delivery.host import HostDelivery
 
 
-# Words, batches left, and either the cursor of the next batch or that batch itself,
-# where its transfer has begun. The words are None where only the cursor is needed.
-_At = tuple[Any, int, Any, Any]
+# (words of the next batch, batches left, cursor of the last fetch, fetched). The words
+# are None if the cursor holds them. ``fetched`` is the next batch if its transfer to
+# the device has started, and None otherwise.
+_Position = tuple[Any, int, Any, Any]
 
 
 class BatchIterator:
-    """Batches one after the other: ``(batch, mask)``.
+    """An iterator over ``(batch, mask)``.
 
-    ``state`` names the batch after the last one delivered, so a loop can be broken off
-    and resumed at any point.
+    ``state`` identifies the batch after the last one delivered, so a loop can be
+    stopped and resumed at any point.
     """
 
     def __init__(self, delivery: HostDelivery, words: Any, steps: int | None) -> None:
@@ -32,44 +33,46 @@ class BatchIterator:
         self._delivery = delivery
         self._fetch = delivery.fetch
         self._next_state = delivery.built.plan.next_state
-        self._at = self._beginning(words, steps)
+        self._position = self._start(words, steps)
         self._closed = False
 
-    def _beginning(self, words: Any, steps: int | None) -> _At:
-        known = np.array(words)
-        left = self.built.steps - step_of(known) if steps is None else steps
-        return known, left, None, None
+    def _start(self, words: Any, steps: int | None) -> _Position:
+        copy = np.array(words)
+        left = self.built.steps - step_of(copy) if steps is None else steps
+        return copy, left, None, None
 
     def __iter__(self) -> BatchIterator:
         return self
 
     def __next__(self) -> tuple[Tree, Any]:
-        words, left, cursor, made = self._at
+        words, left, cursor, fetched = self._position
         if left <= 0:
             raise StopIteration
         if self._closed:
-            raise ValueError("this iterator is closed: iterate() again from its state")
-        if made is None:
-            made = self._fetch(words, cursor)
-        value, mask, cursor = made
-        made = None
-        if cursor is not None and not self._delivery.counts:
+            raise ValueError(
+                "this iterator is closed. Continue with iterate(iterator.state)."
+            )
+        if fetched is None:
+            fetched = self._fetch(words, cursor)
+        value, mask, cursor = fetched
+        fetched = None
+        if cursor is not None and not self._delivery.needs_words:
             words = None
         else:
             words = self._next_state(words)
             if self._delivery.transfers and left > 1:
-                made = self._delivery.fetch_if_ready(words)
-        # Only here, and at once: Ctrl-C may come at any line before.
-        self._at = words, left - 1, cursor, made
+                fetched = self._delivery.fetch_if_ready(words)
+        # One assignment, because Ctrl-C may interrupt between any two lines.
+        self._position = words, left - 1, cursor, fetched
         return value, mask
 
     def _words(self) -> Any:
-        words, _, cursor, _ = self._at
+        words, _, cursor, _ = self._position
         return words if words is not None else words_in(cursor)
 
     def __len__(self) -> int:
-        """How many batches are left."""
-        return self._at[1]
+        """The number of batches left."""
+        return self._position[1]
 
     @property
     def state(self) -> LoaderState:
@@ -77,35 +80,37 @@ class BatchIterator:
         return LoaderState(self._words())
 
     def get_state(self) -> dict[str, Any]:
-        """Where the iteration stands, as what JSON can hold; for ``set_state``."""
-        saved = resume.saved(self.built, self._words())
+        """Returns the position of the iterator as a dict that JSON can hold."""
+        saved = resume.save_state(self.built, self._words())
         return {**saved, "left": len(self)}
 
     def set_state(self, state: Any) -> None:
-        """Goes on from what ``get_state`` returned, here or in another process.
+        """Moves the iterator to the position that ``get_state`` returned.
 
-        A state that does not say how many batches are left goes to its epoch's end.
+        The state may come from another process. From a bare state, the iterator
+        continues to the end of the epoch.
         """
-        kept = resume.parsed(state)
-        words = resume.restored(self.built, kept, "step").words
+        saved = resume.parse(state)
+        words = resume.restore_state(self.built, saved, "step").words
         self._abandon()
-        self._at = self._beginning(words, _left_of(kept))
+        self._position = self._start(words, _left_of(saved))
         self._closed = False
 
     def close(self) -> None:
-        """Ends the iteration; the state stays."""
+        """Ends the iteration. ``state`` stays valid."""
         self._closed = True
         self._abandon()
 
     def __del__(self) -> None:
-        try:  # noqa: SIM105 - modules may be gone already
+        try:  # noqa: SIM105 - contextlib may be gone when the interpreter exits
             self._abandon()
         except Exception:
             pass
 
     def _abandon(self) -> None:
-        """Lets the engine drop what it makes ahead, unless the epoch is over: most
-        loops go on with the next one.
+        """Lets the engine drop prefetched batches, unless the loop is finished.
+
+        After a finished loop most programs continue with the next epoch.
         """
         if len(self) > 0:
             self.built.engine.abandon(self._words())
@@ -115,6 +120,7 @@ def _left_of(state: Any) -> int | None:
     left = state.get("left") if isinstance(state, Mapping) else None
     if left is not None and (isinstance(left, bool) or int(left) < 0):
         raise ValueError(
-            f"a state with {left!r} batches left is not one of get_state()"
+            f"expected 'left' in a state to be at least 0, found {left!r}. Pass a "
+            "result of get_state()."
         )
     return None if left is None else int(left)

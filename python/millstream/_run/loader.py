@@ -1,4 +1,4 @@
-"""The loader: a pipeline and the ways in which its batches are delivered."""
+"""The loader, which delivers the batches of a pipeline."""
 
 from __future__ import annotations
 
@@ -29,34 +29,34 @@ from millstream._sources.source import Source
 
 Body = Callable[[Any, Tree, Any], tuple[Any, Any]]
 
-_MOST = (1 << 31) - 1  # threads, and batches made ahead
+_MAX_COUNT = (1 << 31) - 1
 
 
 @public
 class DataLoader:
-    """Batches of a pipeline, for a Python loop and for code inside ``jax.jit``.
+    """Delivers batches of a pipeline to a Python loop and to code inside ``jax.jit``.
 
-    A batch is a pure function of the state, so every way of getting at it gives the
-    same bytes, and a state resumes exactly.
+    A batch is a pure function of the state. Both ways deliver the same bytes, and a
+    resumed run continues exactly.
 
     Args:
-      pipeline: A source and stages, or a source.
-      threads: How many threads of the process's one pool to use at most.
+      pipeline: A source, or a list of a source and stages.
+      threads: The largest number of threads to use. All loaders share one thread pool.
       prefetch: How many batches to make ahead.
-      traced: Gather with XLA even where the engine could, as on an accelerator.
-      on_error: "raise", or "skip" for samples that fail the same way every time (bytes
-        that are corrupt, a function that raises): their rows are zero and their mask is
-        False. What may go better another time (a worker that died or stalls, EIO) is
-        tried again and then raised.
-      error_budget: How many samples the delivered batches may lack; None for any
-        number.
+      traced: True gathers samples with XLA, as on an accelerator, even if the engine
+        could read them.
+      on_error: "raise", or "skip" to skip samples that fail every time, because their
+        bytes are corrupt or a function raises. The rows of skipped samples are zero and
+        their mask is False. Errors that may go away (a worker that died or timed out,
+        EIO) are retried and then raised.
+      error_budget: How many samples may be skipped in the delivered batches. None means
+        no limit.
     """
 
     next_batch: Callable[[Any], tuple[Tree, LoaderState, Any]]
     """``next_batch(state) -> (batch, state, mask)``, eagerly or inside ``jax.jit``.
 
-    It is one function for the life of the loader: ``jax.jit(loader.next_batch)`` does
-    not trace again.
+    It is always the same object, so ``jax.jit(loader.next_batch)`` traces it only once.
     """
 
     def __init__(
@@ -70,15 +70,18 @@ class DataLoader:
         error_budget: int | None = None,
     ) -> None:
         if threads is not None:
-            threads = whole("threads", threads, 1, _MOST)
+            threads = whole("threads", threads, 1, _MAX_COUNT)
         if prefetch is not None:
-            prefetch = whole("prefetch", prefetch, 0, _MOST)
+            prefetch = whole("prefetch", prefetch, 0, _MAX_COUNT)
         if error_budget is not None:
             error_budget = whole("error_budget", error_budget, 0)
         if on_error not in ("raise", "skip"):
-            raise ValueError(f'on_error is "raise" or "skip", not {on_error!r}')
+            raise ValueError(f'on_error must be "raise" or "skip", not {on_error!r}')
         if error_budget is not None and on_error == "raise":
-            raise ValueError('error_budget is for on_error="skip"')
+            raise ValueError(
+                'error_budget cannot be combined with on_error="raise". Use '
+                'on_error="skip".'
+            )
         source = assembled(pipeline)
         self._built = BuiltPipeline(
             source.head,
@@ -102,35 +105,35 @@ class DataLoader:
 
     @property
     def steps_per_epoch(self) -> int:
-        """How many batches an epoch has."""
+        """The number of batches in an epoch."""
         return self._built.steps
 
     @property
     def last_error(self) -> BaseException | None:
-        """What last went wrong inside jit, in its own type; None if nothing did."""
+        """The last error inside jit as its original exception, or None."""
         return self._built.last_error
 
     @property
     def skipped(self) -> dict[int, str]:
-        """The samples that the batches delivered so far lack, and why."""
+        """The skipped samples of the batches delivered so far: {index: reason}."""
         return dict(self._built.engine.skipped)
 
     @property
     def delivered(self) -> int:
-        """How many batches the engine has handed out, also inside a running jit."""
+        """The number of batches delivered so far, including those inside jit."""
         return self._built.engine.delivered
 
     @property
     def bytes_read(self) -> int:
-        """How many bytes of samples this process has asked of the source so far."""
+        """The number of bytes that this process has requested from the source."""
         return self._built.engine.bytes_read
 
     def element_spec(self) -> Tree:
-        """A ``jax.ShapeDtypeStruct`` for each leaf of a batch."""
+        """Returns a ``jax.ShapeDtypeStruct`` for each leaf of a batch."""
         return self._built.element_spec()
 
     def init_state(self, key: Any = None) -> LoaderState:
-        """The state at the first batch: from an int, a raw key or a typed key."""
+        """Returns the state at the first batch for an int, a raw key or a typed key."""
         return self._built.init_state(key)
 
     @overload
@@ -138,37 +141,38 @@ class DataLoader:
     @overload
     def save(self, state: Any, *, format: Literal["bytes"]) -> bytes: ...
     def save(self, state: Any, *, format: str = "dict") -> dict[str, Any] | bytes:
-        """A state as what JSON can hold, or with ``format="bytes"`` as bytes.
+        """Returns a state as a dict that JSON can hold, or as bytes.
 
-        It says which pipeline it belongs to, so that ``restore`` can name what differs.
+        It also describes the pipeline, so that ``restore`` can list differences.
         """
         if format not in ("dict", "bytes"):
-            raise ValueError(f"format is 'dict' or 'bytes', not {format!r}")
-        kept = resume.saved(self._built, self._built.words(state))
-        return kept if format == "dict" else resume.as_bytes(kept)
+            raise ValueError(f"format must be 'dict' or 'bytes', not {format!r}")
+        saved = resume.save_state(self._built, self._built.words(state))
+        return saved if format == "dict" else resume.as_bytes(saved)
 
     def restore(self, saved: Any, *, by: str = "step") -> LoaderState:
-        """The state that ``save`` was given; a bare state is checked and returned.
+        """Returns the state in a result of ``save``. A bare state is only checked.
 
-        It may come from another number of processes, devices or threads. Raises
-        ``ValueError`` naming what differs where it belongs to another pipeline. With
-        ``by="sample"`` the batch size may differ: the state is that of the batch that
-        holds the next sample, with a warning where that batch begins before it.
+        The number of processes, devices and threads may have changed since. If the
+        pipeline has changed, it raises ``ValueError`` and lists the differences. With
+        ``by="sample"`` the batch size may change too. The state is then that of the
+        batch with the next sample. If this batch starts with samples that were already
+        delivered, it warns.
         """
-        return resume.restored(self._built, saved, by)
+        return resume.restore_state(self._built, saved, by)
 
     def which_samples(self, state: Any) -> np.ndarray:
-        """The sample indices (int64) of the batch that ``state`` names; -1 in padding.
+        """Returns the sample indices (int64) of the batch at ``state``, -1 for padding.
 
-        It is arithmetic: nothing is read.
+        It reads no data.
         """
         words = self._built.words(state)
         if is_traced(words):
-            raise TypeError("which_samples() needs a state that is known, not traced")
+            raise TypeError("which_samples() cannot be used inside jit")
         return np.asarray(self._built.plan.indices(np.asarray(words)))
 
     def explain(self) -> str:
-        """The plan as a table: each stage, where it runs, its shapes and dtypes."""
+        """Returns a table of all stages: where each runs, its shapes and dtypes."""
         from millstream._run.explain import explained
 
         return explained(self._built)
@@ -176,15 +180,16 @@ class DataLoader:
     def iterate(
         self, state: Any, *, steps: int | None = None, progress: bool = False
     ) -> BatchIterator:
-        """Yields ``(batch, mask)`` to the end of the state's epoch.
+        """Returns an iterator over ``(batch, mask)`` to the end of the state's epoch.
 
-        With ``steps`` it yields that many, across epochs. The iterator's ``state`` is
-        that after the last batch delivered. ``progress`` shows a bar on standard error
-        with samples a second, the wait for data a step, and what limits the loop.
+        With ``steps``, it yields this number of batches, also across epochs. The
+        iterator's ``state`` identifies the batch after the last one delivered.
+        ``progress`` shows a progress bar on standard error. It has the samples per
+        second, the time that a step waits for data, and what limits the loop.
         """
         words = self._built.start(state)
         if is_traced(words):
-            raise TypeError("iterate() is a Python loop; inside jit use scan_epoch()")
+            raise TypeError("iterate() cannot be used inside jit. Use scan_epoch().")
         if steps is not None:
             steps = whole("steps", steps, 0)
         if progress:
@@ -202,12 +207,12 @@ class DataLoader:
         steps: int | None = None,
         unroll: int = 1,
     ) -> tuple[LoaderState, Any, Any]:
-        """Runs ``body_fn(carry, batch, mask) -> (carry, output)`` an epoch of times.
+        """Runs ``body_fn(carry, batch, mask) -> (carry, output)`` for an epoch.
 
-        Returns ``(state, carry, outputs)``, the outputs stacked. It starts wherever
-        ``state`` is; ``steps`` takes another number of steps, such as the rest of an
-        epoch. Called outside jit it compiles once for each ``body_fn`` and waits for
-        the result.
+        Returns ``(state, carry, outputs)`` with stacked outputs, like ``lax.scan``. It
+        starts at ``state``. ``steps`` sets another number of steps, such as the rest
+        of an epoch. Outside jit it compiles once for each ``body_fn`` and waits for the
+        result.
         """
         self._built.check_traceable()
         words = self._built.start(state)
@@ -219,16 +224,19 @@ class DataLoader:
         if traced:
             result = _scan(self._built, body_fn, length, unroll, words, carry, arrays)
         else:
-            run = self._compiled(body_fn, length, unroll)
+            run = self._jitted_scan(body_fn, length, unroll)
             result = self._run(run, self._built.on_device(words), carry, arrays)
         words, carry, outputs = result
         return LoaderState(words), carry, outputs
 
-    def _compiled(self, body_fn: Body, length: int, unroll: int) -> Any:
-        """The jitted scan of this body, which is held weakly."""
+    def _jitted_scan(self, body_fn: Body, length: int, unroll: int) -> Any:
+        """Returns the jitted scan of ``body_fn``.
+
+        The cache holds ``body_fn``, or the object of a bound method, weakly.
+        """
         method = getattr(body_fn, "__func__", None)
         owner = body_fn.__self__ if method is not None else body_fn  # type: ignore[attr-defined]
-        # By identity: owners may compare equal, or have no hash, and do other things.
+        # Keyed by identity: equal owners may behave differently, or have no hash.
         number, scans, built = id(owner), self._scans, self._built
         if number not in scans:
             try:
@@ -249,7 +257,7 @@ class DataLoader:
         return cached[key]
 
     def _run(self, run: Any, words: Any, carry: Any, arrays: Any) -> Any:
-        """Runs to the end; raises what went wrong in its own type."""
+        """Runs a program to its end. Raises the original exception of a failure."""
         self._built.forget_error()
         guard = _engine.Interruptible(self._built.engine, _raises_on_interrupt())
         with guard:
@@ -286,9 +294,10 @@ def _scan(
 
 
 def _raises_on_interrupt() -> bool:
-    """Whether Ctrl-C is to end what runs in this thread.
+    """Whether Ctrl-C must end a program that runs in this thread.
 
-    The handler of ``asyncio.run`` only cancels a task, which is this thread's own.
+    The handler of ``asyncio.run`` only cancels a task. It has no effect while this
+    thread waits for a program, so Ctrl-C must end the program then too.
     """
     if threading.current_thread() is not threading.main_thread():
         return False

@@ -1,4 +1,4 @@
-"""States that are kept: what goes into them, and whether they fit a pipeline."""
+"""Saves and restores states, and checks that they belong to a pipeline."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from millstream._run.state import (
     WORDS,
     LoaderState,
     is_traced,
-    moved,
     step_of,
+    words_at,
 )
 
 if TYPE_CHECKING:
@@ -40,15 +40,15 @@ _NAMES = {
     "epoch": "the state's epoch",
     "step": "the state's step",
 }
-_LONGEST = 200
+_MAX_ORDER_TEXT = 200
 
 
 def described(built: BuiltPipeline) -> dict[str, Any]:
-    """All that the resume digest is made of, in words, and the digest."""
+    """Returns the properties of a pipeline that its states depend on, and a digest."""
     plan = built.plan
     order = repr(built.head.order)
-    if len(order) > _LONGEST:
-        order = f"{order[:_LONGEST]}..."
+    if len(order) > _MAX_ORDER_TEXT:
+        order = f"{order[:_MAX_ORDER_TEXT]}..."
     return {
         "samples": built.head.num_samples,
         "fields": {
@@ -63,26 +63,30 @@ def described(built: BuiltPipeline) -> dict[str, Any]:
 
 
 def differences(theirs: Mapping[str, Any], mine: Mapping[str, Any]) -> list[Any]:
-    """(what differs, their value, mine) of two descriptions."""
+    """Returns (property, their value, my value) for each difference."""
     found = []
-    follows = theirs.get("samples") != mine.get("samples")  # from another size
+    # Another number of samples also changes the order's digest and the epoch's length.
+    # Those are then not reported.
+    resized = theirs.get("samples") != mine.get("samples")
     for key, name in _NAMES.items():
         a, b = theirs.get(key), mine.get(key)
         if key == "order" and a is not None and b is not None:
             same = a["is"] == b["is"]
-            if a["digest"] != b["digest"] and not (same and follows):
+            if a["digest"] != b["digest"] and not (same and resized):
                 found.append((name, *((str(x) if same else x["is"]) for x in (a, b))))
-        elif a != b and not (key == "epoch_length" and follows):
+        elif a != b and not (key == "epoch_length" and resized):
             found.append((name, a, b))
     if not found and theirs.get("digest") != mine.get("digest"):
         found.append(("the resume digest", theirs.get("digest"), mine.get("digest")))
     return found
 
 
-def saved(built: BuiltPipeline, words: Any) -> dict[str, Any]:
-    """A state as plain numbers and texts, with the pipeline that it belongs to."""
+def save_state(built: BuiltPipeline, words: Any) -> dict[str, Any]:
+    """Returns a dict of numbers and texts with the state and its pipeline."""
     if is_traced(words):
-        raise TypeError("a state is saved where it is known, not inside jit")
+        raise TypeError(
+            "save() cannot be used inside jit. Return the state and save it outside."
+        )
     return {
         "millstream": VERSION,
         "words": [int(word) for word in np.asarray(words)],
@@ -91,29 +95,29 @@ def saved(built: BuiltPipeline, words: Any) -> dict[str, Any]:
 
 
 def as_bytes(state: Mapping[str, Any]) -> bytes:
-    """The same in one piece."""
+    """Returns the result of ``save_state`` as bytes."""
     return json.dumps(state).encode()
 
 
-def restored(built: BuiltPipeline, kept: Any, by: str) -> LoaderState:
-    """The state that was kept, checked against the pipeline.
+def restore_state(built: BuiltPipeline, saved: Any, by: str) -> LoaderState:
+    """Returns the state in a result of ``save_state``, or checks a bare state.
 
-    Raises ``ValueError`` naming what differs.
+    If it belongs to another pipeline, it raises ``ValueError`` with the differences.
     """
     if by not in ("step", "sample"):
-        raise ValueError(f"by is 'step' or 'sample', not {by!r}")
-    kept = parsed(kept)
-    if not isinstance(kept, Mapping) or "millstream" not in kept:
+        raise ValueError(f"by must be 'step' or 'sample', not {by!r}")
+    saved = parse(saved)
+    if not isinstance(saved, Mapping) or "millstream" not in saved:
         if by == "sample":
             raise ValueError(
-                "by='sample' needs what save() returned: a bare state does not say "
-                "which batch size its steps were counted in"
+                "by='sample' needs the result of save(), because a bare state does not "
+                "hold the batch size. Pass the result of save()."
             )
-        if isinstance(kept, Mapping) and not hasattr(kept.get("words"), "dtype"):
-            raise _damaged(f"it has the keys {reprlib.repr(sorted(map(str, kept)))}")
-        words = built.words(kept)
+        if isinstance(saved, Mapping) and not hasattr(saved.get("words"), "dtype"):
+            raise _damaged(f"it has the keys {reprlib.repr(sorted(map(str, saved)))}")
+        words = built.words(saved)
         return LoaderState(words if is_traced(words) else np.array(words))
-    checked, pipeline = _checked(kept)
+    checked, pipeline = _checked(saved)
     words = np.array(checked, np.uint32)
     mine = described(built)
     found = differences(pipeline, mine)
@@ -122,12 +126,15 @@ def restored(built: BuiltPipeline, kept: Any, by: str) -> LoaderState:
     elif [name for name, _, _ in found] == [_NAMES["batch_size"]]:
         raise ValueError(
             f"this state was saved with batches of {pipeline['batch_size']} samples, "
-            f"and this pipeline has batches of {built.batch_size}: its step does not "
-            "carry over; restore(..., by='sample') goes on at the same sample instead"
+            f"but this pipeline has batches of {built.batch_size}. Use "
+            "restore(..., by='sample') to continue at the same sample."
         )
     if found and not (by == "sample" and found[0][0] == "the resume digest"):
         listed = "; ".join(f"{name} was {a} and is {b}" for name, a, b in found)
-        raise ValueError(f"this state belongs to another pipeline: {listed}")
+        raise ValueError(
+            f"this state belongs to another pipeline: {listed}. Restore it with the "
+            "pipeline that saved it, or start again with init_state()."
+        )
     if by == "sample":
         words = _at_sample(built, words, pipeline)
     state = LoaderState(words)
@@ -135,45 +142,46 @@ def restored(built: BuiltPipeline, kept: Any, by: str) -> LoaderState:
     return state
 
 
-def parsed(kept: Any) -> Any:
-    """What text or bytes hold; anything else is as it is."""
-    if not isinstance(kept, bytes | bytearray | memoryview | str):
-        return kept
-    text = kept if isinstance(kept, str) else bytes(kept)
+def parse(saved: Any) -> Any:
+    """Parses a saved state from text or bytes. Returns other objects unchanged."""
+    if not isinstance(saved, bytes | bytearray | memoryview | str):
+        return saved
+    text = saved if isinstance(saved, str) else bytes(saved)
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise _damaged(f"these {len(text)} bytes cannot be read: {error}") from None
+        raise _damaged(f"its {len(text)} bytes are not JSON: {error}") from None
     if not isinstance(found, Mapping) or "millstream" not in found:
-        raise _damaged(f"it is {reprlib.repr(found)}, without 'millstream'")
+        raise _damaged(f"it is {reprlib.repr(found)}, without the key 'millstream'")
     return found
 
 
 def _damaged(why: str) -> ValueError:
     return ValueError(
-        f"this is not what save() returned, or it was damaged since: {why}; restore an "
-        "earlier save, or begin anew with init_state()"
+        f"this is not a saved state, or it is damaged: {why}. Restore an earlier save, "
+        "or start again with init_state()."
     )
 
 
 def _check(name: str, value: Any, fits: Callable[[Any], Any], expected: str) -> None:
     try:
-        good = fits(value)
+        is_valid = fits(value)
     except (AttributeError, KeyError, TypeError, ValueError):
-        good = False
-    if not good:
+        is_valid = False
+    if not is_valid:
         found = reprlib.repr(value)
-        raise _damaged(f"it has the {name} {found}, expected {expected}")
+        raise _damaged(f"expected {name} to be {expected}, found {found}")
 
 
-def _checked(kept: Mapping[str, Any]) -> tuple[list[int], Mapping[str, Any]]:
-    if kept["millstream"] != VERSION:
+def _checked(saved: Mapping[str, Any]) -> tuple[list[int], Mapping[str, Any]]:
+    """Returns the words and the pipeline of a saved state after checking them."""
+    if saved["millstream"] != VERSION:
         raise ValueError(
-            f"this state is of version {reprlib.repr(kept['millstream'])}; this "
-            f"Millstream restores states of version {VERSION} only"
+            f"this state has the version {reprlib.repr(saved['millstream'])}, but this "
+            f"Millstream only restores version {VERSION}"
         )
-    # Checkpoints may bring lists back as arrays and numbers as arrays of no axis.
-    words: Any = kept.get("words")
+    # Checkpoint libraries may restore lists as arrays and numbers as scalar arrays.
+    words: Any = saved.get("words")
     _check(
         "words",
         words,
@@ -182,7 +190,7 @@ def _checked(kept: Mapping[str, Any]) -> tuple[list[int], Mapping[str, Any]]:
         ),
         f"{WORDS} whole numbers below 2^32",
     )
-    pipeline: Any = kept.get("pipeline")
+    pipeline: Any = saved.get("pipeline")
     _check("pipeline", pipeline, lambda found: isinstance(found, Mapping), "a dict")
     for name in ("samples", "epoch_length", "batch_size"):
         _check(
@@ -204,7 +212,7 @@ def _checked(kept: Mapping[str, Any]) -> tuple[list[int], Mapping[str, Any]]:
         lambda found: all(isinstance(field, str) for field in found.values()),
         "a text for each field",
     )
-    left = kept.get("left")
+    left = saved.get("left")
     _check(
         "left",
         left,
@@ -217,28 +225,28 @@ def _checked(kept: Mapping[str, Any]) -> tuple[list[int], Mapping[str, Any]]:
 def _at_sample(
     built: BuiltPipeline, words: np.ndarray, pipeline: Mapping[str, Any]
 ) -> np.ndarray:
-    """The words at the same sample, counted in this pipeline's batches."""
+    """Returns the words of this pipeline's batch that holds the next sample."""
     size, before = built.batch_size, int(pipeline["batch_size"])
     epoch, step = int(words[EPOCH]), step_of(words)
-    if built.policy == "wrap":  # positions go on through the epochs
+    if built.policy == "wrap":  # positions count across epochs
         steps_before = -(-int(pipeline["epoch_length"]) // before)
         position = (epoch * steps_before + step) * before
         epoch, step = divmod(position // size, built.steps)
     else:
         position = step * before
         step = position // size
-        if step >= built.steps:  # what is left is less than a batch, and dropped
+        if step >= built.steps:  # the rest is less than a batch and dropped
             epoch, step = epoch + 1, 0
             position = 0
-    if again := position % size:
+    if repeated := position % size:
         warnings.warn(
-            f"sample {position} does not begin a batch of {size}: the batch that it "
-            f"is in begins with {again} samples that came before",
+            f"position {position} is not a multiple of the batch size {size}. The "
+            f"next batch repeats {repeated} samples.",
             UserWarning,
             stacklevel=4,
         )
     if epoch >= 1 << 32:
         raise _damaged(f"it names epoch {epoch}, expected one below 2^32")
-    after = moved(words, epoch, step)
+    after = words_at(words, epoch, step)
     after[CHECK] = built.plan.check_word
     return after

@@ -1,4 +1,4 @@
-"""The state of a loader: eight words that name the next batch."""
+"""The state of a loader: eight uint32 words that identify the next batch."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from millstream._core.public import public
 
 WORDS = 8
 CHECK, KEY_HIGH, KEY_LOW, EPOCH, STEP_LOW, STEP_HIGH = range(6)
-"""The words of a state by their places; the last two are reserved."""
-_MASK = 0xFFFFFFFF
+"""The positions of the words in a state. The last two words are reserved."""
+_LOW_32_BITS = 0xFFFFFFFF
 
 
 def step_of(words: Any) -> int:
-    """The step within its epoch that known words name."""
+    """Returns the step within the epoch. The words must not be traced."""
     return int(words[STEP_LOW]) | int(words[STEP_HIGH]) << 32
 
 
-def moved(words: Any, epoch: int, step: int) -> np.ndarray:
-    """A copy of known words that names another epoch and step."""
+def words_at(words: Any, epoch: int, step: int) -> np.ndarray:
+    """Returns a copy of the words with another epoch and step."""
     copy = np.array(words, np.uint32)
-    copy[[EPOCH, STEP_LOW, STEP_HIGH]] = epoch, step & _MASK, step >> 32
+    copy[[EPOCH, STEP_LOW, STEP_HIGH]] = epoch, step & _LOW_32_BITS, step >> 32
     return copy
 
 
 @public
 @jax.tree_util.register_pytree_with_keys_class
 class LoaderState:
-    """Where a loader stands: a pytree with one leaf, ``words``, a uint32[8].
+    """The position of a loader: a pytree with one leaf, ``words``, a uint32[8].
 
-    It names the *next* batch: a check word of the pipeline, the two words of the key,
-    the epoch, the step (low, high) and two reserved words. It passes ``jax.tree.map``,
-    pickling, Orbax, ``jax.device_put`` and ``jax.vmap`` as any array does.
+    It identifies the *next* batch. The words are a checksum of the pipeline, the two
+    words of the key, the epoch, the step (low, high) and two reserved words. It works
+    with ``jax.tree.map``, pickle, Orbax, ``jax.device_put`` and ``jax.vmap``.
     """
 
     __slots__ = ("words",)
@@ -80,30 +80,34 @@ class LoaderState:
 
 
 def has_x64() -> bool:
-    """Whether JAX has 64-bit types at this time."""
+    """Whether ``jax_enable_x64`` is on."""
     return bool(jax.config.jax_enable_x64)  # type: ignore[attr-defined]
 
 
 def check_x64(built: bool) -> None:
-    """Raises ``RuntimeError`` where x64 is not as it was when a loader was built."""
+    """Raises ``RuntimeError`` if ``jax_enable_x64`` has changed.
+
+    ``built`` is the setting when the loader was built.
+    """
     if has_x64() != built:
         before, now = ("on", "off") if built else ("off", "on")
         raise RuntimeError(
-            f"jax_enable_x64 was {before} when this DataLoader was built and is {now}: "
-            f"its batches would have other dtypes. Turn it {before} again or build the "
-            "DataLoader anew"
+            f"jax_enable_x64 was {before} when this DataLoader was built and is now "
+            f"{now}, so its batches would have other dtypes. Turn it {before} or build "
+            "a new DataLoader."
         )
 
 
 def is_traced(value: Any) -> bool:
-    """Whether ``value`` stands for one that is known only when a program runs."""
+    """Whether ``value`` is a JAX tracer, whose value is not known yet."""
     return isinstance(value, jax.core.Tracer)
 
 
 def words_of(state: Any) -> Any:
-    """The uint32[8] of a state: a LoaderState, what Orbax makes of one, or the words.
+    """Returns the uint32[8] of a state.
 
-    Raises ``TypeError`` or ``ValueError`` naming what was given instead.
+    ``state`` is a ``LoaderState``, the dict that Orbax restores for one, or the words
+    themselves. Raises ``TypeError`` or ``ValueError`` for anything else.
     """
     if isinstance(state, LoaderState):
         words = state.words
@@ -113,24 +117,29 @@ def words_of(state: Any) -> Any:
         words = state
     if not hasattr(words, "shape") or not hasattr(words, "dtype"):
         raise TypeError(
-            f"a state is what init_state() returns, not {type(state).__name__}"
+            f"expected a state, found {type(state).__name__}. Pass the result of "
+            "init_state() or a state from an iterator."
         )
     if words.dtype != np.uint32 or words.shape != (WORDS,):
         raise ValueError(
-            f"a state holds uint32[{WORDS}], not {words.dtype}{list(words.shape)}"
+            f"expected the words of a state to be uint32[{WORDS}], found "
+            f"{words.dtype}{list(words.shape)}"
         )
     return words
 
 
 def words_in(cursor: Any) -> Any:
-    """The words of a state that a cursor begins with."""
+    """Returns the words of the state in a cursor.
+
+    A cursor has the words of a state, followed by the loader's serial number.
+    """
     return (cursor if is_traced(cursor) else np.asarray(cursor))[:WORDS]
 
 
 def state_words(check_word: int, key: Any) -> Any:
-    """The words of the state at (epoch 0, step 0) for a key.
+    """Returns the words of the state at (epoch 0, step 0) for a key.
 
-    NumPy for a key that is known, traced for one that is not.
+    The result is a tracer if the key is one, and a NumPy array otherwise.
     """
     high, low = key_words(key)
     if is_traced(high) or is_traced(low):
@@ -141,7 +150,7 @@ def state_words(check_word: int, key: Any) -> Any:
 
 
 def key_words(key: Any) -> tuple[Any, Any]:
-    """The high and the low word of an int, a raw key or a typed key."""
+    """Returns the high and the low word of an int, a raw key or a typed key."""
     if key is None:
         key = 0
     if isinstance(key, int | np.integer) and not isinstance(key, bool):
@@ -164,21 +173,24 @@ def key_words(key: Any) -> tuple[Any, Any]:
             "a key is an int or a vector of uint32, such as jax.random.PRNGKey(0); "
             f"found {words.dtype}{list(words.shape)}"
         )
-    return _folded([words[i] for i in range(words.shape[0])])
+    return _two_words([words[i] for i in range(words.shape[0])])
 
 
 def _seed_words(seed: int) -> tuple[np.uint32, np.uint32]:
-    """As jax.random.PRNGKey does; seeds that it would truncate keep their high word."""
+    """Returns the words that jax.random.PRNGKey makes for a seed.
+
+    Without x64, PRNGKey truncates seeds above 32 bits. This function does not.
+    """
     if not -(1 << 63) <= seed < 1 << 64:
-        raise ValueError(f"a seed has 64 bits; {seed} does not fit")
+        raise ValueError(f"expected a seed of at most 64 bits, found {seed}")
     short = -(1 << 31) <= seed < 1 << 32
-    high = 0 if short and not has_x64() else (seed >> 32) & _MASK
-    return np.uint32(high), np.uint32(seed & _MASK)
+    high = 0 if short and not has_x64() else (seed >> 32) & _LOW_32_BITS
+    return np.uint32(high), np.uint32(seed & _LOW_32_BITS)
 
 
-def _folded(words: list[Any]) -> tuple[Any, Any]:
-    """Two words are themselves; more are hashed into two, fewer are the low ones."""
-    if len(words) == 1:
+def _two_words(words: list[Any]) -> tuple[Any, Any]:
+    """Returns a key of any length as two words. Longer keys are hashed."""
+    if len(words) == 1:  # the XOR is a zero of the same type, also for tracers
         return words[0] ^ words[0], words[0]
     if len(words) == 2:
         return words[0], words[1]

@@ -1,1 +1,1 @@
-"""Where samples live: arrays, files, Python functions, combinations of sources."""
+"""Sources of samples: arrays, files, Python functions, combinations of sources."""

@@ -1,4 +1,4 @@
-"""Arrays in memory as a source of samples."""
+"""A source of samples over arrays in memory."""
 
 from __future__ import annotations
 
@@ -31,16 +31,17 @@ DTYPES = {
 class ArraySampleSource(OrderedSource):
     """A pytree of arrays whose rows are samples.
 
-    NumPy arrays and JAX arrays on the CPU are read where they are, at any row stride;
-    other things that NumPy understands are made into arrays once. If an array lies in a
-    memory map, of ``np.memmap``, ``mmap.mmap`` or another library, and its file
-    shrinks, reading it is an ``OSError`` that names the file. Arrays on an accelerator,
-    or put there by ``storage_device``, stay there and are gathered by XLA.
+    The engine reads NumPy arrays and JAX arrays on the CPU in place, at any row stride.
+    Other values that NumPy accepts are converted to arrays once. Arrays on an
+    accelerator, or moved there by ``storage_device``, stay there, and XLA gathers them.
+
+    An array may lie in a memory map made by ``np.memmap``, ``mmap.mmap`` or another
+    library. If the mapped file shrinks, reading raises an ``OSError`` that names it.
 
     Args:
-      data: Leaves that share their leading dimension.
+      data: A pytree of arrays that share their leading dimension.
       ordering: "shuffle", "sequential", or an Order.
-      storage_device: A device or its name ("gpu:1") that is to hold the data.
+      storage_device: The device that holds the data, or its name, such as "gpu:1".
     """
 
     data: Tree
@@ -51,7 +52,9 @@ class ArraySampleSource(OrderedSource):
     def __post_init__(self) -> None:
         paths = jax.tree_util.tree_flatten_with_path(self.data)[0]
         if not paths:
-            raise ValueError("ArraySampleSource: the data has no arrays in it")
+            raise ValueError(
+                "ArraySampleSource: data contains no arrays. Pass at least one array."
+            )
         names = [name_of(path) for path, _ in paths]
         leaves = [_leaf(name, x) for name, (_, x) in zip(names, paths, strict=True)]
         device = None
@@ -90,24 +93,30 @@ def _on_cpu(leaf: jax.Array) -> bool:
 
 
 def _leaf(name: str, value: Any) -> Any:
-    """An array that the engine or XLA can read."""
+    """Returns ``value`` as an array that the engine or XLA can read."""
     check_unmasked(name, value)
     if isinstance(value, jax.Array):
         if jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
-            raise TypeError(f"'{name}' holds JAX keys; give their jax.random.key_data")
+            raise TypeError(
+                f"'{name}' is an array of typed JAX keys. Pass its jax.random.key_data."
+            )
         array = np.asarray(value) if _on_cpu(value) else value
     else:
         try:
             array = np.asarray(value)
-        except ValueError as error:  # rows of several lengths
-            raise ValueError(f"'{name}' cannot be made an array: {error}") from error
+        except ValueError as error:  # for example rows of different lengths
+            raise ValueError(
+                f"'{name}' cannot be converted to an array: {error}"
+            ) from error
     if array.dtype.name not in DTYPES:
         raise TypeError(
-            f"'{name}' is an array of {array.dtype}, which is not a type of numbers "
-            "that batches can have"
+            f"'{name}' is an array of {array.dtype}, which batches cannot hold. "
+            "Convert it to a boolean or numeric dtype."
         )
     if array.ndim == 0:
-        raise ValueError(f"'{name}' is a scalar; its leading dimension is the samples")
+        raise ValueError(
+            f"'{name}' is a scalar. Pass an array with one row per sample."
+        )
     if isinstance(array, np.ndarray) and not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
     if isinstance(array, np.ndarray) and not _rows_dense(array):
@@ -116,7 +125,7 @@ def _leaf(name: str, value: Any) -> Any:
 
 
 def _rows_dense(array: np.ndarray) -> bool:
-    """Whether each row is contiguous in itself, however far apart rows are."""
+    """Whether each row is contiguous. The distance between rows does not matter."""
     expected = array.itemsize
     for extent, stride in zip(array.shape[:0:-1], array.strides[:0:-1], strict=True):
         if extent != 1 and stride != expected:
@@ -130,18 +139,20 @@ _Spec = tuple[str, str, list[int], int, int, Any, _Map | None]
 
 
 def _spec(name: str, leaf: Any) -> _Spec:
-    """What the engine needs to know of an array to read it in place."""
+    """Returns what the engine needs in order to read an array in place."""
     shape = [int(extent) for extent in leaf.shape]
-    if isinstance(leaf, jax.Array):  # on an accelerator: the engine checks, XLA reads
+    # The engine checks the shape of an array on an accelerator, and XLA reads it.
+    if isinstance(leaf, jax.Array):
         return name, leaf.dtype.name, shape, 0, 0, leaf, None
     address = leaf.__array_interface__["data"][0]
     return name, leaf.dtype.name, shape, address, leaf.strides[0], leaf, _map_of(leaf)
 
 
 def _map_of(leaf: np.ndarray) -> _Map | None:
-    """Path, address, bytes and offset of the file that an array is mapped from, if any.
+    """Returns (path, address, bytes, offset) of the file that an array is mapped from.
 
-    The system is asked, because not every owner of a map knows its file: mmap.mmap,
+    Returns None for an array that is not in a memory map. The function looks into
+    /proc/self/maps, because the array's owner may not know its file: ``mmap.mmap``,
     shared memory and the buffers of other libraries do not.
     """
     root: Any = leaf

@@ -1,4 +1,4 @@
-"""Tells whether the first line of a table names its columns."""
+"""Detects whether the first line of a CSV file names the columns."""
 
 from __future__ import annotations
 
@@ -6,22 +6,25 @@ import re
 from itertools import zip_longest
 from pathlib import Path
 
-_START = 1 << 20  # bytes that are looked at, and the rest of the line where they end
-_LONGEST = 1 << 26
+_START_BYTES = 1 << 20
+_MAX_LINE_BYTES = 1 << 26
 
 
 def start_of(path: Path) -> str:
-    """Return the first lines of a table, from the first that is not empty."""
+    """Returns the first lines of a file, without empty lines at its beginning.
+
+    It reads ``_START_BYTES`` and then the rest of the last line.
+    """
     with path.open("rb") as file:
-        start = file.read(_START) + file.readline(_LONGEST)
+        start = file.read(_START_BYTES) + file.readline(_MAX_LINE_BYTES)
     return start.decode("utf-8", "replace").removeprefix("\ufeff").lstrip("\r\n")
 
 
 def is_header(text: str, delimiter: str) -> bool:
-    """Whether the first line of a table names its columns.
+    """Whether the first line names the columns.
 
-    It does if none of its cells is a number. A number in quotes is a name, unless the
-    line below has quotes there too.
+    It does if none of its cells is a number. A number in quotes counts as a name,
+    unless the cell below it is in quotes too.
     """
     first, at = _cells(text, 0, delimiter)
     second, _ = _cells(text, at, delimiter)
@@ -33,7 +36,7 @@ def is_header(text: str, delimiter: str) -> bool:
 
 
 def _cells(text: str, at: int, delimiter: str) -> tuple[list[str], int]:
-    """The cells of the line at ``at``, quotes and all, and where the next begins."""
+    """Returns the cells of the line at ``at``, with quotes, and the line's end."""
     between = re.escape(delimiter)
     pattern = re.compile(rf'("(?:[^"]|"")*+"|[^{between}\n]*+)({between}|\r?(?:\n|\Z))')
     cells = []
@@ -46,7 +49,7 @@ def _cells(text: str, at: int, delimiter: str) -> tuple[list[str], int]:
 
 
 def _is_number(cell: str) -> bool:
-    """Whether the engine takes a cell for a number."""
+    """Whether the engine parses a cell as a number."""
     try:
         float(cell)
     except ValueError:

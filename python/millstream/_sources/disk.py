@@ -1,4 +1,4 @@
-"""Samples in files: descriptions of what the engine reads where it lies."""
+"""Sources of samples in files. The engine reads the files in place if possible."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ AnyPath = str | os.PathLike[str]
 
 
 def cache_path(cache_dir: AnyPath | None = None) -> Path | str:
-    """Where unpacked files are kept: ``cache_dir``, MILLSTREAM_CACHE or ~/.cache.
+    """Returns the folder for unpacked files.
 
-    Where there is no home folder it is "", with which the engine only opens files that
-    need no unpacking.
+    It is ``cache_dir``, or the environment variable MILLSTREAM_CACHE, or
+    ``~/.cache/millstream``. Without a home folder it is "". Then the engine only opens
+    files that need no unpacking.
     """
     if cache_dir is None:
         cache_dir = os.environ.get("MILLSTREAM_CACHE") or None
@@ -44,16 +45,17 @@ def cache_path(cache_dir: AnyPath | None = None) -> Path | str:
 @public
 @dataclass(frozen=True, eq=False)
 class NpySource(OrderedSource):
-    """Samples whose fields are rows of ``.npy`` files, mapped where they are.
+    """Samples whose fields are rows of ``.npy`` files.
 
-    A source of any size opens at once, and what is read is the system's to cache: the
-    process's own memory holds a few batches. A file that shrinks while it is read is an
-    ``OSError`` that names it; one that is deleted stays readable.
+    The engine maps the files into memory. A source of any size opens at once, and the
+    data stays in the page cache: the process itself only holds a few batches. If a file
+    shrinks, reading it raises an ``OSError`` that names the file. A file that is
+    deleted stays readable.
 
     Args:
       paths: A pytree of files, such as ``{"image": "x.npy", "label": "y.npy"}``. A list
-        of files, or a folder of them, is one array in shards; those of a folder follow
-        each other by name, numbers by value: ``part-2.npy`` before ``part-10.npy``.
+        of files, or a folder, is one array in shards. The files of a folder are sorted
+        by name, with numbers by value: ``part-2.npy`` comes before ``part-10.npy``.
       ordering: "shuffle", "sequential", or an Order.
     """
 
@@ -70,16 +72,16 @@ class NpySource(OrderedSource):
 class NpzSource(OrderedSource):
     """Samples whose fields are rows of the arrays in an ``.npz`` file.
 
-    Arrays that ``np.savez`` stored are mapped where they are; compressed ones are
-    unpacked once into the cache and checked.
+    The engine maps the arrays that ``np.savez`` wrote. It unpacks compressed arrays
+    once into the cache and verifies their checksums.
 
     Args:
       path: The file.
       ordering: "shuffle", "sequential", or an Order.
       names: A pytree of the names of arrays in the file, such as
-        ``{"image": "x_train", "label": "y_train"}``; None for a dict of all.
-      cache_dir: Where to unpack to; by default MILLSTREAM_CACHE or
-        ``~/.cache/millstream``.
+        ``{"image": "x_train", "label": "y_train"}``. None takes a dict of all arrays.
+      cache_dir: The folder for unpacked files. The default is the environment variable
+        MILLSTREAM_CACHE, or ``~/.cache/millstream``.
     """
 
     path: AnyPath
@@ -91,9 +93,11 @@ class NpzSource(OrderedSource):
         members, structure = jax.tree.flatten(self.names)
         for member in members:
             if not isinstance(member, str):
-                raise TypeError(f"NpzSource: names has {member!r}, not a name")
+                raise TypeError(
+                    f"NpzSource: expected names to be strings, found {member!r}"
+                )
             if not member:
-                raise ValueError("NpzSource: names has '', which names no array")
+                raise ValueError("NpzSource: names contains an empty name")
         native = _engine.npz(_path(self.path), members, cache_path(self.cache_dir))
         tree = jax.tree.unflatten(structure, range(len(members))) if members else None
         self._open(native, tree)
@@ -102,16 +106,16 @@ class NpzSource(OrderedSource):
 @public
 @dataclass(frozen=True, eq=False)
 class IdxSource(OrderedSource):
-    """Samples whose fields are rows of IDX files, as MNIST and its kin have them.
+    """Samples whose fields are rows of IDX files, the format of MNIST.
 
-    Raw files are mapped where they are; gzipped ones are unpacked once into the cache
-    and checked.
+    The engine maps raw files into memory. It unpacks gzipped files once into the cache
+    and verifies their checksums.
 
     Args:
-      paths: A pytree of files; a list of files is one array in shards.
+      paths: A pytree of files. A list of files is one array in shards.
       ordering: "shuffle", "sequential", or an Order.
-      cache_dir: Where to unpack to; by default MILLSTREAM_CACHE or
-        ``~/.cache/millstream``.
+      cache_dir: The folder for unpacked files. The default is the environment variable
+        MILLSTREAM_CACHE, or ``~/.cache/millstream``.
     """
 
     paths: Tree
@@ -126,19 +130,20 @@ class IdxSource(OrderedSource):
 @public
 @dataclass(frozen=True, eq=False)
 class CifarSource(OrderedSource):
-    """Samples of CIFAR-10 or CIFAR-100, binary or pickled; pickles are not run.
+    """Samples of CIFAR-10 or CIFAR-100, from the binary or the pickled version.
 
-    They are ``{"image": uint8[32, 32, 3], "label": int32}``, of CIFAR-100 with
-    ``"coarse_label"`` too. Images stay on disk.
+    A sample is ``{"image": uint8[32, 32, 3], "label": int32}``. CIFAR-100 adds
+    ``"coarse_label"``. The images stay on disk. The engine parses pickled files itself
+    and executes no code from them.
 
     Args:
-      path: The folder or the archive as it is published, or a list of batches.
+      path: The published archive, its unpacked folder, or a list of batch files.
       ordering: "shuffle", "sequential", or an Order.
       classes: 10 or 100.
-      train: Whether to take the training batches of a folder or an archive, or those
-        to test with.
-      cache_dir: Where to unpack an archive to; by default MILLSTREAM_CACHE or
-        ``~/.cache/millstream``.
+      train: True takes the training batches of a folder or an archive, False the test
+        batches.
+      cache_dir: The folder for an unpacked archive. The default is the environment
+        variable MILLSTREAM_CACHE, or ``~/.cache/millstream``.
     """
 
     path: AnyPath | list[AnyPath]
@@ -164,16 +169,16 @@ class CifarSource(OrderedSource):
 @public
 @dataclass(frozen=True, eq=False)
 class PackedSource(OrderedSource):
-    """Samples that are records of one size, back to back in a file.
+    """Samples that are fixed-size records in one file, without gaps between them.
 
     Args:
       path: The file.
-      schema: The fields of a record, little-endian and without gaps: a structured NumPy
-        dtype as ``np.fromfile`` takes it, or in their order a dict of dtypes,
-        ``(dtype, shape)`` or ``jax.ShapeDtypeStruct``. None for a file that describes
-        itself, as ``write_packed`` writes it.
+      schema: The fields of a record, little-endian and without padding. It is a
+        structured NumPy dtype, as for ``np.fromfile``, or a dict from names to dtypes,
+        ``(dtype, shape)`` or ``jax.ShapeDtypeStruct``, in the order of the bytes. None
+        reads the schema from the header that ``write_packed`` writes.
       ordering: "shuffle", "sequential", or an Order.
-      offset: Bytes before the first record, where there is a schema.
+      offset: The number of bytes before the first record. It needs a schema.
     """
 
     path: AnyPath
@@ -185,8 +190,8 @@ class PackedSource(OrderedSource):
         offset = whole("PackedSource: offset", self.offset, 0)
         if self.schema is None and offset:
             raise ValueError(
-                f"PackedSource: offset={offset} needs a schema; a file that describes "
-                "itself says where its records begin"
+                f"PackedSource: offset={offset} needs a schema, because without one "
+                "the file's header says where records begin. Pass schema=."
             )
         schema = None if self.schema is None else _schema(self.schema)
         self._open(_engine.packed(_path(self.path), schema, offset))
@@ -195,19 +200,22 @@ class PackedSource(OrderedSource):
 @public
 @dataclass(frozen=True, eq=False)
 class CsvSource(OrderedSource):
-    """Samples that are the lines of a table of numbers: a dict of its columns.
+    """Samples that are the lines of a CSV file of numbers, as a dict of its columns.
 
-    A column is int64 where all its numbers are whole and int64 holds them, else
-    float64. Empty lines are skipped. The table is parsed once and kept in memory.
+    A column is int64 if all its values are whole numbers that fit, and float64
+    otherwise. Empty lines are skipped. The engine parses the file once and keeps the
+    numbers in memory.
 
     Args:
       path: The file.
       ordering: "shuffle", "sequential", or an Order.
-      columns: Names of the columns to take, or the name of one, or None for all; others
-        may be anything.
-      header: Whether the first line names the columns; else they are "column0" and on.
-        None, the default, takes it for names if none of its cells is a number.
-      delimiter: Between cells; None for a tab in ``.tsv`` files and a comma elsewhere.
+      columns: The names of the columns to take, or one name. None takes all columns.
+        Other columns may hold any text.
+      header: Whether the first line names the columns. Without names they are called
+        "column0", "column1", ... None treats the first line as names if none of its
+        cells is a number.
+      delimiter: The character between cells. None means a tab in ``.tsv`` and ``.tab``
+        files and a comma in all others.
     """
 
     path: AnyPath
@@ -225,7 +233,7 @@ class CsvSource(OrderedSource):
         named = [self.columns] if isinstance(self.columns, str) else self.columns
         columns = [] if named is None else list(named)
         header = self.header
-        if header is None:  # wrong arguments are left to the engine to refuse
+        if header is None:  # for wrong arguments, the engine raises the error below
             is_usable = len(delimiter) == 1 and path.is_file()
             header = not is_usable or is_header(start_of(path), delimiter)
         try:
@@ -233,8 +241,8 @@ class CsvSource(OrderedSource):
         except (DataError, ValueError) as error:
             if self.header is None and not header:
                 error.add_note(
-                    f"{path}: the first line was taken for data, because a cell in it "
-                    "is a number. Pass header=True if it names the columns."
+                    f"{path}: the first line was read as data, because one of its "
+                    "cells is a number. Pass header=True if it names the columns."
                 )
             raise
         self._open(native)
@@ -251,48 +259,51 @@ def _path(path: Any) -> Path:
     return found
 
 
-def _fields(who: str, paths: Tree) -> tuple[list[tuple[str, list[Path]]], Tree]:
-    """(name, files) of each leaf, and the tree of their positions."""
+def _fields(caller: str, paths: Tree) -> tuple[list[tuple[str, list[Path]]], Tree]:
+    """Returns (name, files) of each leaf, and the pytree of their positions."""
     leaves, structure = jax.tree_util.tree_flatten_with_path(
         paths, is_leaf=lambda node: isinstance(node, list)
     )
     if not leaves:
-        raise ValueError(f"{who}: there are no files in {paths!r}")
+        raise ValueError(f"{caller}: paths={paths!r} contains no files")
     fields = []
     for where, leaf in leaves:
         files = leaf if isinstance(leaf, list) else [leaf]
         if not files:
-            raise ValueError(f"{who}: '{name_of(where)}' is a list of no files")
+            raise ValueError(f"{caller}: the list for '{name_of(where)}' has no files")
         fields.append((name_of(where), [_path(file) for file in files]))
     return fields, jax.tree.unflatten(structure, range(len(fields)))
 
 
-_Form = tuple[np.dtype[Any], tuple[int, ...]]
+_FieldType = tuple[np.dtype[Any], tuple[int, ...]]
 """Dtype and shape of a field."""
 
 
-def _schema(given: Any) -> list[tuple[str, str, list[int]]]:
-    """Name, dtype and shape of each field of a record, in the order of their bytes."""
-    if isinstance(given, Mapping):
-        forms = {str(name): _spec(name, spec) for name, spec in given.items()}
+def _schema(schema: Any) -> list[tuple[str, str, list[int]]]:
+    """Returns (name, dtype, shape) of each field, in their order in a record."""
+    if isinstance(schema, Mapping):
+        types = {str(name): _field_type(name, spec) for name, spec in schema.items()}
     else:
-        forms = _forms(np.dtype(given))
-    for name, (dtype, _) in forms.items():
+        types = _field_types(np.dtype(schema))
+    for name, (dtype, _) in types.items():
         if dtype.name not in DTYPES:
             raise TypeError(
-                f"PackedSource: '{name}' is of {dtype}, which is not a type of numbers "
-                "that batches can have"
+                f"PackedSource: '{name}' has the dtype {dtype}, which batches cannot "
+                "hold. Use a boolean or numeric dtype."
             )
         if dtype.byteorder == ">":
-            raise ValueError(f"PackedSource: '{name}' is big-endian; records are not")
-    return [(name, dtype.name, list(shape)) for name, (dtype, shape) in forms.items()]
+            raise ValueError(
+                f"PackedSource: '{name}' is big-endian. Records must be little-endian."
+            )
+    return [(name, dtype.name, list(shape)) for name, (dtype, shape) in types.items()]
 
 
-def _forms(record: np.dtype[Any]) -> dict[str, _Form]:
-    """The fields of a structured dtype in the order of their offsets."""
+def _field_types(record: np.dtype[Any]) -> dict[str, _FieldType]:
+    """Returns the fields of a structured dtype, sorted by offset."""
     if record.fields is None or record.names is None:
         raise TypeError(
-            f"PackedSource: a schema is a dict or a structured dtype, not {record!r}"
+            "PackedSource: expected the schema to be a dict or a structured dtype, "
+            f"found {record!r}"
         )
     members = {name: record.fields[name] for name in record.names}
     size = 0
@@ -300,14 +311,14 @@ def _forms(record: np.dtype[Any]) -> dict[str, _Form]:
         dtype, offset = members[name][:2]
         if offset != size:
             raise ValueError(
-                f"PackedSource: '{name}' is at byte {offset} of a record, the fields "
-                f"before it end at {size}; records have no gaps"
+                f"PackedSource: '{name}' starts at byte {offset} of a record, but the "
+                f"fields before it end at byte {size}. Records must have no padding."
             )
         size += dtype.itemsize
     if size != record.itemsize:
         raise ValueError(
-            f"PackedSource: the dtype has records of {record.itemsize} bytes, its "
-            f"fields {size}; records have no gaps"
+            f"PackedSource: the dtype has {record.itemsize} bytes, but its fields end "
+            f"at byte {size}. Records must have no padding."
         )
     return {
         name: (dtype.base, dtype.shape)
@@ -315,15 +326,16 @@ def _forms(record: np.dtype[Any]) -> dict[str, _Form]:
     }
 
 
-def _spec(name: Any, spec: Any) -> _Form:
+def _field_type(name: Any, spec: Any) -> _FieldType:
     if isinstance(spec, jax.ShapeDtypeStruct):
         spec = (spec.dtype, spec.shape)
     try:
-        given, shape = spec if isinstance(spec, tuple) else (spec, ())
-        dtype = np.dtype(given)
+        base, shape = spec if isinstance(spec, tuple) else (spec, ())
+        dtype = np.dtype(base)
         extents = shape if isinstance(shape, Iterable) else (shape,)
         return dtype.base, (*map(operator.index, extents), *dtype.shape)
     except (TypeError, ValueError):
         raise TypeError(
-            f"PackedSource: '{name}' is {spec!r}, not a dtype or a (dtype, shape)"
+            f"PackedSource: expected '{name}' to be a dtype or (dtype, shape), found "
+            f"{spec!r}"
         ) from None

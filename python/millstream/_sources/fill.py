@@ -1,4 +1,4 @@
-"""Samples that a Python function writes in place."""
+"""A source whose samples a Python function writes into given arrays."""
 
 from __future__ import annotations
 
@@ -22,19 +22,22 @@ from millstream._workers.tasks import FieldSpec, FillTask
 
 @dataclass(frozen=True, eq=False)
 class _FillTransform(PythonMapTransform):
-    """A function that writes into the arrays of a row, after a source of nothing."""
+    """A stage whose function writes a sample into the arrays of its row.
+
+    It follows a source with one unused field, because the function needs no input row.
+    """
 
     task: Any = field(default=None, kw_only=True)
 
     def bind(self, plan: _engine.Plan, tree: Tree, number: int) -> Bound:
         columns = self.task.outputs
         inputs = tuple(FieldSpec(n, d, tuple(s)) for n, d, s in plan.schema)
-        made = self._started(replace(self.task, inputs=inputs))
+        pool = self._started(replace(self.task, inputs=inputs))
         stage = _engine.function_transform(
-            f"fill {number}", specs(inputs), specs(columns), made.native
+            f"fill {number}", specs(inputs), specs(columns), pool.native
         )
         after = {column.name: i for i, column in enumerate(columns)}
-        return Bound(stage, after, columns, made)
+        return Bound(stage, after, columns, pool)
 
 
 @public
@@ -50,23 +53,25 @@ def fill_source(
     restart_workers: int = 0,
     clear: bool = True,
 ) -> Source:
-    """A source whose samples ``fn(data[i], arrays, seed)`` writes in place.
+    """Returns a source of samples that a function writes in place.
+
+    To make sample i, a worker calls ``fn(data[i], arrays, seed)``.
 
     Args:
-      fn: Writes one sample into the arrays that it is given, by name; ``seed`` is keyed
-        by (seed, epoch, sample, stage). What it returns is dropped.
-      data: A value for each sample, sent to the workers once.
+      fn: A function that writes one sample into ``arrays``, a dict of NumPy arrays.
+        ``seed`` depends on (seed, epoch, sample, stage). The return value is ignored.
+      data: A sequence with one value per sample. Worker processes receive it once.
       arrays: ``{name: jax.ShapeDtypeStruct}`` of one sample.
       ordering: "shuffle", "sequential", or an Order.
-      workers: How many threads or processes call the function.
-      worker_kind: "thread", or "process" where the function holds the GIL.
-      timeout: Seconds that one sample may take; None for any time.
-      restart_workers: How many processes that died may be replaced.
-      clear: The arrays are zero before each call. False promises that the function
-        writes every element, and saves the clearing.
+      workers: The number of threads or processes that call the function.
+      worker_kind: "thread", or "process" if the function holds the GIL.
+      timeout: The time limit for one sample in seconds. None means no limit.
+      restart_workers: How many worker processes may be replaced after they died.
+      clear: True sets the arrays to zero before each call. Pass False, which is faster,
+        if the function writes every element.
     """
     if not is_dataset(data) or not len(data):
-        raise ValueError("fill_source: data must be a sequence of at least one value")
+        raise ValueError("fill_source: data must be a sequence with at least one value")
     columns, _ = columns_of(dict(arrays), "fill_source")
     nothing = np.broadcast_to(np.zeros((), np.uint8), (len(data),))
     head = ArraySampleSource({"nothing": nothing}, ordering)
@@ -76,6 +81,6 @@ def fill_source(
         worker_kind=worker_kind,
         timeout=timeout,
         restart_workers=restart_workers,
-        task=FillTask(fn, data, clear=clear, kept=False, outputs=columns),
+        task=FillTask(fn, data, clear=clear, returns_value=False, outputs=columns),
     )
     return Pipeline(head, (stage,))

@@ -1,4 +1,4 @@
-"""Samples that Python functions make in workers."""
+"""Sources whose samples Python functions make in worker threads or processes."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from millstream._sources.ordered import OrderedSource
 from millstream._workers.first_sample import (
     columns_of,
     first_sample,
-    not_arrays,
+    host_fields_of,
     specs,
-    without,
+    without_keys,
 )
 from millstream._workers.pools import UsesWorkers, WorkerPool, checked_workers
 from millstream._workers.tasks import SamplesTask, SampleTask
@@ -28,8 +28,9 @@ from millstream._workers.tasks import SamplesTask, SampleTask
 class FunctionSource(UsesWorkers, OrderedSource):
     """A source whose samples a function makes in workers.
 
-    Subclasses are dataclasses with the fields ``ordering``, ``prefetch_size`` and
-    ``host_fields`` of ``DiskSampleSource``, and call ``_check`` and ``_start``.
+    A subclass is a dataclass with the fields ``sample_spec``, ``ordering``,
+    ``prefetch_size`` and ``host_fields`` of ``DiskSampleSource``. Its ``__post_init__``
+    calls ``_check``, then ``_start``.
     """
 
     prefetch_size: int
@@ -38,7 +39,7 @@ class FunctionSource(UsesWorkers, OrderedSource):
     _pool: WorkerPool
 
     def _check(self) -> None:
-        """What can be refused before the samples are asked for anything."""
+        """Raises ``ValueError`` for wrong arguments, before any function is called."""
         name = f"{type(self).__name__}: prefetch_size"
         size = whole(name, self.prefetch_size, 1)
         object.__setattr__(self, "prefetch_size", size)
@@ -48,23 +49,28 @@ class FunctionSource(UsesWorkers, OrderedSource):
     def _start(
         self, length: int, one: Callable[[int], Any], task: type[SampleTask], fn: Any
     ) -> None:
-        """``one(0)`` says what samples look like where ``sample_spec`` does not."""
+        """Creates a worker pool that runs ``task(fn, ...)`` for ``length`` samples.
+
+        Without a ``sample_spec``, it calls ``one(0)`` to find the fields.
+        """
         name = type(self).__name__
         if isinstance(length, bool) or not isinstance(length, int | np.integer):
             raise TypeError(f"{name}: length must be a whole number, not {length!r}")
         if length < 1:
             raise ValueError(f"{name}: length must be at least 1, not {length}")
         spec = self.sample_spec  # type: ignore[attr-defined]
-        apart = self.host_fields
+        host_fields = self.host_fields
         if spec is None:
             sample = first_sample(name, lambda: one(0), 5)
-            apart = not_arrays(sample) if apart is None else tuple(apart)
-            spec = without(sample, apart)
+            if host_fields is None:
+                host_fields = host_fields_of(sample)
+            host_fields = tuple(host_fields)
+            spec = without_keys(sample, host_fields)
         columns, tree = columns_of(spec, name)
-        made = task(fn, tree, tuple(apart or ()), outputs=columns)
-        workers = self._pool_for(made)
-        self.__dict__.update(_host_field_names=made.host_fields, _pool=workers)
-        native = _engine.function_source(length, specs(columns), workers.native)
+        row_task = task(fn, tree, tuple(host_fields or ()), outputs=columns)
+        pool = self._pool_for(row_task)
+        self.__dict__.update(_host_field_names=row_task.host_fields, _pool=pool)
+        native = _engine.function_source(length, specs(columns), pool.native)
         self._open(native, tree)
 
     @property
@@ -73,16 +79,16 @@ class FunctionSource(UsesWorkers, OrderedSource):
 
     @property
     def host_field_names(self) -> tuple[str, ...]:
-        """The keys of host fields: values that are not arrays."""
+        """The keys of host fields, whose values are not arrays."""
         return self._host_field_names
 
     @property
     def pids(self) -> list[int]:
-        """The worker processes that run now."""
+        """The ids of the running worker processes."""
         return self._pool.pids
 
     def close(self) -> None:
-        """Ends the workers; what is asked of them from then on is refused."""
+        """Stops the workers. Reading samples raises an error from then on."""
         self._pool.close()
 
 
@@ -91,24 +97,29 @@ class FunctionSource(UsesWorkers, OrderedSource):
 class DiskSampleSource(FunctionSource):
     """``length`` samples, each made by ``sample_fn(index)`` in a worker.
 
-    The function has to be pure: a sample that differs from call to call differs
-    between the Python loop, jit and a resumed run. A value of a sample that is no array
-    (a path, a string) reaches the Python loop as a list, a host field.
+    The function must be pure: every call with the same index must return the same
+    sample. Otherwise batches differ between the Python loop, jit and a resumed run.
+
+    A value that is not an array, such as a path or a string, is a host field: the
+    Python loop receives a list with one value per row. A sample with host fields is a
+    dict.
 
     Args:
-      length: How many samples there are.
-      sample_fn: From an index to a pytree of NumPy arrays.
-      sample_spec: What a sample looks like: a pytree of ``jax.ShapeDtypeStruct``; None
-        to call ``sample_fn(0)`` here and look.
+      length: The number of samples.
+      sample_fn: A function from an index to a pytree of NumPy arrays.
+      sample_spec: A pytree of ``jax.ShapeDtypeStruct`` that describes a sample. None
+        calls ``sample_fn(0)`` when the source is built, and describes its result.
       ordering: "shuffle", "sequential", or an Order.
-      prefetch_size: How many samples to make ahead where the loader does not say.
-      workers: How many threads or processes call the function.
-      worker_kind: "thread", or "process" where the function holds the GIL.
-      timeout: Seconds that one sample may take; None for any time. A process that takes
-        longer is replaced. A thread cannot be stopped, so the source is closed.
-      restart_workers: How many processes that died may be replaced, their samples tried
-        again; by default the batch raises ``WorkerError``.
-      host_fields: Keys of a sample whose values are no arrays; None to look.
+      prefetch_size: How many samples to prefetch if the loader's ``prefetch`` is None.
+      workers: The number of threads or processes that call the function.
+      worker_kind: "thread", or "process" if the function holds the GIL.
+      timeout: The time limit for one sample in seconds. None means no limit. A worker
+        process that exceeds it is replaced. A thread cannot be stopped, so the source
+        is closed.
+      restart_workers: How many worker processes may be replaced after they died. Their
+        samples are tried again. With 0, the default, the batch raises ``WorkerError``.
+      host_fields: The keys of a sample whose values are not arrays. None finds them in
+        the first sample.
     """
 
     length: int
@@ -121,7 +132,7 @@ class DiskSampleSource(FunctionSource):
     def __post_init__(self) -> None:
         if not callable(self.sample_fn):
             raise TypeError(
-                f"DiskSampleSource: sample_fn must be a function, "
+                "DiskSampleSource: sample_fn must be a function, "
                 f"not {self.sample_fn!r}"
             )
         self._check()
@@ -133,9 +144,9 @@ class DiskSampleSource(FunctionSource):
 class DatasetSource(FunctionSource):
     """The samples of any object with ``__len__`` and ``__getitem__``.
 
-    One that has ``__getitems__`` is asked for several samples at once, which have
-    ``timeout`` seconds each, all of them together. The arguments are those of
-    ``DiskSampleSource``.
+    If the object has ``__getitems__``, a worker calls it for several samples at once.
+    The time limit of such a call is ``timeout`` times the number of samples. The other
+    arguments are those of ``DiskSampleSource``.
     """
 
     dataset: Any
@@ -147,8 +158,8 @@ class DatasetSource(FunctionSource):
     def __post_init__(self) -> None:
         if not is_dataset(self.dataset):
             raise TypeError(
-                "DatasetSource needs an object with __len__ and __getitem__, "
-                f"not {type(self.dataset).__name__}"
+                "DatasetSource: expected an object with __len__ and __getitem__, "
+                f"found {type(self.dataset).__name__}"
             )
         self._check()
         several = getattr(self.dataset, "__getitems__", None)
@@ -160,7 +171,7 @@ class DatasetSource(FunctionSource):
 
 
 def is_dataset(value: Any) -> bool:
-    """Whether it can be asked for its length and for samples by their index."""
+    """Whether ``value`` has a length and returns samples by index."""
     return (
         hasattr(value, "__len__")
         and hasattr(value, "__getitem__")

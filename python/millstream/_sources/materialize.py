@@ -1,4 +1,4 @@
-"""Turns a data set of samples into arrays on a device."""
+"""Converts a data set of samples to arrays on a device."""
 
 from __future__ import annotations
 
@@ -17,29 +17,34 @@ if TYPE_CHECKING:
 
 
 class Dataset(Protocol):
-    """Anything with a length whose samples are found by index."""
+    """An object with a length that returns samples by index."""
 
     def __len__(self) -> int:
-        """Return the number of samples."""
+        """Returns the number of samples."""
 
     def __getitem__(self, index: int, /) -> Any:
-        """Return sample ``index``, a pytree of array-likes."""
+        """Returns sample ``index``, a pytree of array-likes."""
 
 
 @public
 def dataset_to_jax(
     dataset: Dataset, *, storage_device: jax.Device | str | None = "cpu"
 ) -> Any:
-    """Return all samples of ``dataset`` as one pytree of JAX arrays.
+    """Returns all samples of ``dataset`` as one pytree of JAX arrays.
 
-    Each leaf gets the samples as its leading dimension. A data set that offers
-    ``as_array_dict()`` hands over its arrays as they are; any other is read sample by
-    sample. ``storage_device`` is a device, a name such as ``"cpu"`` or ``"gpu:1"``, or
-    ``None`` for JAX's default device. The arrays are copies, not committed to it.
+    The leading dimension of each leaf is the samples. If the data set has
+    ``as_array_dict()``, its arrays are used. Otherwise the samples are read one by one.
+    The arrays are copies that are not committed to their device.
 
-    Raises ``ValueError`` when there are no samples, when samples disagree in
-    structure, shape or dtype, when a value is not numeric, and when a 64-bit integer
-    does not fit the 32-bit type that JAX stores without x64.
+    Args:
+      dataset: An object with ``__len__`` and ``__getitem__``.
+      storage_device: A device, a name such as "cpu" or "gpu:1", or None for JAX's
+        default device.
+
+    Raises:
+      ValueError: There are no samples, their structures, shapes or dtypes differ, a
+        value is not numeric, or an integer does not fit the 32-bit type that JAX uses
+        without x64.
     """
     import jax
     import jax.numpy as jnp
@@ -50,10 +55,13 @@ def dataset_to_jax(
     paths_and_leaves, structure = jax.tree_util.tree_flatten_with_path(stacked)
     leaves = [_checked_leaf(path, leaf) for path, leaf in paths_and_leaves]
     if not leaves:
-        raise ValueError(f"{type(dataset).__name__} has samples without any field")
+        raise ValueError(f"the samples of {type(dataset).__name__} have no fields")
     for (path, _), leaf in zip(paths_and_leaves, leaves, strict=True):
         if leaf.ndim == 0:
-            raise ValueError(f"field {_field(path)}: a scalar has no samples")
+            raise ValueError(
+                f"field {_field(path)} is a scalar. Pass an array with one row per "
+                "sample."
+            )
         if len(leaf) == 0:
             raise ValueError(f"{type(dataset).__name__} has no samples")
         if len(leaf) != len(leaves[0]):
@@ -114,7 +122,8 @@ def _checked_leaf(path: Sequence[Any], leaf: Any) -> NDArray[Any]:
         if low < limits.min or high > limits.max:
             raise ValueError(
                 f"field {_field(path)}: values from {low} to {high} do not fit "
-                f"{stored}, which JAX stores for {value.dtype} without jax_enable_x64"
+                f"{stored}, which JAX uses for {value.dtype} unless jax_enable_x64 is "
+                "on. Turn it on or use smaller values."
             )
     return value
 

@@ -1,4 +1,4 @@
-"""Several sources as one, in exact proportions."""
+"""A source that mixes other sources in exact proportions."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from millstream._sources.combine import Combined
 from millstream._sources.ordered import OrderedSource, check_alike, checked_source
 from millstream._sources.source import SampleSource
 
-MOST_WEIGHT = (1 << 31) - 1
-"""What the engine's weights add up to at most."""
+MAX_TOTAL_WEIGHT = (1 << 31) - 1
+"""The largest sum of weights that the engine accepts."""
 
 
 @public
@@ -27,33 +27,38 @@ def mix(
     *,
     num_samples: int | None = None,
 ) -> Mixture:
-    """One source that takes from each of ``sources`` as often as its weight says.
+    """Returns a source that draws from ``sources`` in proportion to ``weights``.
 
-    The proportions hold in every stretch of samples, not on average: of the first L, a
-    source of share w has L * w to within 2, or to within 1/2 where there are two
-    sources. Each source keeps its ordering and goes through epochs of its own, with a
-    seed of its own: a small one begins again, shuffled anew, while a large one goes on.
-    Epochs of the mixture are stretches of that one endless sequence; nothing restarts
-    with them. All of it is arithmetic, so a state resumes exactly.
+    The proportions hold at every position, not only on average. Among the first L
+    samples, a source with share w has L * w samples, to within 2 (to within 1/2 if
+    there are two sources).
+
+    Each source keeps its order and has its own epochs and its own seed. A small source
+    starts its next epoch, with a new shuffle, while a large one is still in its first.
+    The mixture is one endless sequence. An epoch of the mixture has the next
+    ``num_samples`` samples of it. No source restarts when an epoch of the mixture
+    begins. A saved state resumes exactly.
 
     Args:
       sources: Sources whose samples have the same structure, dtypes and shapes.
-      weights: A number for each. Whole numbers, and fractions with a small common
-        denominator such as 0.7 and 0.3, are exact; others are rounded to 30 bits.
-        None weighs sources by their epochs, so that with ``num_samples=None`` an epoch
-        has every sample once; from 2^31 samples on these weights may be rounded too,
-        and a few samples come twice or in the next epoch.
-      num_samples: The samples of an epoch; None for as many as the epochs of all
-        sources have together.
+      weights: One number per source. Whole numbers, and fractions with a small common
+        denominator such as 0.7 and 0.3, are exact. Other weights are rounded to 30
+        bits. None uses the lengths of the sources' epochs. Then, if
+        ``num_samples`` is None too, an epoch has every sample once. With 2^31 samples
+        or more these weights may be rounded, and a few samples come twice or move to
+        the next epoch.
+      num_samples: The number of samples in an epoch. None takes the sum of the
+        sources' epochs.
     """
     return Mixture(tuple(sources), weights, num_samples)
 
 
 @dataclass(frozen=True, eq=False)
 class MixtureOrder(Order):
-    """Several orders in turn: of samples that stand one component after the other.
+    """An order that alternates between the orders of several components.
 
-    ``components`` are orders with the number of samples that each has.
+    ``components`` has (order, number of samples) of each component. The samples of all
+    components are numbered consecutively.
     """
 
     names_samples = True
@@ -70,7 +75,9 @@ class MixtureOrder(Order):
     def native(self, n: int) -> _engine.Order:
         total = sum(size for _, size in self.components)
         if total != n:
-            raise ValueError(f"a mixture of {total} samples is no order of {n}")
+            raise ValueError(
+                f"MixtureOrder: the components have {total} samples, the source has {n}"
+            )
         orders = [order.native(size) for order, size in self.components]
         pairs = list(zip(orders, self.weights, strict=True))
         return _engine.mixture(pairs, self.length(n))
@@ -78,11 +85,11 @@ class MixtureOrder(Order):
 
 @dataclass(frozen=True, eq=False)
 class Mixture(Combined, OrderedSource):
-    """What `mix` makes.
+    """The result of `mix`.
 
-    Its samples are those of its sources, numbered one source after the other: so many
-    are ``len``, and ``mixture[i]`` is one of them. How often each comes, and how many
-    an epoch has, is up to its order, so a part of it needs an ordering of its own.
+    ``len(mixture)`` is the sum of the sources' samples, and ``mixture[i]`` is sample i
+    of the concatenated sources. The order decides how often each sample comes and how
+    many samples an epoch has. A subset or a split of a mixture needs ``ordering=``.
     """
 
     sources: tuple[SampleSource, ...]
@@ -92,7 +99,7 @@ class Mixture(Combined, OrderedSource):
 
     def __post_init__(self) -> None:
         if not self.sources:
-            raise ValueError("mix: there are no sources to mix")
+            raise ValueError("mix: sources is empty. Pass at least one source.")
         for i, source in enumerate(self.sources):
             checked_source("mix", f"component {i}", source)
         check_alike("mix", "component", self.sources)
@@ -103,34 +110,35 @@ class Mixture(Combined, OrderedSource):
         weights = self.weights
         if weights is None:
             weights = [order.length(size) for order, size in components]
-        parts = whole_weights(weights, len(components))
-        order = MixtureOrder(components, parts, count)
-        self.__dict__.update(ordering=order, _parts=self.sources)
+        order = MixtureOrder(components, whole_weights(weights, len(components)), count)
+        self.__dict__.update(ordering=order, _components=self.sources)
         natives = [source.native()[0] for source in self.sources]
         self._open(_engine.concatenated(natives), self.sources[0].native()[1])
 
 
 def whole_weights(weights: Sequence[float], count: int) -> tuple[int, ...]:
-    """Whole numbers in the proportions of ``weights``, of a sum that the engine takes.
+    """Returns whole numbers in the proportions of ``weights`` for the engine.
 
-    They are the smallest where the proportions are exact, or are those of fractions
-    with small denominators but for rounding; else each is rounded to 2^-30.
+    Their sum is at most ``MAX_TOTAL_WEIGHT``. The proportions are exact if the weights
+    have a common denominator up to that limit, or if they differ from fractions with
+    small denominators only by floating-point error. Otherwise each weight's share of
+    the sum is rounded to a multiple of 2^-30.
     """
     if len(weights) != count:
-        raise ValueError(f"mix: there are {len(weights)} weights for {count} sources")
+        raise ValueError(f"mix: found {len(weights)} weights for {count} sources")
     if isinstance(weights, Mapping | str):
-        raise TypeError(f"mix: weights are a list of numbers, not {weights!r}")
+        raise TypeError(f"mix: expected weights to be a list, found {weights!r}")
     for i, weight in enumerate(weights):
-        exact = isinstance(weight, int)  # of any size
+        exact = isinstance(weight, int)  # which may be too large for a float
         value = weight if exact else number(f"mix: weight {i}", weight)
         if value < 0 or not (exact or math.isfinite(value)):
             raise ValueError(
-                f"mix: weight {i} is {weight}; weights are finite and not negative"
+                f"mix: weight {i} is {weight}. Weights must be finite and not negative."
             )
     ratios = [Fraction(w if isinstance(w, int | float) else float(w)) for w in weights]
     total = sum(ratios)
     if not total:
-        raise ValueError("mix: the weights add up to 0; one must be positive")
+        raise ValueError("mix: all weights are 0. At least one must be positive.")
     shares = [ratio / total for ratio in ratios]
     near = [share.limit_denominator(1 << 15) for share in shares]
     for fractions in (shares, near):
@@ -139,6 +147,6 @@ def whole_weights(weights: Sequence[float], count: int) -> tuple[int, ...]:
             abs(f - share) < Fraction(1, 10**12) and bool(f) == bool(share)
             for f, share in zip(fractions, shares, strict=True)
         )
-        if close and sum(fractions) == 1 and common <= MOST_WEIGHT:
+        if close and sum(fractions) == 1 and common <= MAX_TOTAL_WEIGHT:
             return tuple(int(f * common) for f in fractions)
     return tuple(max(1, round(s * (1 << 30))) if s else 0 for s in shares)

@@ -1,4 +1,4 @@
-"""What sources of samples share: an order, parts of them, and single samples."""
+"""The common part of all sources of samples: orders, splits and single samples."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ Spec = tuple[str, str, tuple[int, ...]]
 
 
 class OrderedSource(Description, SampleSource):
-    """A source of the engine's, an order, and the tree of the source's fields.
+    """A source of the engine with an order and a pytree of its fields.
 
-    Subclasses are dataclasses with a field ``ordering`` that call ``_open``.
+    A subclass is a dataclass with a field ``ordering``. Its ``__post_init__`` calls
+    ``_open``.
     """
 
     ordering: Any
@@ -42,10 +43,11 @@ class OrderedSource(Description, SampleSource):
     _order: Order
 
     def _open(self, native: _engine.Source, tree: Tree = None) -> None:
-        """``tree`` has the positions of the source's fields for leaves.
+        """Sets the engine's source and the structure of a sample.
 
-        Without it, samples are dicts of the fields. Raises ``ValueError`` where the
-        order does not fit the samples.
+        The leaves of ``tree`` are positions in ``native.schema``. Without ``tree``, a
+        sample is a dict of the fields. Raises ``ValueError`` if the order does not fit
+        the number of samples.
         """
         order = order_of(self.ordering)
         if tree is None:
@@ -54,7 +56,8 @@ class OrderedSource(Description, SampleSource):
         names = names_of(type(self).__name__, tree)
         positions = [position for _, position in leaves]
         if names != [name for name, _, _ in native.schema]:
-            # Named and ordered as arrays in memory are, to resume from their states.
+            # Fields get the names and the order that ArraySampleSource would use, so
+            # that states can be moved between the two.
             changes = {i: (n,) for i, n in zip(positions, names, strict=True)}
             native = recast(native, changes, positions)
         tree = jax.tree.unflatten(structure, range(len(names)))
@@ -63,11 +66,11 @@ class OrderedSource(Description, SampleSource):
 
     @property
     def num_samples(self) -> int:
-        """How many samples the order draws from."""
+        """The number of samples that the order draws from."""
         return len(self._native)
 
     def __len__(self) -> int:
-        """How many samples there are, of a part of a split its own."""
+        """The number of samples. A part of a split counts only its own samples."""
         order = self._order
         return order.count if isinstance(order, SplitRange) else self.num_samples
 
@@ -79,9 +82,9 @@ class OrderedSource(Description, SampleSource):
         return self._native, self._tree, list(self._names)
 
     def __getitem__(self, index: Any) -> Any:
-        """One sample as NumPy arrays, or for several of them a source.
+        """Returns one sample as NumPy arrays, or a ``Subset`` of several samples.
 
-        Several are a slice, a vector of indices or a mask; see ``Subset``.
+        A slice, a vector of indices or a mask selects several samples.
         """
         from millstream._sources.combine import Subset
 
@@ -92,30 +95,33 @@ class OrderedSource(Description, SampleSource):
         if not isinstance(part, SplitRange):
             return sample_at(self, position)
         if not -part.count <= position < part.count:
-            raise IndexError(f"sample {position} of {part.count}")
+            raise IndexError(_no_such_sample(position, part.count))
         order = replace(part, inner=Sequential()).native(self.num_samples)
         return sample_at(self, order.sample_at((0, 0), 0, position % part.count))
 
     def __reduce__(self) -> Any:
-        """Pickled is what the source was made of, which is opened anew."""
-        given = {f.name: getattr(self, f.name) for f in fields(self) if f.init}  # type: ignore[arg-type]
-        return _opened_anew, (type(self), given, self._order)
+        """Pickles the arguments of the source. Unpickling opens the source again."""
+        arguments = {f.name: getattr(self, f.name) for f in fields(self) if f.init}  # type: ignore[arg-type]
+        return _reopen, (type(self), arguments, self._order)
 
     def split(
         self, *parts: float, seed: Any = 0, shuffle: bool = True, ordering: Any = None
     ) -> list[OrderedSource]:
-        """One source for each part: fractions, or counts of samples.
+        """Splits the samples and returns one source per part.
 
-        Which samples go where is drawn once, by ``seed``; without ``shuffle`` the parts
-        are consecutive. Each keeps this source's ordering unless it is told another.
+        Args:
+          *parts: The size of each part, as fractions or as numbers of samples.
+          seed: Decides which samples each part gets.
+          shuffle: False makes the parts consecutive ranges of samples.
+          ordering: The order of each part. None takes the order of this source.
         """
-        whole = own(self)
+        whole = resolve_split(self)
         inner = order_of_part("split", whole.order, ordering)
         sizes = split_sizes(whole.num_samples, parts)
         words = _fixed_words(seed) if flag("split: shuffle", shuffle) else None
         starts = np.cumsum([0, *sizes])
         return [
-            whole._with(SplitRange(inner, int(first), size, (0, 0), words))
+            whole._with_order(SplitRange(inner, int(first), size, (0, 0), words))
             for first, size in zip(starts, sizes, strict=False)
         ]
 
@@ -127,13 +133,20 @@ class OrderedSource(Description, SampleSource):
         shuffle: bool = True,
         ordering: Any = None,
     ) -> list[tuple[OrderedSource, OrderedSource]]:
-        """``count`` pairs (training, validation): each sample validates once."""
-        whole = own(self)
+        """Returns ``count`` pairs of sources (training, validation).
+
+        Each sample is in exactly one of the validation sources. The arguments are those
+        of ``split``.
+        """
+        whole = resolve_split(self)
         n = whole.num_samples
         order = order_of_part("folds", whole.order, ordering)
         count = whole_number("folds: count", count, 0)
         if not 2 <= count <= n:
-            raise ValueError(f"{count} folds cannot be made of {n} samples")
+            raise ValueError(
+                f"{count} folds cannot be made from {n} samples. Pass a count from 2 "
+                f"to {n}."
+            )
         words = _fixed_words(seed) if flag("folds: shuffle", shuffle) else None
         edges = [n * i // count for i in range(count + 1)]
         pairs = []
@@ -141,46 +154,46 @@ class OrderedSource(Description, SampleSource):
             size = end - first
             training = SplitRange(order, 0, n - size, (first, size), words)
             validation = SplitRange(order, first, size, (0, 0), words)
-            pairs.append((whole._with(training), whole._with(validation)))
+            pairs.append((whole._with_order(training), whole._with_order(validation)))
         return pairs
 
-    def _with(self, order: Order) -> Self:
-        """The same samples in another order."""
+    def _with_order(self, order: Order) -> Self:
+        """Returns a copy of the source with another order."""
         order.native(self.num_samples)
-        twin = object.__new__(type(self))
-        twin.__dict__.update(self.__dict__, ordering=order, _order=order)
-        for made in ("_built", "_step"):
-            twin.__dict__.pop(made, None)
-        return twin
+        copy = object.__new__(type(self))
+        copy.__dict__.update(self.__dict__, ordering=order, _order=order)
+        for cached in ("_built", "_step"):
+            copy.__dict__.pop(cached, None)
+        return copy
 
 
-def _opened_anew(kind: Any, given: dict[str, Any], order: Order) -> OrderedSource:
+def _reopen(kind: Any, arguments: dict[str, Any], order: Order) -> OrderedSource:
     source: OrderedSource = object.__new__(kind)
-    source.__dict__.update(given)
+    source.__dict__.update(arguments)
     source.__post_init__()  # type: ignore[attr-defined]
-    return source if source.order == order else source._with(order)
+    return source if source.order == order else source._with_order(order)
 
 
-def order_of_part(who: str, order: Order, ordering: Any) -> Order:
-    """What orders a part: ``ordering``, or where that is None what orders the whole.
+def order_of_part(caller: str, order: Order, ordering: Any) -> Order:
+    """Returns the order of a part of a source: ``ordering``, or ``order`` for None.
 
-    Raises ``ValueError`` where the latter speaks of samples that a part does not have,
-    or has under other numbers.
+    ``order`` is that of the whole source. Raises ``ValueError`` if it refers to samples
+    by their indices in the whole source.
     """
     if ordering is not None:
         return order_of(ordering)
     if order.names_samples:
         raise ValueError(
-            f"{who}: {type(order).__name__} orders samples by their numbers in the "
-            "whole source, which are others in a part: say ordering="
+            f"{caller}: the order {type(order).__name__} refers to samples by their "
+            "indices in the whole source. Pass ordering=."
         )
     return order
 
 
-def own(source: Any) -> Any:
-    """The source, or of a part of a split a source with none but its samples.
+def resolve_split(source: Any) -> Any:
+    """Returns ``source``, or a ``Subset`` if it is a part of a split.
 
-    The latter lists them, so it takes 8 bytes a sample.
+    The subset has the samples of this part and holds 8 bytes per sample.
     """
     order = source.order
     if not isinstance(order, SplitRange):
@@ -188,18 +201,18 @@ def own(source: Any) -> Any:
     from millstream._sources.combine import Subset
 
     native, _, _ = source.native()
-    listed = replace(order, inner=Sequential())
+    in_order = replace(order, inner=Sequential())
     n = source.num_samples
-    plan = _engine.plan(native, listed.native(n), order.count, "drop", [], [])
+    plan = _engine.plan(native, in_order.native(n), order.count, "drop", [], [])
     words = np.asarray(state_words(plan.check_word, 0))
-    return Subset(source._with(Sequential()), plan.indices(words), order.inner)
+    return Subset(source._with_order(Sequential()), plan.indices(words), order.inner)
 
 
 def sample_at(source: SampleSource, index: int) -> Tree:
-    """Sample ``index``, counted from the end when negative, as NumPy arrays."""
+    """Returns sample ``index`` as NumPy arrays. Negative indices count from the end."""
     count = source.num_samples
     if not -count <= index < count:
-        raise IndexError(f"sample {index} of {count}")
+        raise IndexError(_no_such_sample(index, count))
     arrays = source.arrays() if source.device() is not None else None
     native, tree, _ = source.native()
     if arrays is not None:
@@ -209,19 +222,25 @@ def sample_at(source: SampleSource, index: int) -> Tree:
     return jax.tree.map(lambda position: values[position], tree)
 
 
+def _no_such_sample(index: int, count: int) -> str:
+    return f"sample {index} of {count} does not exist"
+
+
 def name_of(path: Any) -> str:
-    """The path of a leaf, such as "image" or "views/0"."""
+    """Returns the path of a leaf as text, such as "image" or "views/0"."""
     return jax.tree_util.keystr(path, simple=True, separator="/") or "value"
 
 
-def names_of(who: str, tree: Tree) -> list[str]:
-    """The names of the leaves; ``ValueError`` where two of them have one name."""
+def names_of(caller: str, tree: Tree) -> list[str]:
+    """Returns the names of the leaves. Raises ``ValueError`` if two are the same."""
     paths: dict[str, Any] = {}
     for path, _ in jax.tree_util.tree_flatten_with_path(tree)[0]:
         name = name_of(path)
         if name in paths:
             one, other = map(jax.tree_util.keystr, (paths[name], path))
-            raise ValueError(f"{who}: {one} and {other} are both named '{name}'")
+            raise ValueError(
+                f"{caller}: {one} and {other} are both named '{name}'. Rename one."
+            )
         paths[name] = path
     return list(paths)
 
@@ -231,9 +250,11 @@ def recast(
     changes: dict[int, tuple[Any, ...]],
     order: list[int] | None = None,
 ) -> _engine.Source:
-    """The source with some fields changed: (name, dtype, shape, transposed).
+    """Returns the source with changed fields.
 
-    What is left off at the end stays as it is; ``order`` lists the fields anew.
+    ``changes`` maps the position of a field to its new (name, dtype, shape,
+    transposed). A shorter tuple leaves the rest as it is. ``order`` lists the positions
+    of the fields to take, in their new order. None takes all fields.
     """
     schema = native.schema
     order = list(range(len(schema))) if order is None else order
@@ -246,58 +267,60 @@ def recast(
     return _engine.recast(native, changed, order)
 
 
-def check_alike(who: str, what: str, sources: Sequence[Any]) -> None:
-    """Raises ``ValueError`` unless all are of one kind of samples, on one device.
+def check_alike(caller: str, what: str, sources: Sequence[Any]) -> None:
+    """Raises ``ValueError`` unless samples of all sources have the same fields.
 
-    Messages begin with ``who`` and call the sources ``what`` with their numbers.
+    The sources must also be on the same device. Messages begin with ``caller`` and name
+    the sources ``what`` 0, ``what`` 1, ...
     """
     first, tree, _ = sources[0].native()
     structure = jax.tree.structure(tree)
     for i, source in enumerate(sources[1:], start=1):
         other, other_tree, _ = source.native()
-        its: Any = jax.tree.structure(other_tree)
-        if its != structure:
+        other_structure: Any = jax.tree.structure(other_tree)
+        if other_structure != structure:
             raise ValueError(
-                f"{who}: samples of {what} 0 are {structure}, "
-                f"those of {what} {i} are {its}"
+                f"{caller}: samples of {what} 0 have the structure {structure}, "
+                f"those of {what} {i} have {other_structure}"
             )
         if source.host_field_names != sources[0].host_field_names:
             raise ValueError(
-                f"{who}: what is no array in samples of {what} 0 is "
-                f"{list(sources[0].host_field_names)}, in those of {what} {i} "
+                f"{caller}: samples of {what} 0 have the host fields "
+                f"{list(sources[0].host_field_names)}, those of {what} {i} have "
                 f"{list(source.host_field_names)}"
             )
         for a, b in zip(first.schema, other.schema, strict=True):
             if a != b:
                 raise ValueError(
-                    f"{who}: '{a[0]}' is {described(a)} in {what} 0 "
+                    f"{caller}: '{a[0]}' is {described(a)} in {what} 0 "
                     f"and {described(b)} in {what} {i}"
                 )
-    check_device(who, [f"{what} {i}" for i in range(len(sources))], sources)
+    check_device(caller, [f"{what} {i}" for i in range(len(sources))], sources)
 
 
-def check_device(who: str, names: Sequence[str], sources: Sequence[Any]) -> None:
-    """Raises ``ValueError`` unless all samples are held by one device, or the host."""
+def check_device(caller: str, names: Sequence[str], sources: Sequence[Any]) -> None:
+    """Raises ``ValueError`` unless all sources are on one device or in host memory."""
     for name, source in zip(names, sources, strict=True):
         if source.device() != sources[0].device():
             raise ValueError(
-                f"{who}: {names[0]} is held by {sources[0].device() or 'the host'}, "
-                f"{name} by {source.device() or 'the host'}"
+                f"{caller}: {names[0]} is on {sources[0].device() or 'the host'}, "
+                f"{name} is on {source.device() or 'the host'}. "
+                "Move them to the same device."
             )
 
 
-def checked_source(who: str, what: str, source: Any) -> SampleSource:
-    """Returns ``source``; raises ``TypeError`` unless it is a source of samples."""
+def checked_source(caller: str, what: str, source: Any) -> SampleSource:
+    """Returns ``source``. Raises ``TypeError`` unless it is a source of samples."""
     if not isinstance(source, SampleSource):
         raise TypeError(
-            f"{who}: {what} is of type {type(source).__name__}, not a source of "
-            "samples; stages go after it"
+            f"{caller}: expected {what} to be a source of samples, found "
+            f"{type(source).__name__}. Add stages to the result of {caller}."
         )
     return source
 
 
 def described(spec: Spec) -> str:
-    """A field's dtype and shape, as "uint8[28, 28]"."""
+    """Returns a field's dtype and shape as text, such as "uint8[28, 28]"."""
     _, dtype, shape = spec
     return f"{dtype}{list(shape)}"
 

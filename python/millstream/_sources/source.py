@@ -1,4 +1,4 @@
-"""What a source is."""
+"""The base classes of sources and pipelines."""
 
 from __future__ import annotations
 
@@ -16,44 +16,45 @@ if TYPE_CHECKING:
 
 @public
 class Source:
-    """What a pipeline is: something with steps, a state and a next value.
+    """A pipeline: a source of samples followed by any number of stages.
 
-    Sources of samples are pipelines of no stages, and a stage called with a source
-    gives a longer one, so every pipeline can be stepped by itself.
+    A source of samples is a pipeline without stages. Calling a stage with a source
+    returns a pipeline that ends with this stage. Every pipeline can be stepped on its
+    own: it has an initial state, and ``next`` maps a state to a value and a new state.
     """
 
     @property
     def head(self) -> SampleSource:
-        """Where the samples come from."""
-        raise TypeError(f"{type(self).__name__} is not a source of its own")
+        """The source of the samples, before any stage."""
+        raise TypeError(_not_implemented(self, "head"))
 
     @property
     def stages(self) -> tuple[Stage, ...]:
-        """What is done to them, in order."""
+        """The stages, in the order in which they run."""
         return ()
 
     @property
     def built(self) -> BuiltPipeline:
-        """The pipeline at work; made when first asked for."""
+        """The built pipeline. The first access builds it."""
         from millstream._run.built import BuiltPipeline
 
-        made = self.__dict__.get("_built")
-        if made is None:
-            made = BuiltPipeline(self.head, self.stages)
-            self.__dict__["_built"] = made
-        return made
+        built = self.__dict__.get("_built")
+        if built is None:
+            built = BuiltPipeline(self.head, self.stages)
+            self.__dict__["_built"] = built
+        return built
 
     @property
     def steps_per_epoch(self) -> int:
-        """How many values an epoch has."""
+        """The number of values in an epoch."""
         return self.built.steps
 
     def init_state(self, key: Any = None) -> Any:
-        """The state at the first step: from an int, a raw key or a typed key."""
+        """Returns the state at the first step for an int, a raw key or a typed key."""
         return self.built.init_state(key)
 
     def next(self, state: Any) -> tuple[Tree, Any, Any]:
-        """``(value, mask, state)``: the value that ``state`` names and what follows."""
+        """Returns ``(value, mask, next_state)`` for a state."""
         from millstream._delivery.host import HostDelivery, stepper
 
         step = self.__dict__.get("_step")
@@ -63,12 +64,12 @@ class Source:
         return value, mask, state
 
     def element_spec(self) -> Tree:
-        """A ``jax.ShapeDtypeStruct`` for each leaf of a value."""
+        """Returns a ``jax.ShapeDtypeStruct`` for each leaf of a value."""
         return self.built.element_spec()
 
 
 class SampleSource(Source):
-    """Where samples live. Says what the engine is to read, and in which order."""
+    """A source of samples: the engine's source to read from, and the order."""
 
     @property
     def head(self) -> SampleSource:
@@ -76,32 +77,40 @@ class SampleSource(Source):
 
     @property
     def num_samples(self) -> int:
-        """How many samples there are."""
-        raise TypeError(f"{type(self).__name__} does not say how many samples it has")
+        """The number of samples."""
+        raise TypeError(_not_implemented(self, "num_samples"))
 
     @property
     def order(self) -> Order:
-        """Which sample comes when."""
-        raise TypeError(f"{type(self).__name__} does not say its order")
+        """The order in which the samples are read."""
+        raise TypeError(_not_implemented(self, "order"))
 
     def native(self) -> tuple[_engine.Source, Tree, list[str]]:
-        """The engine's source, the tree of its fields, and their names."""
-        raise TypeError(f"{type(self).__name__} has no source in the engine")
+        """Returns the engine's source, the pytree of its fields, and their names.
+
+        The leaves of the pytree are positions in the list of names.
+        """
+        raise TypeError(_not_implemented(self, "native"))
 
     def arrays(self) -> list[Any] | None:
-        """The samples as JAX arrays, one a field, where they can be had at once."""
+        """Returns one JAX array per field, or None if samples are not in memory."""
         return None
 
     def device(self) -> Any:
-        """The accelerator that holds the samples, or None for the host."""
+        """Returns the accelerator that holds the samples, or None for host memory."""
         return None
 
     @property
     def host_field_names(self) -> tuple[str, ...]:
-        """The keys of host fields: values that are not arrays."""
+        """The keys of host fields, whose values are not arrays."""
         return ()
 
     @property
     def prefetch_samples(self) -> int | None:
-        """How many samples to make ahead where the loader does not say."""
+        """How many samples to prefetch if the loader's ``prefetch`` is None."""
         return None
+
+
+def _not_implemented(source: Source, name: str) -> str:
+    kind = type(source).__name__
+    return f"{kind} does not implement {name!r}. Subclasses of Source must define it."

@@ -1,8 +1,8 @@
-"""Writes the samples of a source to files, in the order of their numbers.
+"""Writes the samples of a source to files, in the order of their indices.
 
-Files are written under temporary names and renamed when they are complete. The engine
-calls ``progress`` from time to time with the number of samples written; it may raise
-to stop.
+The engine writes files under temporary names and renames them when they are complete.
+It regularly calls ``progress`` with the number of samples written. ``progress`` may
+raise an exception to stop.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from millstream import _engine
 from millstream._core.description import Tree
 from millstream._core.public import public
 from millstream._sources.disk import AnyPath
-from millstream._sources.ordered import name_of, own
+from millstream._sources.ordered import name_of, resolve_split
 from millstream._sources.source import SampleSource
 
 Progress = Callable[[int], None]
@@ -27,8 +27,11 @@ Progress = Callable[[int], None]
 def write_npy(
     source: SampleSource, paths: Tree, *, progress: Progress | None = None
 ) -> None:
-    """Write an ``.npy`` file for each field: ``paths`` is the tree of a sample."""
-    native, files = _placed("write_npy", source, paths)
+    """Writes one ``.npy`` file per field.
+
+    ``paths`` is a pytree of paths with the structure of a sample.
+    """
+    native, files = _files("write_npy", source, paths)
     _engine.write_npy(native, files, progress)
 
 
@@ -36,8 +39,11 @@ def write_npy(
 def write_idx(
     source: SampleSource, paths: Tree, *, progress: Progress | None = None
 ) -> None:
-    """Write a raw IDX file for each field: ``paths`` is the tree of a sample."""
-    native, files = _placed("write_idx", source, paths)
+    """Writes one uncompressed IDX file per field.
+
+    ``paths`` is a pytree of paths with the structure of a sample.
+    """
+    native, files = _files("write_idx", source, paths)
     _engine.write_idx(native, files, progress)
 
 
@@ -45,8 +51,8 @@ def write_idx(
 def write_packed(
     source: SampleSource, path: AnyPath, *, progress: Progress | None = None
 ) -> None:
-    """Write one file of records that describes itself; ``PackedSource`` reads it."""
-    _engine.write_packed(own(source).native()[0], Path(path), progress)
+    """Writes one file of records with a header. ``PackedSource(path)`` reads it."""
+    _engine.write_packed(resolve_split(source).native()[0], Path(path), progress)
 
 
 @public
@@ -57,18 +63,20 @@ def write_csv(
     delimiter: str = ",",
     progress: Progress | None = None,
 ) -> None:
-    """Write a table with a header; a field of several elements is as many columns."""
-    _engine.write_csv(own(source).native()[0], Path(path), delimiter, progress)
+    """Writes a CSV file with a header line. A field has one column per element."""
+    _engine.write_csv(
+        resolve_split(source).native()[0], Path(path), delimiter, progress
+    )
 
 
-def _placed(who: str, source: Any, paths: Tree) -> tuple[_engine.Source, list[Path]]:
-    """The engine's source, and a file for each of its fields."""
-    native, _, names = own(source).native()
+def _files(caller: str, source: Any, paths: Tree) -> tuple[_engine.Source, list[Path]]:
+    """Returns the engine's source and the path for each of its fields."""
+    native, _, names = resolve_split(source).native()
     places = jax.tree_util.tree_flatten_with_path(paths)[0]
     files = {name_of(where): Path(path) for where, path in places}
     if sorted(files) != sorted(names):
         raise ValueError(
-            f"{who}: samples have the fields {sorted(names)}, there are files for "
+            f"{caller}: expected paths for the fields {sorted(names)}, found "
             f"{sorted(files)}"
         )
     return native, [files[name] for name in names]

@@ -1,1 +1,1 @@
-"""Threads and processes that call Python functions for the engine."""
+"""Worker threads and processes that call Python functions for the engine."""

@@ -1,4 +1,7 @@
-"""Batches of samples named one by one, for those who keep an order of their own."""
+"""An executor that makes batches in workers.
+
+Its caller chooses the samples of each batch, as the compatibility packages do.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +22,10 @@ Field = tuple[str, Any, tuple[int, ...]]
 
 @dataclass(frozen=True)
 class HostBatch:
-    """A batch: arrays with the rows first, and one host value for each row.
+    """A batch: arrays whose leading dimension is the rows, and one host value per row.
 
-    The arrays are where the workers wrote them, each aligned so that JAX aliases it;
-    the memory is used again when they are gone.
+    The workers wrote the arrays directly into this memory. It is aligned so that JAX
+    can alias it. The executor reuses it after the arrays are deleted.
     """
 
     arrays: dict[str, np.ndarray]
@@ -30,7 +33,7 @@ class HostBatch:
 
 
 class PendingBatch:
-    """A batch that was begun."""
+    """A batch that was submitted to an executor."""
 
     def __init__(
         self, native: _engine.PendingBatch, columns: tuple[FieldSpec, ...], rows: int
@@ -42,43 +45,47 @@ class PendingBatch:
 
     @property
     def done(self) -> bool:
-        """Whether waiting would take no time."""
+        """Whether ``wait`` would return or raise immediately."""
         return self._native is None or self._native.done
 
     def wait(self, timeout: float | None = None) -> HostBatch | None:
-        """The batch, or None after ``timeout`` seconds; raises what went wrong."""
+        """Returns the batch, or None after ``timeout`` seconds.
+
+        Raises the error that a worker raised.
+        """
         if self._native is None:
             assert self._error is not None
             raise self._error
         try:
             answer: Any = self._native.wait(1e8 if timeout is None else timeout)
         except Exception as error:
-            # The engine's pending would hold the error, whose traceback holds this one:
-            # a ring that no collector sees, with all that the caller's frames hold.
+            # The engine's object holds the error, and the traceback holds this object.
+            # The garbage collector cannot see this cycle, so it has to be broken here.
             self._native, self._error = None, error
             raise
         if answer is None:
             return None
-        (*fields, _), parts = answer
+        (*fields, _), chunks = answer
         arrays = {
             column.name: rows
             for column, rows in zip(self._columns, fields, strict=True)
         }
-        return HostBatch(arrays, host_value_rows(parts, self._rows))
+        return HostBatch(arrays, host_value_rows(chunks, self._rows))
 
 
 class Executor:
-    """Makes batches ahead, in the order in which they were begun.
+    """Makes submitted batches in a worker pool, in the order of submission.
 
     Args:
-      task: What to call; its outputs are set to ``fields``.
+      task: The task that makes the rows. Its outputs are set to ``fields``.
       fields: (name, dtype, shape) of each array of a row.
-      rows: How many rows a batch has at most.
-      workers: How many threads or processes.
+      rows: The largest number of rows in a batch.
+      workers: The number of threads or processes.
       worker_kind: "thread" or "process".
-      timeout: Seconds that one sample may take.
-      restart_workers: How many processes may be replaced, their samples tried again.
-      nice: How much a worker process gives way to others.
+      timeout: The time limit for one sample in seconds. None means no limit.
+      restart_workers: How many worker processes may be replaced after they died.
+        Their samples are tried again.
+      nice: How much to increase the niceness of worker processes.
     """
 
     def __init__(
@@ -107,29 +114,29 @@ class Executor:
             nice=nice,
         )
         specs = [column.spec for column in self._columns]
-        at_once = min(max(2, workers + 1), 32)
-        self._native = _engine.executor(self._pool.native, specs, rows, at_once)
+        concurrency = min(max(2, workers + 1), 32)
+        self._native = _engine.executor(self._pool.native, specs, rows, concurrency)
 
     def submit(
         self, indices: Sequence[int] | np.ndarray, seeds: np.ndarray | None = None
     ) -> PendingBatch:
-        """Queues a batch of these samples; never waits."""
+        """Queues a batch of the samples ``indices``. Never blocks."""
         numbers = np.ascontiguousarray(indices, np.int64)
-        drawn = None if seeds is None else np.ascontiguousarray(seeds, np.uint64)
+        words = None if seeds is None else np.ascontiguousarray(seeds, np.uint64)
         return PendingBatch(
-            self._native.submit(numbers, drawn), self._columns, self._rows
+            self._native.submit(numbers, words), self._columns, self._rows
         )
 
     @property
     def pids(self) -> list[int]:
-        """The worker processes that run now."""
+        """The ids of the running worker processes."""
         return self._pool.pids
 
     @property
     def live(self) -> int:
-        """Batches that someone still holds."""
+        """The number of batches whose arrays still exist."""
         return self._native.live
 
     def close(self) -> None:
-        """Ends the workers; batches that are not done raise."""
+        """Stops the workers. Waiting for an unfinished batch then raises an error."""
         self._native.close()

@@ -1,4 +1,4 @@
-"""What the first sample of a function says about all samples."""
+"""Finds the fields of a function's samples from its first sample."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from millstream._sources.ordered import name_of, names_of
 from millstream._workers.tasks import FieldSpec
 
 
-def first_sample(who: str, make: Callable[[], Any], stacklevel: int) -> Any:
-    """What ``make`` returns for sample 0.
+def first_sample(caller: str, make: Callable[[], Any], stacklevel: int) -> Any:
+    """Returns the result of ``make``, which makes sample 0.
 
-    It is called twice and warns where the samples differ, or where a list of numbers
-    would become as many fields.
+    It calls ``make`` twice and warns if the two results differ. It also warns about a
+    list of numbers in the sample, because JAX treats each number as a field.
     """
     sample, again = make(), make()
-    differs = _first_difference(sample, again)
-    if differs is not None:
+    difference = _first_difference(sample, again)
+    if difference is not None:
         warnings.warn(
-            f"{who}: two calls for sample 0 gave different values{differs}. A sample "
-            "has to depend on its index alone, or the same state gives other batches "
-            "when it is resumed. Draw random numbers from the seed that "
-            "PythonMapTransform gives to a function fn(sample, seed)",
+            f"{caller}: two calls for sample 0 returned different values{difference}. "
+            "A sample must depend only on its index, or a resumed run gets other "
+            "batches. For random numbers use PythonMapTransform, which passes a seed "
+            "to fn(sample, seed).",
             UserWarning,
             stacklevel=stacklevel,
         )
@@ -36,9 +36,9 @@ def first_sample(who: str, make: Callable[[], Any], stacklevel: int) -> Any:
         if _is_numbers(leaf):
             where = f"'{name_of(path)}' of a sample" if path else "a sample"
             warnings.warn(
-                f"{who}: {where} is a list of {len(leaf)} numbers, which becomes "
+                f"{caller}: {where} is a list of {len(leaf)} numbers, which becomes "
                 f"{len(leaf)} fields of one number each. Return np.asarray(...) of the "
-                "list for one field",
+                "list to get one field.",
                 UserWarning,
                 stacklevel=stacklevel,
             )
@@ -47,7 +47,7 @@ def first_sample(who: str, make: Callable[[], Any], stacklevel: int) -> Any:
 
 
 def _first_difference(sample: Any, again: Any) -> str | None:
-    """Where two samples differ, as " of 'x'"; None where they do not."""
+    """Returns " of 'x'" if two samples differ in the field x, None if they do not."""
     leaves, structure = jax.tree_util.tree_flatten_with_path(sample)
     others, other_structure = jax.tree.flatten(again)
     if bool(structure != other_structure):  # type: ignore[operator]
@@ -69,23 +69,23 @@ def _is_numbers(node: Any) -> bool:
     )
 
 
-def columns_of(spec: Tree, who: str) -> tuple[tuple[FieldSpec, ...], Tree]:
-    """The columns of a sample and the tree of their positions.
+def columns_of(spec: Tree, caller: str) -> tuple[tuple[FieldSpec, ...], Tree]:
+    """Returns the fields of a sample and the pytree of their positions.
 
-    Dtypes are those that JAX will have, so that workers write them in place.
+    The dtypes are those that JAX uses, so that workers can write rows in place.
     """
     leaves, structure = jax.tree_util.tree_flatten_with_path(spec)
     if not leaves:
-        raise ValueError(f"{who}: a sample needs at least one array; this has none")
+        raise ValueError(f"{caller}: a sample must have at least one array, found none")
     columns = []
-    for name, (_, leaf) in zip(names_of(who, spec), leaves, strict=True):
+    for name, (_, leaf) in zip(names_of(caller, spec), leaves, strict=True):
         if not isinstance(leaf, jax.ShapeDtypeStruct):
             check_unmasked(name, leaf)
             leaf = np.asarray(leaf)
         if leaf.dtype.kind in "OUSMm":
             raise TypeError(
-                f"{who}: {name!r} is {leaf.dtype}, which is no array for JAX; values "
-                "that are not arrays stand under keys of a dict (host_fields)"
+                f"{caller}: {name!r} has the dtype {leaf.dtype}, which JAX arrays "
+                "cannot hold. Return a dict and list the key in host_fields."
             )
         dtype = jax.dtypes.canonicalize_dtype(leaf.dtype)
         columns.append(FieldSpec(name, dtype.name, tuple(leaf.shape)))
@@ -93,26 +93,28 @@ def columns_of(spec: Tree, who: str) -> tuple[tuple[FieldSpec, ...], Tree]:
 
 
 def specs(columns: tuple[FieldSpec, ...]) -> list[tuple[str, str, list[int]]]:
+    """Returns (name, dtype, shape) of each field."""
     return [column.spec for column in columns]
 
 
-def not_arrays(sample: Any) -> tuple[str, ...]:
-    """The keys of a dict whose values JAX has no array for."""
+def host_fields_of(sample: Any) -> tuple[str, ...]:
+    """Returns the keys of a dict whose values cannot be JAX arrays."""
     if not isinstance(sample, Mapping):
         return ()
 
-    def foreign(value: Any) -> bool:
+    def is_host_value(value: Any) -> bool:
         return any(np.asarray(x).dtype.kind in "OUSMm" for x in jax.tree.leaves(value))
 
-    return tuple(key for key, value in sample.items() if foreign(value))
+    return tuple(key for key, value in sample.items() if is_host_value(value))
 
 
-def without(sample: Any, keys: tuple[str, ...]) -> Any:
+def without_keys(sample: Any, keys: tuple[str, ...]) -> Any:
+    """Returns a dict without some of its keys."""
     if not keys:
         return sample
     if not isinstance(sample, Mapping):
         raise TypeError(
-            f"host_fields={keys} are keys of a dict, but a sample is a "
+            f"host_fields={keys} needs samples that are dicts, found "
             f"{type(sample).__name__}"
         )
     return {key: value for key, value in sample.items() if key not in keys}

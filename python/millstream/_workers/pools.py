@@ -1,4 +1,4 @@
-"""Worker pools: threads and processes that run a task, and how a task is sent."""
+"""Worker pools: threads or processes that run a task."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from millstream._workers.tasks import Task, run
 
 KINDS = ("thread", "process")
 
-# What ``__main__`` is called in a process that multiprocessing spawned.
+# The name of ``__main__`` in a process that multiprocessing spawned.
 _MP_MAIN = "__mp_main__"
 
-_FOREVER = 1e8
-_MOST = (1 << 31) - 1
+_NO_LIMIT_SECONDS = 1e8
+_MAX_COUNT = (1 << 31) - 1
 
 _pools: weakref.WeakSet[Any] = weakref.WeakSet()
 
@@ -40,70 +40,83 @@ def worker_pool(
     restart_workers: int = 0,
     nice: int = 0,
 ) -> WorkerPool:
-    """Workers that begin with the first rows that are asked of them.
+    """Returns a pool whose workers start when the engine first requests rows.
 
-    Raises ``ValueError`` or ``TypeError`` where an argument does not suit.
+    Raises ``ValueError`` or ``TypeError`` for wrong arguments.
     """
     workers, restart_workers = checked_workers(workers, worker_kind, restart_workers)
-    most = None if timeout is None else seconds("timeout", timeout)
-    patience = 0 if most is None else max(int(most * 1000), 1)
+    limit = None if timeout is None else seconds("timeout", timeout)
+    timeout_ms = 0 if limit is None else max(int(limit * 1000), 1)
     if worker_kind == "thread":
-        made = _engine.thread_worker_pool(_called(task), workers, patience)
+        native = _engine.thread_worker_pool(_thread_function(task), workers, timeout_ms)
     else:
-        made = _engine.process_worker_pool(
+        native = _engine.process_worker_pool(
             command(),
             environment(),
             setup(task, nice),
             workers,
-            patience,
+            timeout_ms,
             restart_workers,
         )
-    return WorkerPool(made)
+    return WorkerPool(native)
 
 
 def checked_workers(
     workers: Any, worker_kind: Any, restart_workers: Any
 ) -> tuple[int, int]:
-    """Both numbers as ints; ``ValueError`` names what does not suit."""
-    workers = whole("workers", workers, 1, _MOST)
-    restart_workers = whole("restart_workers", restart_workers, 0, _MOST)
+    """Returns ``(workers, restart_workers)`` as ints.
+
+    Raises ``ValueError`` for a wrong argument.
+    """
+    workers = whole("workers", workers, 1, _MAX_COUNT)
+    restart_workers = whole("restart_workers", restart_workers, 0, _MAX_COUNT)
     if worker_kind not in KINDS:
         raise ValueError(f"worker_kind is one of {KINDS}, not {worker_kind!r}")
     if restart_workers and worker_kind == "thread":
-        raise ValueError("restart_workers is for worker_kind='process'")
+        raise ValueError(
+            "restart_workers cannot be combined with worker_kind='thread'. Use "
+            "worker_kind='process'."
+        )
     return workers, restart_workers
 
 
 def seconds(name: str, value: Any, *, forever: bool = False) -> float | None:
-    """The seconds that the argument ``name`` allows; None for any time.
+    """Returns the argument ``name`` as a number of seconds, or None for no limit.
 
-    Any time is infinity, more than three years and, if ``forever``, 0 or less.
+    Infinity and values above three years mean no limit. With ``forever``, so do 0 and
+    negative values.
     """
-    known = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    if not known or not (value > 0 or (forever and value <= 0)):
+    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if not is_number or not (value > 0 or (forever and value <= 0)):
         least = "" if forever else " above 0"
         raise ValueError(f"{name} must be a number of seconds{least}, not {value!r}")
-    return float(value) if 0 < value < _FOREVER else None
+    return float(value) if 0 < value < _NO_LIMIT_SECONDS else None
 
 
-def _called(task: Task) -> Callable[..., list[Any] | None]:
-    """What threads call: the task, which starts once in each of them."""
+def _thread_function(task: Task) -> Callable[..., list[Any] | None]:
+    """Returns the function that worker threads call.
+
+    It runs the task. In each thread it calls ``task.start`` once before.
+    """
     if type(task).start is Task.start:
         return functools.partial(run, task)
-    begun: set[int] = set()
+    started_threads: set[int] = set()
 
     def call(*arguments: Any) -> list[Any] | None:
         thread = threading.get_ident()
-        if thread not in begun:
+        if thread not in started_threads:
             started(task.start)
-            begun.add(thread)
+            started_threads.add(thread)
         return run(task, *arguments)
 
     return call
 
 
 class WorkerPool:
-    """Workers of one task. They end when it is closed or let go of, and at exit."""
+    """The workers of one task.
+
+    They stop when the pool is closed or deleted, and when the process exits.
+    """
 
     def __init__(self, native: _engine.WorkerPool) -> None:
         self.native = native
@@ -111,7 +124,7 @@ class WorkerPool:
 
     @property
     def pids(self) -> list[int]:
-        """The worker processes that run now."""
+        """The ids of the running worker processes."""
         return list(self.native.pids)
 
     def close(self) -> None:
@@ -120,13 +133,13 @@ class WorkerPool:
 
 @atexit.register
 def _close_all() -> None:
-    for one in list(_pools):
-        one.close()
+    for pool in list(_pools):
+        pool.close()
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class UsesWorkers:
-    """Who calls a function: the arguments of everything that has workers."""
+    """The arguments that sources and stages with workers have in common."""
 
     workers: int = 1
     worker_kind: str = "thread"
@@ -144,72 +157,84 @@ class UsesWorkers:
 
 
 def command() -> list[bytes]:
-    """What runs a worker: this Python, with none of the folder of the program."""
+    """Returns the command line of a worker process.
+
+    -P keeps the folder of worker.py out of ``sys.path``.
+    """
     if not sys.executable:
-        raise RuntimeError("worker processes need sys.executable, which is not set")
+        raise RuntimeError(
+            "worker processes need sys.executable, which is not set. Set it, or use "
+            "worker_kind='thread'."
+        )
     program = os.path.join(os.path.dirname(__file__), "worker.py")
     words = [sys.executable, "-P", program, str(os.getpid())]
     return [os.fsencode(word) for word in words]
 
 
 def environment() -> list[bytes]:
-    """This process's environment, but no accelerator: one process has it already."""
-    known = {**os.environb, b"JAX_PLATFORMS": b"cpu", b"MILLSTREAM_WORKER": b"1"}
-    return [name + b"=" + value for name, value in known.items()]
+    """Returns the environment of a worker process: this one, with JAX on the CPU.
+
+    This process already uses the accelerators.
+    """
+    variables = {**os.environb, b"JAX_PLATFORMS": b"cpu", b"MILLSTREAM_WORKER": b"1"}
+    return [name + b"=" + value for name, value in variables.items()]
 
 
 def setup(task: Task, nice: int = 0) -> bytes:
-    """What a worker is told first.
+    """Returns the first message to a worker process.
 
-    Raises ``TypeError`` naming what cannot be sent, and the extra that would help.
+    Raises ``TypeError`` if the task cannot be pickled.
     """
     return pickle.dumps(
         {
             "path": list(sys.path),
             "argv": list(sys.argv),
             "nice": nice,
-            "task": packed(task),
+            "task": pickled(task),
         }
     )
 
 
-def packed(task: Task) -> bytes:
-    """The task, its functions by the path of their module, or else by value."""
+def pickled(task: Task) -> bytes:
+    """Pickles a task, with functions by reference if possible and else by value."""
     buffer = io.BytesIO()
     try:
-        _ByPath(buffer, protocol=5).dump(task)
-    except Exception as plain:
-        return _by_value(task, plain)
+        _ByReference(buffer, protocol=5).dump(task)
+    except Exception as error:
+        return _by_value(task, error)
     return buffer.getvalue()
 
 
-class _ByPath(pickle.Pickler):
-    """Refuses what is of ``__main__``: a worker has another."""
+class _ByReference(pickle.Pickler):
+    """A pickler that rejects objects of ``__main__``, which workers cannot import."""
 
     def reducer_override(self, value: Any) -> Any:
         if getattr(value, "__module__", None) in ("__main__", _MP_MAIN) and (
             isinstance(value, type) or callable(value)
         ):
-            raise pickle.PicklingError(f"{value!r} is of __main__")
+            raise pickle.PicklingError(f"{value!r} is defined in __main__")
         return NotImplemented
 
 
-def _by_value(task: Task, plain: Exception) -> bytes:
+def _by_value(task: Task, reason: Exception) -> bytes:
+    """Pickles a task with cloudpickle. ``reason`` is why plain pickling failed."""
     try:
         import cloudpickle  # type: ignore[import-untyped]
     except ImportError:
         raise TypeError(
-            f"worker processes cannot be sent this: {plain}. Put the function into "
-            "a module, or install millstream[workers] (cloudpickle) to send it by value"
-        ) from plain
+            f"the function cannot be sent to worker processes: {reason}. Move it to a "
+            "module, or install millstream[workers] (cloudpickle) to send it by value."
+        ) from reason
     main = sys.modules.get(_MP_MAIN)
-    others = _MP_MAIN not in cloudpickle.list_registry_pickle_by_value()
+    is_new = _MP_MAIN not in cloudpickle.list_registry_pickle_by_value()
     try:
         if main is not None:
             cloudpickle.register_pickle_by_value(main)
         return bytes(cloudpickle.dumps(task, protocol=5))
     except Exception as error:
-        raise TypeError(f"worker processes cannot be sent {task!r}: {error}") from error
+        raise TypeError(
+            f"{task!r} cannot be sent to worker processes: {error}"
+        ) from error
     finally:
-        if main is not None and others:
+        if main is not None and is_new:
             cloudpickle.unregister_pickle_by_value(main)

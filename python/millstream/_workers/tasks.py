@@ -1,6 +1,6 @@
-"""What workers do: functions of the user's, called for rows of a batch.
+"""Tasks, which call a user's function to make rows of a batch.
 
-Runs in worker processes too, so nothing here imports jax.
+Worker processes import this module, so it must not import jax.
 """
 
 from __future__ import annotations
@@ -19,29 +19,31 @@ from millstream import _engine
 from millstream._core.arguments import check_unmasked
 from millstream._core.errors import stand_in
 
-# Samples that are named where it may be any of them.
-_LISTED = 8
+# How many samples an error names if any of them may have caused it.
+_MAX_NAMED = 8
 
 Rows = list[np.ndarray]
-"""Columns of a chunk: arrays with the rows first."""
+"""One array per field, whose leading dimension is the rows of a chunk."""
 
 
 class Chunk(NamedTuple):
-    """Rows to make: their samples, their seeds if there are any, what there is of them,
-    where they belong, and a cell that says which of them is being made, or -n while
-    the first n are made at once.
+    """Rows of a batch that one worker makes.
+
+    The task writes the rows to ``outputs``. While it makes row k, it sets ``row[0]`` to
+    k, so that errors can name the sample. While it makes the first n rows in one call,
+    it sets ``row[0]`` to -n.
     """
 
     indices: np.ndarray
     seeds: np.ndarray | None
-    given: Rows
-    made: Rows
+    inputs: Rows
+    outputs: Rows
     row: np.ndarray
 
 
 @dataclass(frozen=True)
 class FieldSpec:
-    """A field of a sample: its name, the name of its dtype, and its shape."""
+    """The name, the name of the dtype, and the shape of a field of a sample."""
 
     name: str
     dtype: str
@@ -52,23 +54,22 @@ class FieldSpec:
 
     @property
     def spec(self) -> tuple[str, str, list[int]]:
-        """The same as the engine takes it."""
+        """The field in the form that the engine takes."""
         return self.name, self.dtype, list(self.shape)
 
 
 def writer(rows: Rows, columns: tuple[FieldSpec, ...], tree: Any) -> _engine.RowWriter:
-    """Writes samples, trees of that kind, to the rows of their fields.
+    """Returns a writer that writes samples with the structure ``tree`` to ``rows``.
 
-    It raises ``ValueError`` where a value has another shape or would lose what it
-    holds.
+    It raises ``ValueError`` if a value has another shape or does not fit the dtype.
     """
 
-    def slowly(k: int, sample: Any) -> None:
+    def put_any(k: int, sample: Any) -> None:
         leaves = leaves_of(sample, tree)
         for field_rows, column, leaf in zip(rows, columns, leaves, strict=True):
             _put(field_rows, k, leaf, column)
 
-    return _engine.RowWriter(rows, tree, slowly)
+    return _engine.RowWriter(rows, tree, put_any)
 
 
 def _put(rows: np.ndarray, k: int, value: Any, column: FieldSpec) -> None:
@@ -84,13 +85,18 @@ def _put(rows: np.ndarray, k: int, value: Any, column: FieldSpec) -> None:
         limits = np.iinfo(rows.dtype)
         if int(found.min()) < limits.min or int(found.max()) > limits.max:
             raise ValueError(
-                f"{column.name}: a {found.dtype} that {rows.dtype} cannot hold"
+                f"{column.name}: found a value of dtype {found.dtype} that "
+                f"{rows.dtype} cannot hold"
             )
     rows[k] = found.astype(rows.dtype, copy=False)
 
 
 def leaves_of(value: Any, tree: Any, path: str = "") -> list[Any]:
-    """The leaves of ``value`` in the places that ``tree`` has numbers in."""
+    """Returns the leaves of ``value``, which must have the structure of ``tree``.
+
+    The leaves of ``tree`` are positions in the result. Raises ``ValueError`` that names
+    the first node with another structure.
+    """
     found: dict[int, Any] = {}
     _collect(value, tree, path, found)
     return [found[i] for i in range(len(found))]
@@ -110,14 +116,14 @@ def _collect(value: Any, tree: Any, path: str, found: dict[int, Any]) -> None:
     elif isinstance(tree, list | tuple):
         if not isinstance(value, list | tuple) or len(value) != len(tree):
             raise ValueError(
-                f"{what}: expected {len(tree)} values, found {_counted(value)}"
+                f"{what}: expected {len(tree)} values, found {_length_or_type(value)}"
             )
         for i, inner in enumerate(tree):
             _collect(value[i], inner, f"{path}/{i}" if path else str(i), found)
     elif tree is None:
         if value is not None:
             raise ValueError(f"{what}: expected None, found {type(value).__name__}")
-    else:  # a node that only jax knows
+    else:  # a pytree node that only jax can flatten
         import jax
 
         numbers = jax.tree.leaves(tree)
@@ -129,22 +135,22 @@ def _collect(value: Any, tree: Any, path: str, found: dict[int, Any]) -> None:
         found.update(zip(numbers, leaves, strict=True))
 
 
-def _counted(value: Any) -> str:
+def _length_or_type(value: Any) -> str:
     if isinstance(value, list | tuple):
-        return f"{len(value)} of them"
+        return str(len(value))
     return type(value).__name__
 
 
-def rebuilt(tree: Any, leaves: Sequence[Any]) -> Any:
-    """``tree`` with the leaves in the places of its numbers."""
+def unflatten(tree: Any, leaves: Sequence[Any]) -> Any:
+    """Returns ``tree`` with each position replaced by the leaf at this position."""
     if isinstance(tree, int):
         return leaves[tree]
     if isinstance(tree, Mapping):
-        return {key: rebuilt(inner, leaves) for key, inner in tree.items()}
+        return {key: unflatten(inner, leaves) for key, inner in tree.items()}
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
-        return type(tree)(*(rebuilt(inner, leaves) for inner in tree))
+        return type(tree)(*(unflatten(inner, leaves) for inner in tree))
     if isinstance(tree, list | tuple):
-        return type(tree)(rebuilt(inner, leaves) for inner in tree)
+        return type(tree)(unflatten(inner, leaves) for inner in tree)
     if tree is None:
         return None
     import jax
@@ -154,45 +160,45 @@ def rebuilt(tree: Any, leaves: Sequence[Any]) -> Any:
 
 @dataclass(frozen=True)
 class Task:
-    """What is called for each row; a description that travels to workers.
+    """A user's function and how to call it. Workers receive it as a pickle.
 
-    ``inputs`` and ``outputs`` are the columns of the rows that it is given and makes.
+    ``inputs`` are the fields that it reads, ``outputs`` the fields that it writes.
     """
 
-    gives_rows: ClassVar[bool] = False
-    """Whether the function is given the very rows that it makes."""
+    exposes_outputs: ClassVar[bool] = False
+    """Whether the function receives the output arrays and may keep them."""
 
     inputs: tuple[FieldSpec, ...] = field(default=(), kw_only=True)
     outputs: tuple[FieldSpec, ...] = field(default=(), kw_only=True)
 
     def start(self) -> None:
-        """Called once in each worker."""
+        """Prepares a worker. Each worker calls it once."""
 
     def make(self, chunk: Chunk) -> list[Any] | None:
-        """Makes the rows, noting in ``chunk.row[0]`` which; returns host values."""
+        """Makes the rows of a chunk. Returns one host value per row, or None."""
         raise NotImplementedError
 
-    def tell(self, error: BaseException, index: int) -> None:
-        """Adds to an error what else is known of the sample that it is of."""
+    def add_notes(self, error: BaseException, index: int) -> None:
+        """Adds notes about sample ``index`` to an error."""
 
 
 @dataclass(frozen=True)
 class SampleTask(Task):
-    """``fn(index)`` gives a sample; its keys in ``host_fields`` are not arrays."""
+    """``fn(index)`` returns a sample. Its keys ``host_fields`` hold host values."""
 
     fn: Callable[[int], Any]
     tree: Any
     host_fields: tuple[str, ...] = ()
 
     def make(self, chunk: Chunk) -> list[Any] | None:
-        rows = writer(chunk.made, self.outputs, self.tree)
+        rows = writer(chunk.outputs, self.outputs, self.tree)
         if not self.host_fields:
             self._write(rows, chunk)
             return None
         host_values = []
         for k, sample in enumerate(self._samples(chunk.indices.tolist(), chunk.row)):
-            arrays, apart = _parted(sample, self.host_fields)
-            host_values.append(apart)
+            arrays, values = _split_host_fields(sample, self.host_fields)
+            host_values.append(values)
             rows.put(k, arrays)
         return host_values
 
@@ -207,7 +213,7 @@ class SampleTask(Task):
 
 @dataclass(frozen=True)
 class SamplesTask(SampleTask):
-    """``fn(indices)`` gives a list of samples."""
+    """``fn(indices)`` returns a list of samples."""
 
     def _write(self, rows: _engine.RowWriter, chunk: Chunk) -> None:
         for k, sample in enumerate(self._samples(chunk.indices.tolist(), chunk.row)):
@@ -219,14 +225,17 @@ class SamplesTask(SampleTask):
         samples = self.fn(indices)  # type: ignore[arg-type]
         if len(samples) != len(indices):
             raise ValueError(
-                f"__getitems__ gave {len(samples)} samples for {len(indices)} indices"
+                f"__getitems__ returned {len(samples)} samples for {len(indices)} "
+                "indices"
             )
         for k, sample in enumerate(samples):
             row[0] = k
             yield sample
 
 
-def _parted(sample: Any, keys: tuple[str, ...]) -> tuple[dict[str, Any], Any]:
+def _split_host_fields(
+    sample: Any, keys: tuple[str, ...]
+) -> tuple[dict[str, Any], dict[str, Any]]:
     if not isinstance(sample, Mapping):
         raise ValueError(f"expected a dict, found {type(sample).__name__}")
     missing = [key for key in keys if key not in sample]
@@ -238,9 +247,11 @@ def _parted(sample: Any, keys: tuple[str, ...]) -> tuple[dict[str, Any], Any]:
 
 @dataclass(frozen=True)
 class MapTask(Task):
-    """``fn(sample)`` gives a sample; ``wants`` names a second argument, or is empty.
+    """``fn(sample)`` returns a sample.
 
-    "seed" is a whole number of 64 bits, "key" two words as JAX's raw keys are.
+    ``wants`` is the name of a second argument, or empty: "seed" is a 64-bit integer,
+    "key" is a uint32[2] like JAX's raw keys. ``before`` and ``after`` are pytrees of
+    the positions of the input and output fields.
     """
 
     fn: Callable[..., Any]
@@ -249,20 +260,20 @@ class MapTask(Task):
     wants: str = ""
 
     def make(self, chunk: Chunk) -> list[Any] | None:
-        numbers = (
+        seeds = (
             [0] * len(chunk.indices) if chunk.seeds is None else chunk.seeds.tolist()
         )
-        rows = writer(chunk.made, self.outputs, self.after)
-        for k, seed in enumerate(numbers):
+        rows = writer(chunk.outputs, self.outputs, self.after)
+        for k, seed in enumerate(seeds):
             chunk.row[0] = k
-            # With an ellipsis a scalar is an array too.
-            sample = rebuilt(self.before, [given[k, ...] for given in chunk.given])
+            # The ellipsis makes a scalar an array instead of a NumPy scalar.
+            sample = unflatten(self.before, [array[k, ...] for array in chunk.inputs])
             rows.put(k, self.fn(sample, **drawn(self.wants, seed)))
         return None
 
 
 def drawn(wants: str, seed: int) -> dict[str, Any]:
-    """The argument of that name, if any, for one sample."""
+    """Returns the keyword argument ``wants``, if any, for one sample."""
     if wants == "seed":
         return {"seed": seed}
     if wants == "key":
@@ -274,27 +285,27 @@ def drawn(wants: str, seed: int) -> dict[str, Any]:
 class FillTask(Task):
     """``fn(data[i], arrays, seed)`` writes a sample into the arrays of its row.
 
-    They are zero before, unless it is known to write all of them (``clear``). What it
-    returns is a host value if it is ``kept``. ``startup()`` runs once in each
-    worker.
+    ``clear`` sets the arrays to zero before each call. ``returns_value`` makes the
+    return value the host value of the row. Each worker calls ``startup()`` once.
     """
 
-    gives_rows: ClassVar[bool] = True
+    exposes_outputs: ClassVar[bool] = True
 
     fn: Callable[[Any, Mapping[str, np.ndarray], int | None], Any]
     data: Any
     startup: Callable[[], None] | None = None
     clear: bool = True
-    kept: bool = True
+    returns_value: bool = True
 
     def start(self) -> None:
         if self.startup is not None:
             self.startup()
 
     def make(self, chunk: Chunk) -> list[Any] | None:
-        # All of them first: a large sample leaves nothing of Python in the caches.
+        # Create all views first: writing a large sample evicts Python's own data from
+        # the CPU caches.
         samples = [
-            _views(chunk.made, self.outputs, k) for k in range(len(chunk.indices))
+            _views(chunk.outputs, self.outputs, k) for k in range(len(chunk.indices))
         ]
         indices = chunk.indices.tolist()
         seeds = [None] * len(indices) if chunk.seeds is None else chunk.seeds.tolist()
@@ -306,44 +317,45 @@ class FillTask(Task):
             if self.clear or index < 0:
                 for array in arrays.values():
                     array.fill(0)
-            if index < 0:  # padding has nothing to be filled with
+            if index < 0:  # padding
                 host_values.append(None)
                 continue
             item = self.data[index]
             try:
                 value = self.fn(item, arrays, seed)
             except KeyError as error:
-                error.add_note(f"millstream: the arrays to fill are {list(arrays)}")
+                error.add_note(f"millstream: the arrays are named {list(arrays)}")
                 raise
-            host_values.append(value if self.kept else None)
+            host_values.append(value if self.returns_value else None)
         return host_values if any(value is not None for value in host_values) else None
 
-    def tell(self, error: BaseException, index: int) -> None:
+    def add_notes(self, error: BaseException, index: int) -> None:
         tell_item = getattr(self.fn, "tell_item", None)
         if tell_item is not None:
             tell_item(error, self.data[index])
 
 
 def _views(
-    made: Rows, columns: tuple[FieldSpec, ...], k: int
+    outputs: Rows, columns: tuple[FieldSpec, ...], k: int
 ) -> Mapping[str, np.ndarray]:
-    """Row k by names. With an ellipsis a scalar is a view too."""
-    pairs = zip(columns, made, strict=True)
+    """Returns views of row k by field name."""
+    # The ellipsis makes a scalar a view instead of a copy.
+    pairs = zip(columns, outputs, strict=True)
     return MappingProxyType({column.name: rows[k, ...] for column, rows in pairs})
 
 
 @dataclass(frozen=True)
 class ItemTask(Task):
-    """``fn(i)``, or ``fn[i]`` where it is no function: values that are not arrays."""
+    """``fn(i)``, or ``fn[i]`` if ``fn`` is not callable, returns a host value."""
 
     fn: Any
 
     def make(self, chunk: Chunk) -> list[Any] | None:
-        one = self.fn if callable(self.fn) else self.fn.__getitem__
+        item = self.fn if callable(self.fn) else self.fn.__getitem__
         values = []
         for k, index in enumerate(chunk.indices.tolist()):
             chunk.row[0] = k
-            values.append(one(index))
+            values.append(item(index))
         return values
 
 
@@ -351,15 +363,15 @@ def run(
     task: Task,
     indices: np.ndarray,
     seeds: np.ndarray | None,
-    given: Rows,
-    made: Rows,
+    inputs: Rows,
+    outputs: Rows,
     row: np.ndarray,
 ) -> list[Any] | None:
-    """Makes the rows of one part; what is thrown is told the sample that it is of."""
+    """Makes the rows of one chunk. Adds the sample to errors as a note."""
     try:
-        return task.make(Chunk(indices, seeds, given, made, row))
+        return task.make(Chunk(indices, seeds, inputs, outputs, row))
     except BaseException as error:
-        sample = _named(indices, row)
+        sample = _sample_name(indices, row)
         error.add_note(f"millstream: this was {sample}")
         only = int(indices[row[0]]) if row[0] >= 0 else None
         other = stand_in(error, f"for {sample}", only)
@@ -368,10 +380,10 @@ def run(
         raise other from error
 
 
-def packed(
+def pickled_host_values(
     task: Task, indices: np.ndarray, host_values: list[Any] | None, row: np.ndarray
 ) -> bytes:
-    """The host values as bytes; errors name the sample."""
+    """Pickles the host values of a chunk. Adds the sample to errors as a note."""
     if host_values is None:
         return b""
     try:
@@ -382,22 +394,22 @@ def packed(
             try:
                 pickle.dumps(value, protocol=5)
             except Exception as error:
-                task.tell(error, int(indices[k]))
-                error.add_note(f"millstream: this was {_named(indices, row)}")
+                task.add_notes(error, int(indices[k]))
+                error.add_note(f"millstream: this was {_sample_name(indices, row)}")
                 raise error from None
         raise
 
 
-def _named(indices: np.ndarray, row: np.ndarray) -> str:
+def _sample_name(indices: np.ndarray, row: np.ndarray) -> str:
     at = int(row[0])
     if at >= 0:
         return f"sample {int(indices[at])}"
-    listed = ", ".join(map(str, indices[:-at][:_LISTED].tolist()))
-    more = ", ..." if -at > _LISTED else ""
+    listed = ", ".join(map(str, indices[:-at][:_MAX_NAMED].tolist()))
+    more = ", ..." if -at > _MAX_NAMED else ""
     return f"one of samples [{listed}{more}]"
 
 
 def stack_of(thread: int) -> str:
-    """Where that thread is in Python, for people to read."""
+    """Returns the Python stack of a thread as text."""
     frame = sys._current_frames().get(thread)
     return "" if frame is None else "".join(traceback.format_stack(frame))

@@ -1,7 +1,7 @@
-"""The program of a worker process. Runs by its path, and imports no jax.
+"""The program of a worker process. It runs as a script and does not import jax.
 
-It runs none of the user's ``__main__``: functions come by the path of their module or,
-those of ``__main__``, by value.
+It does not run the user's ``__main__``. Functions arrive as pickles: by reference to
+their module, or by value if they are defined in ``__main__``.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ def main() -> None:
 def _set_up(setup: bytes) -> Any:
     import pickle
 
-    told = pickle.loads(setup)
-    sys.path[:] = told["path"]
-    sys.argv[:] = told["argv"]
-    if told["nice"]:
-        os.nice(told["nice"])
-    task = pickle.loads(told["task"])
+    message = pickle.loads(setup)
+    sys.path[:] = message["path"]
+    sys.argv[:] = message["argv"]
+    if message["nice"]:
+        os.nice(message["nice"])
+    task = pickle.loads(message["task"])
     task.start()
     return task
 
@@ -50,11 +50,11 @@ def _set_up(setup: bytes) -> Any:
 def _serve(worker: Any, task: Any) -> None:
     row = worker.row
     worker.ready([c.spec for c in task.inputs], [c.spec for c in task.outputs])
-    given, made = _Staging(), _Staging()
+    inputs, outputs = _Staging(), _Staging()
     busy = False
 
     def interrupt(number: int, frame: Any) -> None:
-        if busy:  # an idle worker goes on
+        if busy:  # Ctrl-C does not stop an idle worker
             raise KeyboardInterrupt
 
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
@@ -62,7 +62,7 @@ def _serve(worker: Any, task: Any) -> None:
     while (chunk := worker.next()) is not None:
         try:
             busy = True
-            answer = _answer(task, chunk, row, given, made)
+            answer = _answer(task, chunk, row, inputs, outputs)
             busy = False
         except BaseException as error:
             busy = False
@@ -71,19 +71,27 @@ def _serve(worker: Any, task: Any) -> None:
             worker.done(answer)
 
 
-def _answer(task: Any, chunk: Any, row: Any, given: _Staging, made: _Staging) -> bytes:
-    """A function may keep arrays, and other tasks write to the shared memory later."""
-    from millstream._workers.tasks import packed, run
+def _answer(
+    task: Any, chunk: Any, row: Any, own_inputs: _Staging, own_outputs: _Staging
+) -> bytes:
+    """Runs the task for a chunk and returns the pickled host values.
 
-    indices, seeds, inputs, outputs = chunk
-    if inputs:
-        shared, inputs = inputs, given.like(inputs)
-        _copy(shared, inputs)
-    own_outputs = made.like(outputs) if task.gives_rows else outputs
-    host_values = run(task, indices, seeds, inputs, own_outputs, row)
-    if task.gives_rows:
-        _copy(own_outputs, outputs)
-    return packed(task, indices, host_values, row)
+    The task gets arrays of this process instead of shared memory, because its function
+    may keep them, and later chunks reuse the shared memory.
+    """
+    from millstream._workers.tasks import pickled_host_values, run
+
+    indices, seeds, shared_inputs, shared_outputs = chunk
+    inputs, outputs = shared_inputs, shared_outputs
+    if shared_inputs:
+        inputs = own_inputs.like(shared_inputs)
+        _copy(shared_inputs, inputs)
+    if task.exposes_outputs:
+        outputs = own_outputs.like(shared_outputs)
+    host_values = run(task, indices, seeds, inputs, outputs, row)
+    if task.exposes_outputs:
+        _copy(outputs, shared_outputs)
+    return pickled_host_values(task, indices, host_values, row)
 
 
 def _copy(columns: list[Any], to: list[Any]) -> None:
@@ -92,33 +100,35 @@ def _copy(columns: list[Any], to: list[Any]) -> None:
 
 
 class _Staging:
-    """Arrays of this process's, used again unless a function kept one."""
+    """Arrays in this process's memory. They are reused unless a function kept one."""
 
     def __init__(self) -> None:
         self._arrays: list[Any] = []
-        self._unused: list[int] = []
+        self._unused_counts: list[int] = []
 
     def like(self, columns: list[Any]) -> list[Any]:
+        """Returns arrays with the shapes and dtypes of ``columns``."""
         import numpy as np
 
-        kept = _counts(self._arrays) != self._unused
+        kept = _reference_counts(self._arrays) != self._unused_counts
         if kept or not self._arrays or len(self._arrays[0]) < len(columns[0]):
             self._arrays = [np.empty_like(rows) for rows in columns]
-            self._unused = _counts(self._arrays)
+            self._unused_counts = _reference_counts(self._arrays)
         return [rows[: len(columns[0])] for rows in self._arrays]
 
 
-def _counts(arrays: list[Any]) -> list[int]:
+def _reference_counts(arrays: list[Any]) -> list[int]:
     return [sys.getrefcount(rows) for rows in arrays]
 
 
 def _fail(worker: Any, row: int, error: BaseException) -> None:
-    message = _words(error).encode(errors="backslashreplace")  # a path may be any bytes
-    worker.failed(row, message, _packed(error), _is_transient(error))
+    # A message may contain a path with bytes that are not UTF-8.
+    message = _words(error).encode(errors="backslashreplace")
+    worker.failed(row, message, _pickled(error), _is_transient(error))
 
 
 def _is_transient(error: BaseException) -> bool:
-    """Whether another try may succeed, as after a signal."""
+    """Whether another attempt may succeed, for example after a signal."""
     from millstream._core.errors import WorkerError
 
     if isinstance(error, OSError):
@@ -133,10 +143,11 @@ def _words(error: BaseException) -> str:
         return type(error).__name__
 
 
-def _packed(error: BaseException) -> bytes:
-    """The exception and its cause, to be raised in another process.
+def _pickled(error: BaseException) -> bytes:
+    """Pickles an exception and its cause, so that another process can raise it.
 
-    The traceback becomes a note. A cause that cannot be packed is left out.
+    The traceback becomes a note. A cause that cannot be pickled is left out. An
+    exception that cannot be pickled is replaced by a ``WorkerError``.
     """
     import pickle
     import traceback
@@ -146,11 +157,11 @@ def _packed(error: BaseException) -> bytes:
     for cause in (error.__cause__, None):
         for dumps in _dumpers():
             try:
-                packed: bytes = dumps((error, cause))
-                pickle.loads(packed)  # some can be packed and not unpacked
+                pickled: bytes = dumps((error, cause))
+                pickle.loads(pickled)  # some exceptions fail only here
             except Exception:
                 continue
-            return packed
+            return pickled
     from millstream._core.errors import WorkerError, copy_notes
 
     stand_in = WorkerError(_words(error), kind="function", pid=os.getpid())
@@ -162,7 +173,8 @@ def _dumpers() -> list[Any]:
     import pickle
 
     found: list[Any] = [pickle.dumps]
-    if "cloudpickle" in sys.modules:  # the function came by value, and may its error
+    # If the function was pickled by value, its exception class may need that too.
+    if "cloudpickle" in sys.modules:
         found.append(sys.modules["cloudpickle"].dumps)
     return found
 
