@@ -104,8 +104,8 @@ def worked_items(
                 pending.append((len(chunk), executor.submit(chunk)))
             if not pending:
                 return
-            size, pending = pending.popleft()
-            made = pending.wait()
+            size, request = pending.popleft()
+            made = request.wait()
             assert made is not None  # as there was no timeout
             yield from made.host_values[:size]
     finally:
