@@ -38,7 +38,7 @@ class Contender:
 
 @dataclass(frozen=True)
 class Workload:
-    """A question that every contender answers.
+    """A task that every contender does.
 
     `rounds` are timed in each run, after one that is thrown away. `measure` is what
     contenders are ranked by, `wall` or `cpu`. `folder` names the workload whose
@@ -55,30 +55,31 @@ class Workload:
 
 WORKLOADS = {
     "host_loop": Workload(
-        "Fashion-MNIST in memory, uint8, shuffled, batch 128: a Python loop that hands "
-        "each batch to a jitted step"
+        "Fashion-MNIST in memory, uint8, shuffled, batch 128: a Python loop that "
+        "passes each batch to a jitted step"
     ),
     "host_loop_normalized": Workload(
-        "The same with images as float32 / 255", folder="host_loop"
+        "`host_loop` with images converted to float32 and divided by 255",
+        folder="host_loop",
     ),
     "in_jit": Workload(
-        "Fashion-MNIST in memory, shuffled, batch 128: an epoch whose jitted step sums "
-        "each batch"
+        "Fashion-MNIST in memory, shuffled, batch 128: an epoch in which a jitted step "
+        "sums each batch"
     ),
     "in_jit_unit_axis": Workload(
-        "The same with images of 28 x 28 x 1", folder="in_jit"
+        "`in_jit` with images of 28 x 28 x 1", folder="in_jit"
     ),
     "in_jit_network": Workload(
-        "An epoch of training a 784-512-512-10 network, batch 128",
+        "One epoch of training a 784-512-512-10 network, batch 128",
         rounds=2,
         folder="in_jit",
         without=("scan_take_made",),
     ),
-    "disk_jit": Workload("`in_jit` from IDX files in the page cache"),
+    "disk_jit": Workload("`in_jit`, read from IDX files in the page cache"),
     "disk_jit_unit_axis": Workload(
-        "`in_jit_unit_axis` from IDX files in the page cache", folder="disk_jit"
+        "`in_jit_unit_axis`, read from IDX files in the page cache", folder="disk_jit"
     ),
-    "disk_loop": Workload("`host_loop` from IDX files in the page cache"),
+    "disk_loop": Workload("`host_loop`, read from IDX files in the page cache"),
     "disk_large": Workload(
         "A `.npy` file of 6 GiB in the page cache, rows of 16 KiB, shuffled, batch 64: "
         "a Python loop with a jitted step",
@@ -86,11 +87,11 @@ WORKLOADS = {
     ),
     "disk_cold": Workload(
         "A `.npy` file of 1 GiB that is not in the page cache, rows of 16 KiB, "
-        "shuffled, batch 64, with a step that computes",
+        "shuffled, batch 64, with a step that keeps one core busy",
         rounds=1,
     ),
     "token_windows": Workload(
-        "Windows of 2,048 tokens of a mapped uint16 file, which do not overlap, "
+        "Non-overlapping windows of 2,048 tokens from a memory-mapped uint16 file, "
         "shuffled, batch 16: a Python loop with a jitted step",
         unit="M tokens/s",
     ),
@@ -100,13 +101,13 @@ WORKLOADS = {
         rounds=3,
     ),
     "normalize_channels": Workload(
-        "Images of 224 x 224 x 3, uint8, normalised with a mean and a standard "
-        "deviation for each channel, shuffled, batch 64",
+        "uint8 images of 224 x 224 x 3, normalised with a mean and a standard "
+        "deviation per channel, shuffled, batch 64",
         rounds=3,
     ),
     "torch_dataset": Workload(
-        "A torch data set of a tensor image, a float and an int label, batch 128: a "
-        "Python loop with a jitted step"
+        "A torch data set whose samples are a tensor image, a float and an int label, "
+        "batch 128: a Python loop with a jitted step"
     ),
     "hugging_face": Workload(
         "Rows of 64 float32 numbers and a label in a Hugging Face data set, shuffled, "
@@ -116,11 +117,13 @@ WORKLOADS = {
         "Batches of 8 MiB in a Python loop, split over eight CPU devices"
     ),
     "python_gil": Workload(
-        "A Python function that holds the GIL for 1 ms a sample, 2 workers, batch 128",
+        "A Python function that holds the GIL for 1 ms per sample, 2 workers, "
+        "batch 128",
         rounds=2,
     ),
     "python_trivial": Workload(
-        "A Python function that returns 784 bytes at once, 2 workers, batch 128",
+        "A Python function that returns 784 bytes without computing, 2 workers, "
+        "batch 128",
         folder="python_gil",
     ),
     "python_large": Workload(
@@ -128,7 +131,7 @@ WORKLOADS = {
         unit="us per batch",
     ),
     "python_idle": Workload(
-        "CPU time of two workers that nobody asks for batches",
+        "CPU time of two idle workers: nobody requests batches",
         unit="CPU us per second",
         measure="cpu",
         rounds=2,
@@ -136,24 +139,26 @@ WORKLOADS = {
         without=("bare_processes", "millstream_threads"),
     ),
     "scaling": Workload(
-        "A step inside jit with 1e4, 1e6 and 1e9 samples", unit="us per batch"
+        "One step inside jit, with 1e4, 1e6 and 1e9 samples", unit="us per batch"
     ),
     "resume": Workload(
-        "A loader of 1e9 samples: building it, restoring a state and the first batch",
+        "A loader of 1e9 samples: time to build it, restore a state and get a batch",
         unit="time, us",
         rounds=10,
     ),
-    "disk_open": Workload("Opening a source of 1e8 rows", unit="time, us", rounds=10),
+    "disk_open": Workload(
+        "Time to open a source of 1e8 rows", unit="time, us", rounds=10
+    ),
     "open_int64": Workload(
-        "int64 labels of 1e8 rows: building a loader, and the first batch",
+        "int64 labels of 1e8 rows: time to build a loader and get the first batch",
         unit="time, ms",
         rounds=1,
     ),
     "start_import": Workload(
-        "A whole process that only imports", unit="time, ms", rounds=6
+        "Time of a process that only imports its packages", unit="time, ms", rounds=6
     ),
     "start_batch": Workload(
-        "A whole process: the first batch of 128 of 1e8 shuffled records",
+        "Time of a process that gets one batch of 128 from 1e8 shuffled records",
         unit="time, ms",
         rounds=2,
     ),
@@ -203,23 +208,23 @@ CONTENDERS = {
     "cyreal_1e6": Contender("Cyreal, 1e6 samples", environment="jax"),
     "numpy_take": Contender("`np.take`", Kind.HAND),
     "numpy_windows": Contender("NumPy, a loop of slices", Kind.HAND),
-    "scan_take_given": Contender("scan + `jnp.take`, permutation given", Kind.HAND),
-    "scan_take_made": Contender("scan + `jnp.take`, permutation made", Kind.HAND),
+    "scan_take_given": Contender("scan + `jnp.take`, fixed permutation", Kind.HAND),
+    "scan_take_made": Contender("scan + `jnp.take`, new permutation", Kind.HAND),
     "take_1e4": Contender("`jnp.take`, 1e4 samples", Kind.HAND),
     "take_1e6": Contender("`jnp.take`, 1e6 samples", Kind.HAND),
     "step_normalizes": Contender("`np.take`, the step normalises", Kind.HAND),
-    "by_hand": Contender("128 random rows by NumPy", Kind.LIMIT),
+    "by_hand": Contender("NumPy, 128 random rows", Kind.LIMIT),
     "scan_slice": Contender("scan + slices, not shuffled", Kind.LIMIT),
     "memcpy": Contender("memcpy", Kind.LIMIT),
-    "take_alone": Contender("`np.take`, no hand-over", Kind.LIMIT),
+    "take_alone": Contender("`np.take`, without JAX", Kind.LIMIT),
     "in_memory": Contender("Millstream from memory", Kind.LIMIT),
     "one_device": Contender("Millstream, one device", Kind.LIMIT),
     "from_start": Contender("Millstream, from step 0", Kind.LIMIT),
-    "read_alone": Contender("Millstream, reading alone", Kind.LIMIT),
-    "compute_alone": Contender("the step alone", Kind.LIMIT),
-    "numpy_memmap": Contender("`np.load`, mapped", Kind.LIMIT),
-    "bare_processes": Contender("two bare processes", Kind.LIMIT),
-    "function_alone": Contender("the function alone", Kind.LIMIT),
+    "read_alone": Contender("Millstream, reading only", Kind.LIMIT),
+    "compute_alone": Contender("the step only", Kind.LIMIT),
+    "numpy_memmap": Contender("`np.load`, memory map", Kind.LIMIT),
+    "bare_processes": Contender("two processes without a loader", Kind.LIMIT),
+    "function_alone": Contender("the function only", Kind.LIMIT),
     "jax_alone": Contender("import jax", Kind.LIMIT),
 }
 
@@ -239,7 +244,7 @@ def contenders_of(workload: str) -> list[str]:
 
 
 def note(workload: str, contender: str) -> str:
-    """What a contender does: the docstring of its file."""
+    """The docstring of a contender's file, which says what it does."""
     tree = ast.parse((folder_of(workload) / f"{contender}.py").read_text())
     return " ".join((ast.get_docstring(tree) or "").split())
 

@@ -1,8 +1,8 @@
-"""The results in words: tables for the page, a table for the README, who is first.
+"""Writes the tables of docs/performance.md and README.md from the results of a run.
 
-`report.py results.json` writes them into docs/performance.md and README.md. With
-`--check` it only checks that the two match the results, and with `--compare other.json`
-that two runs agree on who is first. Needs only the standard library.
+`report.py results.json` writes both files. `--check` only checks that they match the
+results. `--compare other.json` checks that two runs agree on who is first. This module
+needs only the standard library.
 """
 
 import statistics
@@ -21,7 +21,7 @@ SHOWN = ("host_loop", "host_loop_normalized", "in_jit")  # the columns of the RE
 
 @dataclass(frozen=True)
 class Unit:
-    """How seconds of a sample are shown, on the wall and of the CPU."""
+    """How a table shows the wall time and the CPU time of one sample."""
 
     scale: float
     rate: bool
@@ -56,7 +56,7 @@ def spread(values: list[float]) -> str:
 
 
 def shown(ratio: Ratio) -> str:
-    """A ratio as it is quoted: the median, and the range of the runs."""
+    """The median of a ratio, and the range of the runs."""
     return f"{digits(ratio.median)} ({spread(ratio.runs)})"
 
 
@@ -76,7 +76,7 @@ def kind(contender: str) -> Kind:
 
 
 def level(outcome: Outcome, workload: str) -> float:
-    """The seconds of a sample by which contenders are ranked."""
+    """The seconds per sample by which contenders are ranked."""
     return statistics.median(outcome.times(WORKLOADS[workload].measure))
 
 
@@ -88,7 +88,7 @@ def fastest(results: Results, workload: str, *kinds: Kind) -> str | None:
 
 
 def ratio(results: Results, workload: str, contender: str) -> Ratio | None:
-    """How many times as fast the fastest Millstream is as a contender."""
+    """The speed of the fastest Millstream row divided by that of a contender."""
     own = fastest(results, workload, Kind.OURS)
     timed = results.timed(workload)
     if own is None or contender not in timed or own == contender:
@@ -99,7 +99,7 @@ def ratio(results: Results, workload: str, contender: str) -> Ratio | None:
 def leaders(results: Results, workload: str) -> list[str]:
     """The fastest of Millstream, peers and code by hand, and those that tie with it.
 
-    Empty where no other contender takes part.
+    The list is empty if no other contender takes part.
     """
     timed = results.timed(workload)
     measure = WORKLOADS[workload].measure
@@ -114,7 +114,7 @@ def leaders(results: Results, workload: str) -> list[str]:
 
 
 def verdict(results: Results, workload: str) -> str:
-    """Who is first, with the ratio between Millstream and the next or the first."""
+    """Who is first, and how Millstream compares with the best other contender."""
     ahead = leaders(results, workload)
     if not ahead:
         return "No other loader takes part."
@@ -127,15 +127,15 @@ def verdict(results: Results, workload: str) -> str:
     if own not in ahead:
         first = " and ".join(title(name) for name in others)
         percent = f"{found.median:.0%} ({min(found.runs):.0%} to {max(found.runs):.0%})"
-        text = "tie for the first place" if len(others) > 1 else "is first"
+        text = "tie for first place" if len(others) > 1 else "is first"
         reached = f"Millstream reaches {percent} of the speed of {title(rival)}"
         return f"**{first}** {text}. {reached}."
     if not others:
         text = f"{shown(found)} times as fast as {title(rival)}"
         return f"**Millstream is first**, {text}."
     ratios = {name: ratio(results, workload, name) for name in others}
-    tied = [f"{title(x)}, {shown(y)}" for x, y in ratios.items() if y and y.tie]
-    return f"**Millstream ties** with {' and with '.join(tied)}."
+    tied = [f"{title(x)}: speedup {shown(y)}" for x, y in ratios.items() if y and y.tie]
+    return f"**Millstream ties** with {' and '.join(tied)}."
 
 
 def link(workload: str, contender: str) -> str:
@@ -166,12 +166,12 @@ def cells(results: Results, workload: str, name: str, extra: list[str]) -> list[
 
 
 def table(results: Results, workload: str) -> list[str]:
-    """The section of a workload: its table, fastest first, and who is first."""
+    """The section of a workload: its table, sorted by speed, and who is first."""
     timed = results.timed(workload)
     extra = sorted({name for outcome in timed.values() for name in outcome.extra})
     unit = UNITS[WORKLOADS[workload].unit]
-    heads = ["contender", "kind", WORKLOADS[workload].unit, "range of the runs"]
-    heads += ["speed of Millstream / this", *([unit.cpu] if unit.cpu else [])]
+    heads = ["contender", "kind", WORKLOADS[workload].unit, "range"]
+    heads += ["Millstream's speedup", *([unit.cpu] if unit.cpu else [])]
     heads += ["peak RSS, MiB", *extra]
     ranked = sorted(timed, key=lambda name: level(timed[name], workload))
     lines = [f"### {workload}", f"{WORKLOADS[workload].title}.", ""]
@@ -181,23 +181,23 @@ def table(results: Results, workload: str) -> list[str]:
         lines += ["", verdict(results, workload), ""]
     for name in ranked:
         if kind(name) is Kind.LIMIT:
-            lines.append(f"- Limit, {title(name)}: {note(workload, name)}")
+            lines.append(f"- {title(name)} (limit): {note(workload, name)}")
     for name, outcome in results.outcomes[workload].items():
         if not outcome.ok:
             reason = f"{outcome.status}: {outcome.detail}"
-            lines.append(f"- Not timed, {title(name)}: {reason}")
-    return [*lines, f"- Reproduce: `make bench WORKLOAD={workload}`", ""]
+            lines.append(f"- {title(name)} (not timed): {reason}")
+    return [*lines, ""] if lines[-1] else lines
 
 
 def setting(results: Results) -> str:
-    """When, where and with which versions the run was made."""
+    """The date, the machine and the versions of a run."""
     machine = results.machine
     versions = ", ".join(f"{name} {each}" for name, each in results.versions().items())
     return (
-        f"Run of {results.date}, commit {results.commit}, {results.minutes:.0f} "
-        f"minutes; {machine['cores']} cores ({machine['processor']}), "
-        f"{machine['memory_gib']} GiB, {machine['system']}, "
-        f"Python {machine['python']}; {versions}."
+        f"Measured on {results.date} at commit {results.commit}, in "
+        f"{results.minutes:.0f} minutes, on {machine['cores']} cores "
+        f"({machine['processor']}) with {machine['memory_gib']} GiB of memory, "
+        f"{machine['system']} and Python {machine['python']}. Versions: {versions}."
     )
 
 
@@ -211,7 +211,7 @@ def tables(results: Results) -> str:
 
 
 def readme(results: Results) -> str:
-    """The README's tables: the rates of a few workloads, and who is first in each."""
+    """The tables of the README: rates of a few workloads, and who is first in each."""
     names = {name: None for each in SHOWN for name in results.timed(each)}
     heads = [
         "k samples/s",
@@ -253,7 +253,7 @@ def disagreements(one: Results, other: Results) -> list[str]:
 
 
 def main() -> int:
-    """Writes or checks the two files, or compares two runs; returns the exit code."""
+    """Writes or checks the two files, or compares two runs. Returns the exit status."""
     results = Results.read(Path(sys.argv[1]))
     if "--compare" in sys.argv:
         found = disagreements(results, Results.read(Path(sys.argv[-1])))

@@ -22,13 +22,13 @@
 #include "arrays.h"
 #include "loader.h"
 #include "millstream/core/error.h"
-#include "millstream/ipc/process_crew.h"
-#include "millstream/ipc/worker.h"
 #include "millstream/loader/workshop.h"
-#include "millstream/parallel/job.h"
-#include "millstream/parallel/thread_crew.h"
 #include "millstream/source/made.h"
 #include "millstream/transform/made.h"
+#include "millstream/workers/job.h"
+#include "millstream/workers/process_crew.h"
+#include "millstream/workers/thread_crew.h"
+#include "millstream/workers/worker.h"
 #include "module.h"
 
 using namespace nanobind::literals;
@@ -78,7 +78,8 @@ std::string as_text(nb::handle object) {
 
 /// Whether another try may succeed.
 bool transient(const nb::python_error& error) {
-  if (error.matches(nb::module_::import_("millstream._core.errors").attr("WorkerError"))) {
+  if (error.matches(
+          nb::module_::import_("millstream._core.errors").attr("WorkerError"))) {
     return true;
   }
   int code = 0;

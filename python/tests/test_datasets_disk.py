@@ -25,13 +25,13 @@ from millstream import (
     MNISTDataset,
     MNISTDiskSource,
     SunspotsDataset,
-    _download,
     concatenate,
     cyreal,
     make_sequence_disk_source,
     prepare_time_series_windows,
 )
 from millstream._core.errors import DownloadError
+from millstream._datasets import download
 from walks import iterated, jitted, same_walk, scanned
 
 N = 150
@@ -43,7 +43,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "home"
     monkeypatch.setenv("HOME", str(folder))
     monkeypatch.setenv("MILLSTREAM_MIRROR", "http://127.0.0.1:9")
-    monkeypatch.setattr(_download, "_PAUSE", 0.01)
+    monkeypatch.setattr(download, "_PAUSE", 0.01)
     return folder
 
 

@@ -18,9 +18,9 @@ from millstream import (
     FashionMNISTDataset,
     KMNISTDataset,
     MNISTDataset,
-    _download,
 )
 from millstream._core.errors import DataError, DownloadError
+from millstream._datasets import download
 from millstream._datasets import emnist as emnist_module
 from millstream._datasets.download import RemoteFile
 from millstream._sources.materialize import dataset_to_jax
@@ -34,7 +34,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "home"
     monkeypatch.setenv("HOME", str(folder))
     monkeypatch.setenv("MILLSTREAM_MIRROR", "http://127.0.0.1:9")
-    monkeypatch.setattr(_download, "_PAUSE", 0.01)
+    monkeypatch.setattr(download, "_PAUSE", 0.01)
     return folder
 
 

@@ -24,8 +24,8 @@ from millstream import (
     PythonMapTransform,
     WorkerError,
     WorkerTimeout,
-    _jit,
 )
+from millstream._delivery import jit
 from test_functions import arrays_of
 from walks import (
     indexed,
@@ -294,7 +294,7 @@ def test_deaths_are_tried_again_and_then_raised(tmp_path: Path) -> None:
     loader = DataLoader([source, BatchTransform(BATCH)], on_error="skip")
     with pytest.raises(WorkerError, match="status 3 while it made sample 6"):
         next(loader.iterate(loader.init_state(0)))
-    with pytest.raises(_jit.FAILURES, match="status 3 while it made sample 6"):
+    with pytest.raises(jit.FAILURES, match="status 3 while it made sample 6"):
         jax.block_until_ready(jax.jit(loader.next_batch)(loader.init_state(0)))
     assert loader.skipped == {}
 

@@ -6,6 +6,7 @@ import pickle
 from pathlib import Path
 
 import millstream as ms
+import numpy as np
 import pytest
 from type_checker import check_types
 
@@ -31,7 +32,7 @@ def test_pickles_name_the_public_module(value: type) -> None:
 
 
 def test_states_and_errors_name_only_the_public_module() -> None:
-    source = ms.ArraySampleSource({"x": [1.0, 2.0]})
+    source = ms.ArraySampleSource({"x": np.arange(2.0)})
     loader = ms.DataLoader([source, ms.BatchTransform(2)])
     for value in (loader.init_state(0), ms.DataError("bad"), ms.WorkerError("died")):
         pickled = pickle.dumps(value)

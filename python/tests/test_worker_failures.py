@@ -21,8 +21,8 @@ from millstream import (
     PythonMapTransform,
     WorkerError,
     WorkerTimeout,
-    _jit,
 )
+from millstream._delivery import jit
 from test_functions import arrays_of
 from walks import indexed, iterated, same_walk
 
@@ -115,7 +115,7 @@ def test_inside_of_the_users_own_jit(kind: str) -> None:
     loader = loader_of(fns.raising, kind)
     step = jax.jit(loader.next_batch)
     assert loader.last_error is None
-    with pytest.raises(_jit.FAILURES, match="sample six is bad") as caught:
+    with pytest.raises(jit.FAILURES, match="sample six is bad") as caught:
         jax.block_until_ready(step(at_step(loader, 1)))
     assert "OwnError" in str(caught.value)
     error = loader.last_error
@@ -126,7 +126,7 @@ def test_inside_of_the_users_own_jit(kind: str) -> None:
     def run(state: Any) -> Any:
         return loader.scan_epoch(state, 0, lambda c, b, m: (c + b["y"].sum(), None))
 
-    with pytest.raises(_jit.FAILURES, match="sample six is bad"):
+    with pytest.raises(jit.FAILURES, match="sample six is bad"):
         jax.block_until_ready(jax.jit(run)(loader.init_state(0)))
     still_usable(loader)
 
@@ -184,7 +184,7 @@ def test_of_samples_made_at_once_all_are_named(kind: str) -> None:
         with pytest.raises(fns.OwnError, match="sample six is bad") as caught:
             list(loader.iterate(loader.init_state(0)))
         assert f"this was one of samples [{listed}]" in told(caught.value)
-    with pytest.raises(_jit.FAILURES, match="sample six is bad"):
+    with pytest.raises(jit.FAILURES, match="sample six is bad"):
         jax.block_until_ready(jax.jit(loader.next_batch)(loader.init_state(0)))
 
 
@@ -205,7 +205,7 @@ def test_a_worker_that_dies_is_named_and_the_loader_lives(how: str) -> None:
         loader.next_batch(at_step(loader, 1))
     with pytest.raises(WorkerError, match=message):
         loader.scan_epoch(loader.init_state(0), 0, lambda c, b, m: (c, None))
-    with pytest.raises(_jit.FAILURES, match=message):
+    with pytest.raises(jit.FAILURES, match=message):
         jax.block_until_ready(jax.jit(loader.next_batch)(at_step(loader, 1)))
     assert isinstance(loader.last_error, WorkerError)
     still_usable(loader)
@@ -294,7 +294,7 @@ def test_a_stall_is_named_with_the_place_that_it_is_in(
 def test_a_stall_inside_of_jit(kind: str, tmp_path: Path) -> None:
     fn = fns.Stalling(6, 20, tmp_path / "stalled")
     loader = loader_of(fn, kind, timeout=0.5)
-    with pytest.raises(_jit.FAILURES, match="sample 6 has taken more than 500 ms"):
+    with pytest.raises(jit.FAILURES, match="sample 6 has taken more than 500 ms"):
         jax.block_until_ready(jax.jit(loader.next_batch)(at_step(loader, 1)))
     assert isinstance(loader.last_error, WorkerTimeout)
     if kind == "thread":

@@ -1,6 +1,6 @@
-"""The same step over one row in memory, as often as there are rows.
+"""Runs the same step over one row in memory, as many times as the file has rows.
 
-Includes Millstream's loader and the step inside jit; does not include reading the file.
+Includes Millstream's loader and the step inside jit. Does not include reading the file.
 """
 
 from pathlib import Path

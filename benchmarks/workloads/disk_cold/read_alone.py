@@ -1,6 +1,6 @@
 """Millstream's `scan_epoch` with a step that looks at two words of each row.
 
-Includes reading the whole file, shuffled; does not include the step that computes.
+Includes reading the whole file in shuffled order. Does not include the expensive step.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Millstream's `scan_epoch` over the same samples in memory; includes no files."""
+"""Millstream's `scan_epoch` over the same samples in memory. Does not include files."""
 
 from dataclasses import replace
 

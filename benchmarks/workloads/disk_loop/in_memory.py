@@ -1,4 +1,4 @@
-"""Millstream's loop over the same samples in memory; includes no files."""
+"""Millstream's `iterate` over the same samples in memory. Does not include files."""
 
 from dataclasses import replace
 

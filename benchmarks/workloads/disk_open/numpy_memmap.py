@@ -1,4 +1,4 @@
-"""NumPy's memory map of the file; includes no order and no loader."""
+"""Opens the file as a NumPy memory map. Does not include an order or a loader."""
 
 import numpy as np
 

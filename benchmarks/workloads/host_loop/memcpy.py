@@ -1,7 +1,7 @@
-"""Copies the bytes of each batch, in the order of the source, into one recycled batch.
+"""Copies the bytes of each batch, in the order of the source, into one reused batch.
 
-With normalisation it casts and scales them. Does not include a shuffle, nor handing the
-batch to JAX.
+With normalisation it also casts and scales them. Does not include a shuffle or passing
+the batch to JAX.
 """
 
 from collections.abc import Iterator

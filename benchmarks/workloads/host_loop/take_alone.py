@@ -1,6 +1,6 @@
-"""Gathers each batch with `np.take` into one recycled array.
+"""Gathers each batch with `np.take` into one reused array.
 
-Includes the shuffle; does not include handing the batch to JAX.
+Includes the shuffle. Does not include passing the batch to JAX.
 """
 
 from dataset import Arrays

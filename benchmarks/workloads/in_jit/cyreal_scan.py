@@ -1,6 +1,6 @@
 """Cyreal's `scan_epoch` inside jit.
 
-Outside of jit it compiles again at every call.
+Outside jit it compiles again at every call.
 """
 
 import jax

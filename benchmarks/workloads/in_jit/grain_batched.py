@@ -1,4 +1,4 @@
-"""The loader of `host_loop/grain_batched.py`, which says why, with another step."""
+"""The loader of `host_loop/grain_batched.py` with another step; that file says why."""
 
 from workloads.host_loop import grain_batched
 from workloads.in_jit.workload import host_loop_of

@@ -1,6 +1,6 @@
 """Scans slices of the arrays in the order of the source.
 
-Includes every byte of the batch and the step; does not include a shuffle.
+Includes every byte of the batch and the step. Does not include a shuffle.
 """
 
 import jax

@@ -1,7 +1,7 @@
-"""Two processes and two pipes: a message with indices, an answer with a batch.
+"""Two processes receive indices and send back batches through two pipes.
 
-The process with the fewest messages gets the next one. Includes the function and the
-order of the batches; does not include handing them to JAX.
+The process with the fewest pending messages gets the next one. Includes the function
+and the order of the batches. Does not include passing the batches to JAX.
 """
 
 from collections import deque

@@ -1,7 +1,7 @@
-"""Two processes that call the function on shared memory.
+"""Two processes call the function on shared memory.
 
-Includes two messages a round; does not include messages for each batch, nor handing
-them to JAX.
+Includes two messages per round. Does not include a message for each batch or passing
+the batches to JAX.
 """
 
 from collections.abc import Iterator

@@ -1,6 +1,6 @@
-"""Copies the bytes of a batch from one recycled array to another, in one thread.
+"""Copies the bytes of a batch from one reused array to another, in one thread.
 
-Does not include the function, nor handing the batch to JAX.
+Does not include the function or passing the batch to JAX.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Millstream at step 0; includes no restoring of a state."""
+"""Millstream at step 0. Does not include restoring a state."""
 
 import jax
 import numpy as np

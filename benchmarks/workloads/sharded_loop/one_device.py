@@ -1,4 +1,4 @@
-"""The same loop with whole batches on one device; includes no splitting."""
+"""The same loop with whole batches on one device. Does not include splitting."""
 
 import numpy as np
 

@@ -1,6 +1,6 @@
 """Gathers the rows of 128 distinct random numbers with NumPy.
 
-Includes the import of JAX and `device_put`; includes no shuffle of 1e8 records.
+Includes importing JAX and `device_put`. Does not include a shuffle of 1e8 records.
 """
 
 import jax

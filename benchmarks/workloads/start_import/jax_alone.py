@@ -1,4 +1,4 @@
-"""Imports JAX only: what everyone who uses JAX pays."""
+"""Imports only JAX, as every program that uses JAX must."""
 
 import jax
 

@@ -1,7 +1,6 @@
-"""Copies the bytes of each batch, in the order of the file, into one recycled batch.
+"""Copies the bytes of each batch, in the order of the file, into one reused batch.
 
-Includes reading the memory map; does not include a shuffle, nor handing the batch to
-JAX.
+Includes reading the memory map. Does not include a shuffle or passing the batch to JAX.
 """
 
 from pathlib import Path

@@ -15,11 +15,8 @@
 #include <thread>
 #include <vector>
 
-#include "ipc/crew_rows.h"
 #include "loader/sample_plan.h"
 #include "millstream/loader/loader.h"
-#include "millstream/parallel/thread_crew.h"
-#include "millstream/source/made.h"
 
 namespace millstream {
 namespace {
@@ -413,88 +410,6 @@ TEST(Prefetcher, WithoutItTheSourceIsToldOfABatchAsItIsMade) {
     loader.fill(at, batch.columns(), batch.mask());
   });
   EXPECT_EQ(source->told(), static_cast<std::size_t>(kSteps));
-}
-
-std::shared_ptr<Maker> calling(std::function<void(std::int64_t)> each, int workers) {
-  ThreadCrew::Function function;
-  function.make = [each = std::move(each)](const Work& part, std::atomic<std::int64_t>&,
-                                           const std::shared_ptr<const void>&) {
-    for (std::int64_t k = 0; k < part.rows(); ++k) {
-      const std::int64_t index = part.indices[static_cast<std::size_t>(k)];
-      each(index);
-      std::memcpy(part.output[0].row(k), &index, sizeof(index));
-    }
-  };
-  function.whereabouts = [](std::uint64_t) { return std::string(); };
-  return std::make_shared<ThreadCrew>(std::move(function), workers, milliseconds(0));
-}
-
-TEST(Prefetcher, AFunctionIsCalledOnceASample) {
-  std::vector<std::atomic<int>> calls(kSamples);
-  const auto crew =
-      calling([&](std::int64_t index) { ++calls[static_cast<std::size_t>(index)]; }, 2);
-  const auto plan = sample_plan(
-      std::make_shared<MadeSource>(kSamples, Schema{{"x", DType::kInt64, {}}}, crew),
-      kRows);
-  constexpr int kAhead = 3;
-  {
-    Loader loader(plan, dtypes_of(*plan), {2, kAhead});
-    walk(*plan, 2 * static_cast<int>(plan->schedule().steps()),
-         [&](const Position& at, Batch& batch) {
-           loader.fill(at, batch.columns(), batch.mask());
-         });
-  }
-  int total = 0;
-  for (const auto& times : calls) {
-    EXPECT_GE(times, 2);
-    EXPECT_LE(times, 3);
-    total += times;
-  }
-  EXPECT_LE(total, 2 * kSamples + kAhead * kRows);
-}
-
-TEST(Prefetcher, WhoAsksMayGiveUpWaitingForAFunction) {
-  std::latch release(1);
-  const auto crew = calling([&](std::int64_t) { release.wait(); }, 1);
-  const auto plan = sample_plan(
-      std::make_shared<MadeSource>(kSamples, Schema{{"x", DType::kInt64, {}}}, crew),
-      kRows);
-  Loader loader(plan, dtypes_of(*plan), {2, 2});
-  const Position position{{1, 1}, 0, 0};
-  for (int i = 0; i < 3; ++i) {
-    EXPECT_EQ(loader.take(position, milliseconds(5)), nullptr);
-  }
-  EXPECT_FALSE(loader.ready(position, milliseconds(5)));
-  release.count_down();
-  EXPECT_NE(loader.take(position, kLong), nullptr);
-}
-
-TEST(Prefetcher, StopsThoughAWorkerProcessIsStuck) {
-  const auto source = std::make_shared<MadeSource>(
-      kSamples, Schema{{"x", DType::kUint8, {24}}},
-      std::shared_ptr<Maker>(
-          crew_of(Told{.mode = "stall", .sample = 5}, {.workers = 2})));
-  const auto plan = sample_plan(source, kSamples);
-  {
-    Loader loader(plan, dtypes_of(*plan), {2, 1});
-    EXPECT_EQ(loader.take({}, milliseconds(50)), nullptr);
-  }
-  EXPECT_LE(dynamic_cast<ProcessCrew&>(*plan->maker()).pids().size(), 2u);
-}
-
-TEST(Prefetcher, BatchesOfWorkerProcessesAreThePlans) {
-  const auto source = std::make_shared<MadeSource>(
-      kSamples, Schema{{"x", DType::kUint8, {24}}},
-      std::shared_ptr<Maker>(crew_of(Told{}, {.workers = 2})));
-  const auto plan = sample_plan(source, 7);
-  Loader loader(plan, dtypes_of(*plan), {2, 3});
-  Position position{{8, 8}, 0, 0};
-  for (int i = 0; i < 20; ++i) {
-    const auto batch = loader.take(position, kLong);
-    ASSERT_NE(batch, nullptr);
-    EXPECT_EQ(bytes_of(*plan, *batch), specified(*plan, position));
-    position = plan->schedule().next(position);
-  }
 }
 
 }  // namespace

@@ -2,10 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include "conformance/source_conformance.h"
 #include "gzip.h"
 #include "millstream/core/error.h"
 #include "pickled.h"
+#include "source/source_conformance.h"
 
 namespace millstream {
 namespace {

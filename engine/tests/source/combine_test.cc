@@ -6,11 +6,11 @@
 #include <cstring>
 #include <numeric>
 
-#include "conformance/source_conformance.h"
 #include "millstream/codec/npy.h"
 #include "millstream/core/error.h"
 #include "millstream/source/arrays.h"
 #include "millstream/source/npy.h"
+#include "source/source_conformance.h"
 
 namespace millstream {
 namespace {

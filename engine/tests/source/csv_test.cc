@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "conformance/source_conformance.h"
 #include "millstream/core/error.h"
+#include "source/source_conformance.h"
 
 namespace millstream {
 namespace {

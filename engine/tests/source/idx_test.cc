@@ -6,11 +6,11 @@
 #include <algorithm>
 #include <chrono>
 
-#include "conformance/source_conformance.h"
 #include "gzip.h"
 #include "millstream/codec/idx.h"
 #include "millstream/core/error.h"
 #include "millstream/source/unpack.h"
+#include "source/source_conformance.h"
 
 namespace millstream {
 namespace {

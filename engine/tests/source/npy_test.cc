@@ -4,9 +4,9 @@
 
 #include <chrono>
 
-#include "conformance/source_conformance.h"
 #include "millstream/codec/npy.h"
 #include "millstream/core/error.h"
+#include "source/source_conformance.h"
 
 namespace millstream {
 namespace {

@@ -1,9 +1,9 @@
 #include <gtest/gtest.h>
 
-#include "conformance/source_conformance.h"
 #include "millstream/codec/npy.h"
 #include "millstream/core/error.h"
 #include "millstream/source/npy.h"
+#include "source/source_conformance.h"
 #include "zip.h"
 
 namespace millstream {

@@ -2,9 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include "conformance/source_conformance.h"
 #include "millstream/codec/packed.h"
 #include "millstream/core/error.h"
+#include "source/source_conformance.h"
 
 namespace millstream {
 namespace {

@@ -2,11 +2,11 @@
 
 #include <gtest/gtest.h>
 
-#include "conformance/source_conformance.h"
 #include "millstream/codec/npy.h"
 #include "millstream/core/error.h"
 #include "millstream/source/arrays.h"
 #include "millstream/source/npy.h"
+#include "source/source_conformance.h"
 
 namespace millstream {
 namespace {

@@ -2,13 +2,13 @@
 
 #include <gtest/gtest.h>
 
-#include "conformance/source_conformance.h"
 #include "millstream/core/error.h"
 #include "millstream/source/arrays.h"
 #include "millstream/source/csv.h"
 #include "millstream/source/idx.h"
 #include "millstream/source/npy.h"
 #include "millstream/source/packed.h"
+#include "source/source_conformance.h"
 
 namespace millstream {
 namespace {

@@ -182,7 +182,7 @@ class SampleTask(Task):
 
     fn: Callable[[int], Any]
     tree: Any
-    host_values: tuple[str, ...] = ()
+    host_fields: tuple[str, ...] = ()
 
     def make(self, chunk: Chunk) -> list[Any] | None:
         rows = writer(chunk.made, self.outputs, self.tree)

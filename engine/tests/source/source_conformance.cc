@@ -1,4 +1,4 @@
-#include "conformance/source_conformance.h"
+#include "source/source_conformance.h"
 
 #include <algorithm>
 #include <atomic>

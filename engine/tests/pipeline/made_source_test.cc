@@ -1,5 +1,3 @@
-#include "millstream/source/made.h"
-
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -8,9 +6,11 @@
 #include <utility>
 #include <vector>
 
-#include "conformance/source_conformance.h"
 #include "millstream/core/error.h"
-#include "millstream/parallel/thread_crew.h"
+#include "millstream/source/made.h"
+#include "millstream/workers/thread_crew.h"
+#include "source/source_conformance.h"
+#include "workers/crew_rows.h"
 
 namespace millstream {
 namespace {
@@ -79,6 +79,33 @@ TEST(MadeSource, SaysWhichSampleCannotBeConverted) {
 
 TEST(MadeSource, RefusesToBeEmpty) {
   EXPECT_THROW(MadeSource(0, kMixed, copying({}, 1, 0)), ArgumentError);
+}
+
+TEST(MadeSource, ReadsWhatProcessesMake) {
+  const MadeSource source(100, {{"x", DType::kUint8, {24}}},
+                          crew_of({}, {.workers = 2}));
+  EXPECT_NE(source.maker(), nullptr);
+  const auto indices = samples(40, 9);
+  Block block(9 * 24);
+  std::vector<float> floats(9 * 24);
+  std::vector<std::byte*> rows(9);
+  Memory memory;
+  Column dense{DType::kUint8, Shape({24}), block.data(), 24, nullptr};
+  Column converted{DType::kFloat32, Shape({24}),
+                   reinterpret_cast<std::byte*>(floats.data()), 96, nullptr};
+  Column lent{DType::kUint8, Shape({24}), nullptr, 0, rows.data()};
+  for (Column* column : {&dense, &converted, &lent}) {
+    source.read(indices, {column, 1}, memory);
+  }
+  for (std::int64_t k = 0; k < 9; ++k) {
+    for (std::int64_t at = 0; at < 24; ++at) {
+      const std::byte expected = made_byte(40 + k, 0, 0, at);
+      ASSERT_EQ(dense.row(k)[at], expected);
+      ASSERT_EQ(lent.row(k)[at], expected);
+      ASSERT_EQ(floats[static_cast<std::size_t>(k * 24 + at)],
+                static_cast<float>(expected));
+    }
+  }
 }
 
 }  // namespace

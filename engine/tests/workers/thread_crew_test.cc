@@ -1,4 +1,4 @@
-#include "millstream/parallel/thread_crew.h"
+#include "millstream/workers/thread_crew.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>

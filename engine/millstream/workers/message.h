@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "millstream/core/error.h"
-#include "millstream/ipc/shared_memory.h"
+#include "millstream/workers/shared_memory.h"
 
 namespace millstream {
 

@@ -12,9 +12,9 @@
 #include <string>
 #include <thread>
 
-#include "ipc/worker_words.h"
-#include "millstream/ipc/process_crew.h"
-#include "millstream/ipc/worker.h"
+#include "millstream/workers/process_crew.h"
+#include "millstream/workers/worker.h"
+#include "workers/worker_words.h"
 
 namespace millstream {
 namespace {

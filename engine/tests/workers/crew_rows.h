@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "ipc/worker_words.h"
-#include "millstream/ipc/process_crew.h"
+#include "millstream/workers/process_crew.h"
+#include "workers/worker_words.h"
 
 namespace millstream {
 

@@ -1,4 +1,4 @@
-#include "millstream/ipc/shared_memory.h"
+#include "millstream/workers/shared_memory.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>

@@ -1,4 +1,4 @@
-#include "millstream/ipc/message.h"
+#include "millstream/workers/message.h"
 
 #include <sys/socket.h>
 

@@ -1,4 +1,4 @@
-#include "millstream/ipc/desk.h"
+#include "millstream/workers/desk.h"
 
 #include <poll.h>
 #include <pthread.h>

@@ -8,7 +8,7 @@
 #include <shared_mutex>
 
 #include "millstream/core/memory.h"
-#include "millstream/ipc/descriptor.h"
+#include "millstream/workers/descriptor.h"
 
 namespace millstream {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "millstream/core/maker.h"
-#include "millstream/ipc/child.h"
+#include "millstream/workers/child.h"
 
 namespace millstream {
 

@@ -17,11 +17,11 @@
 #include <thread>
 #include <vector>
 
-#include "ipc/crew_rows.h"
 #include "millstream/core/error.h"
-#include "millstream/ipc/descriptor.h"
-#include "millstream/ipc/process_crew.h"
+#include "millstream/workers/descriptor.h"
+#include "millstream/workers/process_crew.h"
 #include "temporary_folder.h"
+#include "workers/crew_rows.h"
 
 namespace millstream {
 namespace {

@@ -1,4 +1,4 @@
-#include "millstream/parallel/job.h"
+#include "millstream/workers/job.h"
 
 #include <gtest/gtest.h>
 

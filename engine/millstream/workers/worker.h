@@ -5,7 +5,7 @@
 #include <string>
 #include <thread>
 
-#include "millstream/ipc/message.h"
+#include "millstream/workers/message.h"
 
 namespace millstream {
 

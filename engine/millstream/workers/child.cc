@@ -1,4 +1,4 @@
-#include "millstream/ipc/child.h"
+#include "millstream/workers/child.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "millstream/core/error.h"
-#include "millstream/ipc/worker.h"
+#include "millstream/workers/worker.h"
 
 namespace millstream {
 namespace {

@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "millstream/core/maker.h"
-#include "millstream/ipc/child.h"
-#include "millstream/ipc/descriptor.h"
-#include "millstream/ipc/process_crew.h"
-#include "millstream/parallel/job.h"
+#include "millstream/workers/child.h"
+#include "millstream/workers/descriptor.h"
+#include "millstream/workers/job.h"
+#include "millstream/workers/process_crew.h"
 
 namespace millstream {
 

@@ -1,18 +1,14 @@
 #include <gtest/gtest.h>
 
-#include <chrono>
-#include <cstring>
 #include <map>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "conformance/transform_conformance.h"
-#include "millstream/parallel/thread_crew.h"
-#include "millstream/transform/made.h"
 #include "millstream/transform/normalize.h"
 #include "millstream/transform/reshape.h"
+#include "transform/transform_conformance.h"
 
 namespace millstream::conformance {
 namespace {
@@ -99,46 +95,6 @@ std::vector<TransformCase> others() {
   };
 }
 
-/// Threads that add up the bytes of a sample, and its seed where they are asked to.
-std::shared_ptr<const Transform> summing(const Schema& input, int workers, bool seeded,
-                                         int timeout = 0) {
-  ThreadCrew::Function function;
-  function.make = [seeded](const Work& part, std::atomic<std::int64_t>& row,
-                           const std::shared_ptr<const void>&) {
-    for (std::int64_t k = 0; k < part.rows(); ++k) {
-      row.store(k);
-      std::uint64_t sum = 0;
-      for (const Column& column : part.input) {
-        for (std::int64_t at = 0; at < column.row_bytes(); ++at) {
-          sum = sum * 31 + std::to_integer<std::uint64_t>(column.row(k)[at]);
-        }
-      }
-      if (seeded) sum += part.seeds[static_cast<std::size_t>(k)];
-      std::memcpy(part.output[0].row(k), &sum, sizeof(sum));
-      const float half = static_cast<float>(sum % 1000) / 2;
-      for (std::int64_t at = 0; at < 3; ++at) {
-        std::memcpy(part.output[1].row(k) + 4 * at, &half, sizeof(half));
-      }
-    }
-  };
-  function.whereabouts = [](std::uint64_t) { return std::string(); };
-  const Schema output = {{"sum", DType::kUint64, {}}, {"half", DType::kFloat32, {3}}};
-  return std::make_shared<MadeTransform>(
-      "summing", input, output,
-      std::make_shared<ThreadCrew>(std::move(function), workers,
-                                   std::chrono::milliseconds(timeout)));
-}
-
-std::vector<TransformCase> made() {
-  const Schema input = schema(DType::kFloat32, {2, 3});
-  return {{"OneThread", summing(input, 1, false), input},
-          {"ThreeThreads", summing(input, 3, false), input},
-          {"Watched", summing(input, 2, true, 600'000), input, true},
-          {"Seeded", summing(input, 2, true), input, true}};
-}
-
-INSTANTIATE_TEST_SUITE_P(Made, TransformConformance, testing::ValuesIn(made()),
-                         case_name);
 INSTANTIATE_TEST_SUITE_P(Normalize, TransformConformance,
                          testing::ValuesIn(normalizes()), case_name);
 INSTANTIATE_TEST_SUITE_P(Cast, TransformConformance, testing::ValuesIn(casts()),

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "millstream/ipc/descriptor.h"
-#include "millstream/ipc/message.h"
+#include "millstream/workers/descriptor.h"
+#include "millstream/workers/message.h"
 
 namespace millstream {
 

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "millstream/core/error.h"
-#include "millstream/parallel/thread_crew.h"
+#include "millstream/workers/thread_crew.h"
 
 namespace millstream {
 namespace {

@@ -1,4 +1,4 @@
-#include "millstream/parallel/thread_crew.h"
+#include "millstream/workers/thread_crew.h"
 
 #include <pthread.h>
 
@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "millstream/core/error.h"
-#include "millstream/parallel/job.h"
 #include "millstream/parallel/process.h"
+#include "millstream/workers/job.h"
 
 namespace millstream {
 namespace {

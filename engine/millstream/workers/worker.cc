@@ -1,4 +1,4 @@
-#include "millstream/ipc/worker.h"
+#include "millstream/workers/worker.h"
 
 #include <poll.h>
 #include <signal.h>

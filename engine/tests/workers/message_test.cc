@@ -1,4 +1,4 @@
-#include "millstream/ipc/message.h"
+#include "millstream/workers/message.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "millstream/core/error.h"
-#include "millstream/ipc/descriptor.h"
+#include "millstream/workers/descriptor.h"
 
 namespace millstream {
 namespace {

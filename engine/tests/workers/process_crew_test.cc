@@ -1,4 +1,4 @@
-#include "millstream/ipc/process_crew.h"
+#include "millstream/workers/process_crew.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -9,9 +9,8 @@
 #include <thread>
 #include <vector>
 
-#include "ipc/crew_rows.h"
 #include "millstream/core/error.h"
-#include "millstream/source/made.h"
+#include "workers/crew_rows.h"
 
 namespace millstream {
 namespace {
@@ -141,33 +140,6 @@ TEST(ProcessCrew, TakesALargeSetup) {
   const CrewRows made(*crew, samples(0, 5), {24}, true);
   crew->make(made.work());
   EXPECT_TRUE(made.right());
-}
-
-TEST(ProcessCrew, MakesTheSamplesOfASource) {
-  const MadeSource source(100, {{"x", DType::kUint8, {24}}},
-                          crew_of({}, {.workers = 2}));
-  EXPECT_NE(source.maker(), nullptr);
-  const auto indices = samples(40, 9);
-  Block block(9 * 24);
-  std::vector<float> floats(9 * 24);
-  std::vector<std::byte*> rows(9);
-  Memory memory;
-  Column dense{DType::kUint8, Shape({24}), block.data(), 24, nullptr};
-  Column converted{DType::kFloat32, Shape({24}),
-                   reinterpret_cast<std::byte*>(floats.data()), 96, nullptr};
-  Column lent{DType::kUint8, Shape({24}), nullptr, 0, rows.data()};
-  for (Column* column : {&dense, &converted, &lent}) {
-    source.read(indices, {column, 1}, memory);
-  }
-  for (std::int64_t k = 0; k < 9; ++k) {
-    for (std::int64_t at = 0; at < 24; ++at) {
-      const std::byte expected = made_byte(40 + k, 0, 0, at);
-      ASSERT_EQ(dense.row(k)[at], expected);
-      ASSERT_EQ(lent.row(k)[at], expected);
-      ASSERT_EQ(floats[static_cast<std::size_t>(k * 24 + at)],
-                static_cast<float>(expected));
-    }
-  }
 }
 
 TEST(ProcessCrew, RefusesBadOptions) {

@@ -1,4 +1,4 @@
-#include "millstream/ipc/process_crew.h"
+#include "millstream/workers/process_crew.h"
 
 #include <unistd.h>
 
@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "millstream/core/error.h"
-#include "millstream/ipc/desk.h"
-#include "millstream/ipc/shared_memory.h"
-#include "millstream/parallel/job.h"
+#include "millstream/workers/desk.h"
+#include "millstream/workers/job.h"
+#include "millstream/workers/shared_memory.h"
 
 namespace millstream {
 namespace {

@@ -1,0 +1,116 @@
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <functional>
+#include <latch>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "loader/sample_plan.h"
+#include "millstream/loader/loader.h"
+#include "millstream/source/made.h"
+#include "millstream/workers/thread_crew.h"
+#include "workers/crew_rows.h"
+
+namespace millstream {
+namespace {
+
+using std::chrono::milliseconds;
+constexpr auto kLong = std::chrono::minutes(1);
+constexpr std::int64_t kSamples = 60;
+constexpr std::int64_t kRows = 6;
+
+std::shared_ptr<Maker> calling(std::function<void(std::int64_t)> each, int workers) {
+  ThreadCrew::Function function;
+  function.make = [each = std::move(each)](const Work& part, std::atomic<std::int64_t>&,
+                                           const std::shared_ptr<const void>&) {
+    for (std::int64_t k = 0; k < part.rows(); ++k) {
+      const std::int64_t index = part.indices[static_cast<std::size_t>(k)];
+      each(index);
+      std::memcpy(part.output[0].row(k), &index, sizeof(index));
+    }
+  };
+  function.whereabouts = [](std::uint64_t) { return std::string(); };
+  return std::make_shared<ThreadCrew>(std::move(function), workers, milliseconds(0));
+}
+
+TEST(WorkerBatches, AFunctionIsCalledOnceASample) {
+  std::vector<std::atomic<int>> calls(kSamples);
+  const auto crew =
+      calling([&](std::int64_t index) { ++calls[static_cast<std::size_t>(index)]; }, 2);
+  const auto plan = sample_plan(
+      std::make_shared<MadeSource>(kSamples, Schema{{"x", DType::kInt64, {}}}, crew),
+      kRows);
+  constexpr int kAhead = 3;
+  {
+    Loader loader(plan, dtypes_of(*plan), {2, kAhead});
+    Layout layout(plan->schema(), kRows);
+    const Batch batch(layout, std::make_shared<const Block>(layout.bytes()));
+    Position position{{1, 2}, 0, 0};
+    for (std::int64_t i = 0; i < 2 * plan->schedule().steps(); ++i) {
+      loader.fill(position, batch.columns(), batch.mask());
+      std::vector<std::int64_t> expected(kRows);
+      plan->schedule().run(position, 0, expected);
+      ASSERT_EQ(std::memcmp(batch.columns()[0].data, expected.data(), kRows * 8), 0);
+      position = plan->schedule().next(position);
+    }
+  }
+  int total = 0;
+  for (const auto& times : calls) {
+    EXPECT_GE(times, 2);
+    EXPECT_LE(times, 3);
+    total += times;
+  }
+  EXPECT_LE(total, 2 * kSamples + kAhead * kRows);
+}
+
+TEST(WorkerBatches, WhoAsksMayGiveUpWaitingForAFunction) {
+  std::latch release(1);
+  const auto crew = calling([&](std::int64_t) { release.wait(); }, 1);
+  const auto plan = sample_plan(
+      std::make_shared<MadeSource>(kSamples, Schema{{"x", DType::kInt64, {}}}, crew),
+      kRows);
+  Loader loader(plan, dtypes_of(*plan), {2, 2});
+  const Position position{{1, 1}, 0, 0};
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(loader.take(position, milliseconds(5)), nullptr);
+  }
+  EXPECT_FALSE(loader.ready(position, milliseconds(5)));
+  release.count_down();
+  EXPECT_NE(loader.take(position, kLong), nullptr);
+}
+
+TEST(WorkerBatches, StopsThoughAWorkerProcessIsStuck) {
+  const auto source = std::make_shared<MadeSource>(
+      kSamples, Schema{{"x", DType::kUint8, {24}}},
+      std::shared_ptr<Maker>(
+          crew_of(Told{.mode = "stall", .sample = 5}, {.workers = 2})));
+  const auto plan = sample_plan(source, kSamples);
+  {
+    Loader loader(plan, dtypes_of(*plan), {2, 1});
+    EXPECT_EQ(loader.take({}, milliseconds(50)), nullptr);
+  }
+  EXPECT_LE(dynamic_cast<ProcessCrew&>(*plan->maker()).pids().size(), 2u);
+}
+
+TEST(WorkerBatches, BatchesOfWorkerProcessesAreThePlans) {
+  const auto source = std::make_shared<MadeSource>(
+      kSamples, Schema{{"x", DType::kUint8, {24}}},
+      std::shared_ptr<Maker>(crew_of(Told{}, {.workers = 2})));
+  const auto plan = sample_plan(source, 7);
+  Loader loader(plan, dtypes_of(*plan), {2, 3});
+  Position position{{8, 8}, 0, 0};
+  for (int i = 0; i < 20; ++i) {
+    const auto batch = loader.take(position, kLong);
+    ASSERT_NE(batch, nullptr);
+    EXPECT_EQ(bytes_of(*plan, *batch), specified(*plan, position));
+    position = plan->schedule().next(position);
+  }
+}
+
+}  // namespace
+}  // namespace millstream
