@@ -43,7 +43,7 @@ class LoaderHandler(ocp.CheckpointHandler):  # type: ignore[misc]
     def restore(self, directory: Any, args: LoaderRestore) -> LoaderState:
         """The saved state.
 
-        Raises ``ValueError`` with the differences if the loader's pipeline is another.
+        Raises ``ValueError`` with the differences if it belongs to another pipeline.
         """
         path = directory / _FILE
         try:

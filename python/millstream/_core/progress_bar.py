@@ -53,7 +53,7 @@ class ProgressBar:
         return self._shown
 
     def update(self, done: int, total: int | None = None) -> None:
-        """Show ``done`` of ``total`` bytes, at most once in a while."""
+        """Show ``done`` of ``total`` bytes, if it is time for another update."""
         self._total = self._total if total is None else total
         if self._done is None:
             self._due = self._clock() + _FIRST_PAUSE

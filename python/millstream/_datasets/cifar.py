@@ -34,7 +34,7 @@ _MXNET = (
 
 @dataclass(frozen=True)
 class _CifarDataset(ArrayDataset):
-    """Images from the files of the binary or the Python archive, if they exist."""
+    """Images from the files of the binary archive or of the Python archive."""
 
     split: str = "train"
     cache_dir: str | Path | None = None

@@ -61,8 +61,8 @@ class Shuffle(Order):
 
     Use ``window`` for disks and networks with slow random access. Then blocks of
     ``block_size`` samples (1024 by default) are shuffled first, and then the samples
-    within each group of ``window`` shuffled blocks. An epoch reads the blocks of one
-    window after those of another. There is no shuffle buffer.
+    within each group of ``window`` shuffled blocks. An epoch reads all blocks of one
+    group before the next group. There is no shuffle buffer.
     """
 
     window: int | None = field(default=None, kw_only=True)
@@ -97,7 +97,10 @@ class Shuffle(Order):
 @public
 @dataclass(frozen=True, eq=False)
 class WithReplacement(Order):
-    """Random draws with replacement: ``num_samples`` per epoch, by default all."""
+    """Random draws with replacement: ``num_samples`` per epoch.
+
+    By default an epoch has as many draws as there are samples.
+    """
 
     num_samples: int | None = None
 

@@ -132,7 +132,7 @@ class Batch(Generic[D]):
     def get_additional(
         self, key: str, index: int | None = None, *, default: Any = None
     ) -> Any:
-        """The values of ``key``, or that of item ``index``; ``default`` for None."""
+        """All values of ``key``, or that of one item. ``default`` replaces None."""
         values = self._additional.get(key, [None] * len(self))
         if index is None:
             return [default if value is None else value for value in values]

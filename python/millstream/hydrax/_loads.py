@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Loaded:
-    """The values of a batch, and the remarks to print as warnings."""
+    """The values of a batch, whether they come from the cache, and warnings."""
 
     arrays: Arrays
     additional: Additional

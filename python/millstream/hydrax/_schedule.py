@@ -36,7 +36,7 @@ class GroupOrder:
         return self.shuffle_later in ("reseed", "itemwise")
 
     def batch_index(self, epoch: int, cursor: int, shuffled: Permutations) -> int:
-        """The batch of the group that comes as number ``cursor`` in ``epoch``."""
+        """The number of the group's batch at position ``cursor`` of ``epoch``."""
         if epoch == 0 or self.shuffle_later != "batchwise":
             return cursor
         return int(shuffled.batches(self.seed + epoch, self.batch_count)[cursor])

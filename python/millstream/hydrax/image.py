@@ -52,7 +52,7 @@ CONVERT_RELATIVE = (
 
 
 class Coefs:
-    """Coefficients of a linear map: a pixel is divided, then something is subtracted.
+    """Coefficients of the map ``pixel / divisor - subtrahend``.
 
     ``coefs[dtype]`` is an array of two rows, divisors and subtrahends. A row has one
     value per channel, or one value for all channels.
@@ -255,8 +255,8 @@ def convert_srgb_to_oklab_frac_hwc(image: A) -> A:
     """Converts sRGB in [0, 1], HWC, to Oklab.
 
     Changes a NumPy array in place and returns it; returns a new array for a JAX array.
-    The array may have dimensions before H. Alpha stays as it is. All this holds for the
-    other conversions too.
+    The array may have dimensions before H. Alpha stays as it is. The same holds for the
+    other conversions.
     """
     return _oklab.converted(image, -1, _oklab.oklab_from_srgb)
 

@@ -25,8 +25,8 @@ class ProgressMonitor(Generic[D]):
 
     Args:
       dataloader: A deterministic Dataloader.
-      report_interval: Every this many batches, print how long the loop waited per batch
-        and how many batches were dropped, unless both are zero. 0 never prints.
+      report_interval: After this many batches, print how long the loop waited per batch
+        and how many batches were dropped, if any. With 0 nothing is printed.
       description: The text before the training bar.
       tqdm_arguments: Further arguments for tqdm.
     """

@@ -7,7 +7,7 @@ from typing import Any
 
 
 class ArgumentError(ValueError, AssertionError):
-    """A wrong argument, for which Loadax raises ``AssertionError``."""
+    """A wrong argument. It is also an ``AssertionError``, which Loadax raises."""
 
 
 def whole(name: str, value: Any, least: int) -> int:
@@ -36,7 +36,7 @@ def one_of(name: str, value: Any, choices: tuple[str, ...]) -> str:
 
 
 def shard_of(num_shards: Any, shard_id: Any) -> tuple[int, int]:
-    """Both as ints; raises unless shard ``shard_id`` of ``num_shards`` exists."""
+    """``num_shards`` and ``shard_id`` as ints; raises unless there is such a shard."""
     try:
         shards, shard = operator.index(num_shards), operator.index(shard_id)
     except TypeError:

@@ -87,7 +87,7 @@ class DataLoader(Generic[T, B]):
     def build(self, dataset: Indexed[T]) -> DistributedDataLoader[B]:
         """Builds a loader of ``dataset`` and checks all arguments.
 
-        Raises ``ValueError`` if the mesh's devices of this process cannot share a
+        Raises ``ValueError`` if this process's devices in the mesh cannot share a
         batch's rows equally. Warns if they cannot share those of the last batch.
         """
         loader = DistributedDataLoader(

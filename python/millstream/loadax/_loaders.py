@@ -11,12 +11,12 @@ from millstream.loadax._arguments import ArgumentError, one_of, shard_of, whole
 from millstream.loadax._batching import Batcher, BatchStrategy, FixedBatchStrategy
 from millstream.loadax._dataset import Dataset, Indexed, dataset_of
 from millstream.loadax._loading import (
+    BatchAssembler,
     BatchIterator,
-    BatchMaking,
     Fetch,
     WorkerOptions,
     items_by_workers,
-    items_in_caller,
+    items_one_by_one,
 )
 from millstream.loadax._sharding import NoShardingStrategy, ShardingStrategy
 from millstream.loadax._shards import equal_positions
@@ -52,7 +52,7 @@ class Loader(Generic[B_co]):
                 f"strategy must be a BatchStrategy, not {type(strategy).__name__}"
             )
         self._dataset: Dataset[Any] = dataset_of(dataset)
-        self._making = BatchMaking(strategy, batcher, bool(drop_last))
+        self._assembler = BatchAssembler(strategy, batcher, bool(drop_last))
         self._skip = one_of("on_error", on_error, ("raise", "skip")) == "skip"
         self._executor: Executor | None = None
 
@@ -62,23 +62,23 @@ class Loader(Generic[B_co]):
         return self._dataset
 
     def __iter__(self) -> BatchIterator[B_co]:
-        return BatchIterator(self._items(), self._making, self.num_items())
+        return BatchIterator(self._items(), self._assembler, self.num_items())
 
     def __len__(self) -> int:
         return self.num_batches()
 
     def num_items(self) -> int:
         """The number of items that one iteration loads, without a dropped batch."""
-        count, making = len(self._positions()), self._making
-        strategy, cut = making.strategy, making.drop_last and not self._skip
+        count, assembler = len(self._positions()), self._assembler
+        strategy, cut = assembler.strategy, assembler.drop_last and not self._skip
         if cut and isinstance(strategy, FixedBatchStrategy):
             return count - count % strategy.batch_size
         return count
 
     def num_batches(self) -> int:
         """The number of batches of one iteration, if no item is skipped."""
-        items, making = self.num_items(), self._making
-        return making.strategy.num_batches(items, drop_last=making.drop_last)
+        items, assembler = self.num_items(), self._assembler
+        return assembler.strategy.num_batches(items, drop_last=assembler.drop_last)
 
     def at_epoch(self, epoch: int) -> Self:
         """The same loader over ``dataset.at_epoch(epoch)``."""
@@ -100,9 +100,9 @@ class Loader(Generic[B_co]):
         """The items of one iteration. Workers start when the first one is requested."""
         fetch = Fetch(self._dataset, self._skip, self._refuse_none)
         positions, count = self._positions(), self.num_items()
-        options, rows = self._worker_options, self._making.strategy.size
+        options, rows = self._worker_options, self._assembler.strategy.size
         if options is None:
-            yield from items_in_caller(fetch, positions, count)
+            yield from items_one_by_one(fetch, positions, count)
         elif options.kind == "process":
             # Processes are slow to start, so they stay for the next iteration.
             if self._executor is None:
@@ -211,8 +211,8 @@ class DistributedDataLoader(Loader[B]):
         strategy = self.sharding_strategy
         mine = {
             "samples": len(self._dataset),
-            "batch_size": self._making.strategy.size,
-            "drop_last": self._making.drop_last,
+            "batch_size": self._assembler.strategy.size,
+            "drop_last": self._assembler.drop_last,
             "remainder": self._remainder,
             "shards": self._num_shards,
             "sharding": strategy.layout(),

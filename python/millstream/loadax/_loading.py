@@ -62,7 +62,7 @@ class Fetch:
         return item
 
 
-def items_in_caller(
+def items_one_by_one(
     fetch: Fetch, positions: Sequence[int], count: int
 ) -> Iterator[Any]:
     """The first ``count`` items, loaded one by one on the calling thread."""
@@ -122,7 +122,7 @@ def items_by_workers(
 
 
 @dataclass(frozen=True)
-class BatchMaking(Generic[B_co]):
+class BatchAssembler(Generic[B_co]):
     """Makes batches from items."""
 
     strategy: BatchStrategy[Any]
@@ -165,10 +165,13 @@ class BatchIterator(Iterator[B_co]):
     """
 
     def __init__(
-        self, items: Generator[Any, None, None], making: BatchMaking[B_co], total: int
+        self,
+        items: Generator[Any, None, None],
+        assembler: BatchAssembler[B_co],
+        total: int,
     ) -> None:
         self._items = items
-        self._batches = making.batches(items)
+        self._batches = assembler.batches(items)
         self._progress = Progress(0, total)
 
     def __next__(self) -> B_co:

@@ -106,7 +106,7 @@ def global_to_host_array(
 def with_sharding_constraint(x: A, shardings: Any) -> A:
     """``jax.lax.with_sharding_constraint``, or ``x`` if no constraint is needed.
 
-    None is needed without a mesh, or if the current mesh has one device.
+    A constraint is not needed without a mesh, or if the current mesh has one device.
     """
     mesh = jax.sharding.get_abstract_mesh()
     if mesh.size == 1 and not mesh.empty:
