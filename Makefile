@@ -1,4 +1,4 @@
-# Two commands do everything on a fresh machine: `make demo` and `make test`.
+# On a new machine, run `make demo` or `make test`. Both install what they need.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -7,9 +7,9 @@ CTEST := $(BIN)/ctest
 JOBS ?= $(shell nproc)
 FUZZ_SECONDS ?= 600
 
-# CMake compiles through ccache where it is installed. The cache is outside of the
-# checkout, and paths in it are relative, so that another checkout can use it. The other
-# settings let precompiled headers in, and spare the preprocessor on a cache miss.
+# CMake uses ccache if it is installed. The cache is outside the checkout and its paths
+# are relative, so that several checkouts can share it. The other settings allow
+# precompiled headers, and skip the preprocessor on a cache miss.
 export CCACHE_DIR ?= $(HOME)/.cache/millstream/ccache
 export CCACHE_SLOPPINESS ?= pch_defines,time_macros,include_file_mtime,include_file_ctime
 export CCACHE_DEPEND ?= true
@@ -25,8 +25,8 @@ demo: build
 
 test: cpp python
 
-# The virtual environment, with what building and testing need. Its modules are compiled
-# on all cores, because pip uses one.
+# The virtual environment for building and testing. compileall compiles its modules on
+# all cores; pip would use one.
 $(VENV)/.ready: requirements-dev.txt tools/system_packages.sh
 	tools/system_packages.sh build-essential ccache python3-venv python3-dev zlib1g-dev
 	$(PYTHON) -m venv $(VENV)
@@ -35,14 +35,14 @@ $(VENV)/.ready: requirements-dev.txt tools/system_packages.sh
 	-$(BIN)/python -m compileall -q -j $(JOBS) $(VENV)/lib >/dev/null 2>&1
 	touch $@
 
-# The package, built by CMake into build/wheel and installed into the environment.
+# Builds the package in build/wheel and installs it into the environment.
 build: $(VENV)/.ready
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
 	    --no-build-isolation --no-deps .
 
-# The C++ tests with AddressSanitizer and UBSan.
+# Runs the C++ tests with AddressSanitizer and UBSan.
 cpp asan: PRESET := asan
-# Those that start threads, with ThreadSanitizer.
+# Runs the C++ tests that start threads, with ThreadSanitizer.
 tsan: PRESET := tsan
 cpp asan tsan: $(VENV)/.ready
 	tools/system_packages.sh libgtest-dev zlib1g-dev
@@ -51,7 +51,7 @@ cpp asan tsan: $(VENV)/.ready
 	PATH="$(abspath $(BIN)):$$PATH" $(CMAKE) --build --preset $(PRESET) -j $(JOBS)
 	$(CTEST) --preset $(PRESET) -j $(JOBS)
 
-# Statistics over millions of draws, in Release.
+# Runs the statistical tests of the random orders, in a release build.
 statistics: $(VENV)/.ready
 	tools/system_packages.sh libgtest-dev zlib1g-dev
 	PATH="$(abspath $(BIN)):$$PATH" $(CMAKE) --preset release
@@ -59,12 +59,12 @@ statistics: $(VENV)/.ready
 	    --target engine_statistics
 	$(CTEST) --preset release -R engine_statistics --no-tests=error
 
-# The Python tests, the examples and the code in README.md.
+# Runs the Python tests, the examples and the code in README.md.
 python: build
 	tools/system_packages.sh dataset-fashion-mnist
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
-# Thousands of epochs, loaders and interrupts, for leaks and rare faults.
+# Runs thousands of epochs, loaders and interrupts to find leaks and rare failures.
 soak: build
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m soak
 
@@ -79,22 +79,22 @@ lint: build layers
 layers:
 	$(PYTHON) tools/layers.py
 
-# Every fuzz target for FUZZ_SECONDS.
+# Runs every fuzz target for FUZZ_SECONDS seconds.
 fuzz: $(VENV)/.ready
 	tools/system_packages.sh clang libclang-rt-14-dev zlib1g-dev
 	PATH="$(abspath $(BIN)):$$PATH" $(CMAKE) --preset fuzz
 	PATH="$(abspath $(BIN)):$$PATH" $(CMAKE) --build --preset fuzz -j $(JOBS)
 	tools/fuzz.sh build/fuzz/engine/fuzz $(FUZZ_SECONDS) $(JOBS)
 
-# The engine by itself.
+# Benchmarks the engine without Python.
 engine-bench: $(VENV)/.ready
 	tools/system_packages.sh libbenchmark-dev zlib1g-dev
 	PATH="$(abspath $(BIN)):$$PATH" $(CMAKE) --preset bench
 	PATH="$(abspath $(BIN)):$$PATH" $(CMAKE) --build --preset bench -j $(JOBS)
 	build/bench/engine/benchmarks/engine_benchmarks
 
-# Against other loaders, in environments of their own. `WORKLOAD=` and `CONTENDER=` choose
-# some by names or patterns; only a run of all workloads changes the pages and the chart.
+# Benchmarks Millstream against other loaders. `WORKLOAD=` and `CONTENDER=` select some by
+# name or pattern. Only a run of everything updates the pages and the chart.
 WORKLOAD ?= *
 CONTENDER ?= *
 bench: build
@@ -110,7 +110,7 @@ else
 	    --contenders $(foreach c,$(CONTENDER),'$(c)')
 endif
 
-# This checkout against another commit: `make bench-against COMMIT=69fe0cd`.
+# Benchmarks this checkout against another commit: `make bench-against COMMIT=69fe0cd`.
 bench-against: build
 	tools/system_packages.sh dataset-fashion-mnist
 	$(BIN)/python benchmarks/against.py $(COMMIT) \

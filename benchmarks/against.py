@@ -1,7 +1,8 @@
 """Compares this checkout with another commit: `against.py COMMIT [--workloads ...]`.
 
-Builds the package of the commit into an environment of its own. Then the Millstream
-contenders of both take turns, with the benchmark files of this checkout.
+Builds the commit's package and installs it into an environment of its own. Then the
+Millstream contenders of both versions take turns. Both run the benchmark files of this
+checkout.
 """
 
 import argparse
@@ -18,11 +19,11 @@ from turns import measured
 
 ROOT = HERE.parent
 PIP = ("-m", "pip", "--quiet", "--disable-pip-version-check")
-NEEDS_OTHERS = {"torch_dataset", "hugging_face"}  # packages not in its environment
+NEEDS_OTHERS = {"torch_dataset", "hugging_face"}  # these need torch or datasets
 
 
 def call(*command: str | Path, cwd: Path = ROOT) -> str:
-    """Runs a command; returns what it prints, or ends the program if it fails."""
+    """Runs a command and returns its output. Ends the program if it fails."""
     done = subprocess.run(
         [str(each) for each in command], cwd=cwd, stdout=subprocess.PIPE, text=True
     )
@@ -32,9 +33,9 @@ def call(*command: str | Path, cwd: Path = ROOT) -> str:
 
 
 def environment(name: str) -> Path:
-    """The Python of an environment with what Millstream needs and nothing else.
+    """The Python of a new environment with Millstream's dependencies only.
 
-    Both sides have one: JAX looks through all installed packages when it is imported.
+    Both versions get one, because importing JAX takes longer with more packages.
     """
     python = HERE / ".venvs" / name / "bin" / "python"
     ready = python.parent.parent / "ready"
@@ -53,7 +54,7 @@ def environment(name: str) -> Path:
 
 
 def install(source: Path, python: Path) -> None:
-    """Builds the package of a checkout and installs it."""
+    """Builds the package of a checkout and installs it for ``python``."""
     with tempfile.TemporaryDirectory() as wheels:
         build = ("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", wheels)
         call(interpreter(OWN), *PIP, *build, source)
@@ -69,7 +70,7 @@ def checkout() -> Path:
 
 
 def built(commit: str) -> Path:
-    """The Python of an environment with the package of a commit; built only once."""
+    """The Python of an environment with a commit's package, which is built once."""
     python = environment(f"commit-{commit}")
     done = python.parent.parent / "built"
     if done.exists():
@@ -100,7 +101,7 @@ def arguments() -> argparse.Namespace:
 
 
 def rows(workload: str, outcomes: dict[str, Outcome], commit: str) -> list[list[str]]:
-    """A row for each contender of a workload: this checkout over the commit."""
+    """A row for each contender of a workload: its ratios of speed and CPU time."""
     found = []
     for name in outcomes:
         other = outcomes.get(f"{name}@{commit}")
@@ -117,7 +118,7 @@ def rows(workload: str, outcomes: dict[str, Outcome], commit: str) -> list[list[
 
 
 def main() -> None:
-    """Prints how many times as fast this checkout is as the commit."""
+    """Prints how many times faster this checkout is than the commit."""
     options = arguments()
     commit = call("git", "rev-parse", "--short", options.commit)
     python = built(commit)

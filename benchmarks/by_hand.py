@@ -1,4 +1,4 @@
-"""Loops over the rows of one array, written with NumPy alone."""
+"""Loops over the rows of one array, written with NumPy only."""
 
 from collections.abc import Callable, Iterator
 
@@ -22,13 +22,13 @@ def epochs(source: np.ndarray, batch: int) -> Callable[[], Iterator[np.ndarray]]
 
 
 def copied(source: np.ndarray, batch: int) -> Callable[[], Iterator[np.ndarray]]:
-    """Epochs of batches in order, each copied into the same array."""
+    """Epochs of batches in order, all copied into one reused array."""
     plain = np.asarray(source)
-    recycled = np.empty((batch, *plain.shape[1:]), plain.dtype)
+    reused = np.empty((batch, *plain.shape[1:]), plain.dtype)
 
     def epoch() -> Iterator[np.ndarray]:
         for first in range(0, len(plain) - batch + 1, batch):
-            np.copyto(recycled, plain[first : first + batch])
-            yield recycled
+            np.copyto(reused, plain[first : first + batch])
+            yield reused
 
     return epoch

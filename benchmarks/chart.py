@@ -1,6 +1,6 @@
 """Draws the results: `chart.py results.json chart.svg` also writes `chart.png`.
 
-Needs matplotlib: the environment `plot` has it.
+Needs matplotlib, which the environment `plot` has.
 """
 
 import sys
@@ -35,7 +35,7 @@ LEGEND = {
 
 
 def draw(axes: Axes, results: Results, workload: str) -> None:
-    """One panel: a bar for each contender, the fastest on top; lines show the range."""
+    """Draws one panel: a bar for each contender, with a line for its range."""
     timed = results.timed(workload)
     names = sorted(timed, key=lambda name: level(timed[name], workload), reverse=True)
     kinds = [kind(name) for name in names]
@@ -68,11 +68,14 @@ def draw(axes: Axes, results: Results, workload: str) -> None:
     axes.spines[["top", "right", "left"]].set_visible(False)
 
 
-def drawn(results: Results, path: Path) -> None:
+def write_chart(results: Results, path: Path) -> None:
     """Writes the chart as SVG to `path` and as PNG next to it."""
     shown = [workload for workload in TITLES if results.timed(workload)]
     if not shown:
-        raise SystemExit("nothing to draw: no workload of the chart was timed")
+        raise SystemExit(
+            f"nothing to draw: the results have none of {', '.join(TITLES)}. Run these "
+            "workloads first."
+        )
     rows = (len(shown) + 1) // 2
     most = max(len(results.outcomes[workload]) for workload in shown)
     size = (9.6, rows * (0.9 + 0.17 * most))
@@ -98,4 +101,4 @@ def drawn(results: Results, path: Path) -> None:
 if __name__ == "__main__":
     plt.rcParams |= {"svg.hashsalt": "millstream", "svg.fonttype": "none"}
     plt.rcParams["figure.facecolor"] = "white"
-    drawn(Results.read(Path(sys.argv[1])), Path(sys.argv[2]))
+    write_chart(Results.read(Path(sys.argv[1])), Path(sys.argv[2]))

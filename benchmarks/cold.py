@@ -1,4 +1,4 @@
-"""Removes a file from the page cache, and counts its resident pages."""
+"""Removes a file from the page cache, and counts its pages in the cache."""
 
 import ctypes
 import mmap
@@ -21,7 +21,7 @@ LIBC.mincore.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p)
 
 
 def maps_of(path: Path) -> Iterator[tuple[int, int]]:
-    """Begin and size of every map that this process has of a file."""
+    """The address and size of every memory map of a file in this process."""
     for line in Path("/proc/self/maps").read_text().splitlines():
         if line.endswith(f" {path}"):
             begin, end = (int(each, 16) for each in line.split()[0].split("-"))
@@ -29,7 +29,7 @@ def maps_of(path: Path) -> Iterator[tuple[int, int]]:
 
 
 def resident(path: Path) -> int:
-    """How many pages of a file the system holds in memory."""
+    """The number of a file's pages in the page cache."""
     size = path.stat().st_size
     pages = ctypes.create_string_buffer((size + mmap.PAGESIZE - 1) // mmap.PAGESIZE)
     descriptor = os.open(path, os.O_RDONLY)
@@ -48,14 +48,14 @@ def resident(path: Path) -> int:
 
 
 def release(path: Path) -> None:
-    """Unmaps the pages of a file in this process: mapped pages stay in the cache."""
+    """Unmaps a file's pages, because the kernel does not evict mapped pages."""
     for begin, size in maps_of(path):
         if LIBC.madvise(begin, size, MADV_DONTNEED) != 0:
             raise OSError(ctypes.get_errno(), "madvise", str(path))
 
 
 def drop(path: Path) -> None:
-    """Removes a file from the page cache; an error if a page of it stays."""
+    """Removes a file from the page cache; raises if a page of it stays."""
     release(path)
     descriptor = os.open(path, os.O_RDONLY)
     try:
@@ -64,4 +64,7 @@ def drop(path: Path) -> None:
     finally:
         os.close(descriptor)
     if left := resident(path):
-        raise RuntimeError(f"{path}: {left} pages stayed in memory")
+        raise RuntimeError(
+            f"{path}: {left} pages stayed in the page cache. Is another process using "
+            "the file?"
+        )

@@ -1,4 +1,4 @@
-"""The data of the workloads: Fashion-MNIST as arrays, and the facts about it."""
+"""The data of the workloads: Fashion-MNIST as arrays and as files."""
 
 import gzip
 import os
@@ -47,19 +47,19 @@ def fashion_mnist() -> Arrays:
 
 
 def unit_axis_file() -> Path:
-    """The training images as a raw IDX file of [60000, 28, 28, 1], written once."""
+    """An IDX file of the training images as [60000, 28, 28, 1], written once."""
     path = unpacked() / UNIT_AXIS
     if not path.exists():
         plain = (unpacked() / IMAGES).read_bytes()
-        own = path.with_suffix(f".{os.getpid()}")
+        temporary = path.with_suffix(f".{os.getpid()}")
         header = plain[:3] + b"\x04" + plain[4:16] + (1).to_bytes(4, "big")
-        own.write_bytes(header + plain[16:])
-        own.replace(path)
+        temporary.write_bytes(header + plain[16:])
+        temporary.replace(path)
     return path
 
 
 def unpacked() -> Path:
-    """The folder of the training samples as raw IDX files, unpacked once."""
+    """The folder with the training samples as IDX files, unpacked once."""
     folder = CACHE / "fashion-mnist"
     folder.mkdir(parents=True, exist_ok=True)
     for name in (IMAGES, LABELS):

@@ -1,4 +1,4 @@
-"""Files of recognisable content: made once in the cache, and read into memory."""
+"""Files whose rows contain their own numbers; written once into the cache folder."""
 
 import fcntl
 import mmap
@@ -17,18 +17,18 @@ PASSES = 4
 
 
 def rows_of(numbers: np.ndarray, words: int) -> np.ndarray:
-    """The rows of these numbers: word j of row i is i * FACTOR + j * STEP."""
+    """The rows with these numbers: word j of row i is i * FACTOR + j * STEP."""
     columns = np.arange(words, dtype=np.uint32) * STEP
     return numbers.astype(np.uint32)[:, None] * FACTOR + columns
 
 
 def numbers_of(rows: np.ndarray) -> np.ndarray:
-    """The numbers of rows as `rows_of` makes them, from their first words."""
+    """The numbers of rows that `rows_of` made, from their first words."""
     return (rows[:, 0] * INVERSE).astype(np.int64)
 
 
 def made_once(name: str, write: Callable[[Path], None]) -> Path:
-    """The file of this name in the cache; the first process that asks writes it."""
+    """The file ``name`` in the cache folder; the first caller writes it."""
     path = CACHE / name
     CACHE.mkdir(parents=True, exist_ok=True)
     with open(CACHE / f".{name}.lock", "w") as lock:
@@ -41,7 +41,7 @@ def made_once(name: str, write: Callable[[Path], None]) -> Path:
 
 
 def rows_file(rows: int, words: int) -> Path:
-    """A `.npy` file of uint32[rows, words] as `rows_of` makes them."""
+    """A `.npy` file of uint32[rows, words] from `rows_of`."""
 
     def write(path: Path) -> None:
         piece = PIECE // (4 * words)
@@ -55,7 +55,7 @@ def rows_file(rows: int, words: int) -> Path:
 
 
 def warm(path: Path) -> None:
-    """Reads a file until the page cache holds all of it; an error if it never does."""
+    """Reads a file until the page cache holds all of it; raises if it never does."""
     pages = -(-path.stat().st_size // mmap.PAGESIZE)
     for _ in range(PASSES):
         if resident(path) == pages:
@@ -65,4 +65,7 @@ def warm(path: Path) -> None:
             while file.readinto(buffer):
                 pass
     if missing := pages - resident(path):
-        raise RuntimeError(f"{path.name}: {missing} of {pages} pages are not in memory")
+        raise RuntimeError(
+            f"{path.name}: {missing} of {pages} pages are not in the page cache. The "
+            "machine needs more free memory."
+        )

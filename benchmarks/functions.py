@@ -1,6 +1,6 @@
-"""The Python functions of the workloads, in a module that workers can import.
+"""The Python functions that worker processes import.
 
-Needs NumPy alone, so that worker processes start quickly.
+The module needs only NumPy, so that worker processes start quickly.
 """
 
 import time
@@ -20,15 +20,15 @@ BLOCK = 4 << 20
 
 
 def row(index: int) -> np.ndarray:
-    """The 784 bytes of a sample, in no time."""
+    """The 784 bytes of a sample, without any computation."""
     return ROWS[index]
 
 
 def held_row(index: int) -> np.ndarray:
     """The same after a millisecond of this thread's CPU time, with the GIL held.
 
-    By the clock on the wall a function that is put to sleep, because others need the
-    core too, would seem to be at work: what a loader itself costs would not show.
+    It does not use wall time. Time in which the loader takes the CPU from this thread
+    would count as work of the function, and the loader would seem to cost nothing.
     """
     until = time.thread_time() + HELD
     while time.thread_time() < until:
@@ -37,12 +37,12 @@ def held_row(index: int) -> np.ndarray:
 
 
 def fill_block(index: int, arrays: Mapping[str, np.ndarray], seed: int | None) -> None:
-    """Writes 4 MiB, all of them the number of the sample."""
+    """Fills 4 MiB with the number of the sample."""
     arrays["block"].fill(index)
 
 
 def rows_of(function: Callable[[int], np.ndarray], indices: Any) -> np.ndarray:
-    """A batch of what the function returns."""
+    """A batch of the rows that the function returns."""
     batch = np.empty((len(indices), ROWS.shape[1]), np.uint8)
     for k, index in enumerate(indices):
         batch[k] = function(index)
@@ -50,21 +50,21 @@ def rows_of(function: Callable[[int], np.ndarray], indices: Any) -> np.ndarray:
 
 
 def shuffled(length: int) -> Iterator[np.ndarray]:
-    """Batches of indices without end, each epoch in another order."""
+    """Endless batches of indices, in another order in each epoch."""
     generator = np.random.default_rng(0)
     while True:
         yield from generator.permutation(length).reshape(-1, BATCH)
 
 
 def serve_rows(connection: Connection, function: Callable[[int], np.ndarray]) -> None:
-    """Answers batches of indices with the bytes of their rows, until there are none."""
+    """Receives batches of indices and sends their rows, until an empty message."""
     while indices := connection.recv_bytes():
         numbers = np.frombuffer(indices, np.int64).tolist()
         connection.send_bytes(rows_of(function, numbers).ravel())
 
 
 def serve_fills(connection: Connection, name: str, shape: tuple[int, int, int]) -> None:
-    """Fills its share of the requested batches, and answers when it is done."""
+    """Fills this worker's rows of the requested batches, then sends a reply."""
     memory = SharedMemory(name)
     slots = np.ndarray(shape, np.uint8, memory.buf)
     share = shape[1] // WORKERS

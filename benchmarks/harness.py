@@ -1,4 +1,4 @@
-"""What every workload shares: the task to time, the clocks, the check of answers."""
+"""Code that every workload uses: the task to time, the clocks, and the checks."""
 
 import gc
 import os
@@ -17,7 +17,7 @@ LABEL_WEIGHT = np.uint32(2654435761)
 
 
 class WrongAnswer(Exception):
-    """A contender whose answers are wrong is not timed."""
+    """A contender's batches are wrong, so it is not timed."""
 
 
 def nothing(*_: Any) -> None:
@@ -26,11 +26,11 @@ def nothing(*_: Any) -> None:
 
 @dataclass(frozen=True)
 class Task:
-    """What a workload prepares of a contender: `run()` is one round of it.
+    """A contender that is ready to be timed: `run()` runs one round.
 
-    `before` is called before each round and `after` with what `run` returned; neither
-    is timed. `close` ends what the contender started. `extra` holds other numbers of
-    the contender, by their column's name.
+    `before()` runs before each round, and `after(result)` gets what `run` returned;
+    neither is timed. `close` ends the contender's processes. `extra` holds further
+    numbers by the name of their column.
     """
 
     samples: int
@@ -41,20 +41,20 @@ class Task:
     extra: dict[str, float] = field(default_factory=dict)
 
     def round(self) -> dict[str, float]:
-        """Runs a round and returns its seconds on the wall and of the CPU."""
+        """Runs a round and returns its wall time and CPU time in seconds."""
         self.before()
         gc.collect()
-        below = children_seconds()
+        others = children_seconds()
         own, start = time.process_time(), time.perf_counter()
         result = self.run()
         seconds, own = time.perf_counter() - start, time.process_time() - own
-        below = children_seconds() - below
+        others = children_seconds() - others
         self.after(result)
-        return {"seconds": seconds, "cpu": own + below}
+        return {"seconds": seconds, "cpu": own + others}
 
 
 def children(process: int) -> Iterator[int]:
-    """The processes that a process started and that still run, and theirs."""
+    """The running child processes of a process, and their children."""
     for tasks in Path(f"/proc/{process}/task").glob("*/children"):
         try:
             found = [int(child) for child in tasks.read_text().split()]
@@ -66,22 +66,22 @@ def children(process: int) -> Iterator[int]:
 
 
 def children_seconds() -> float:
-    """The CPU time of the processes that this one started.
+    """The CPU time of this process's children.
 
-    A process that has ended counts as soon as it was waited for.
+    A child that has ended counts once this process has waited for it.
     """
     ended = os.times()
     total = ended.children_user + ended.children_system
     for child in children(os.getpid()):
         try:
             total += time.clock_gettime(~child << 3 | 2)  # clock_getcpuclockid(3)
-        except OSError:  # it has ended
+        except OSError:  # the child has ended
             continue
     return total
 
 
 def fingerprints(image: Any, label: Any) -> Any:
-    """One uint32 a row of NumPy or JAX arrays, by which rows are recognised."""
+    """A hash (uint32) of each row of NumPy or JAX arrays, to identify the row."""
     flat = image.reshape(image.shape[0], -1).astype(np.uint32)
     return (flat * WEIGHTS).sum(axis=1, dtype=np.uint32) + (
         label.astype(np.uint32) * LABEL_WEIGHT
@@ -89,7 +89,7 @@ def fingerprints(image: Any, label: Any) -> Any:
 
 
 def as_pixels(image: np.ndarray) -> np.ndarray:
-    """Normalised images as the uint8 they came from; refuses any other values."""
+    """Normalised images as uint8; raises if they are not pixel / 255."""
     if image.dtype != np.float32:
         raise WrongAnswer(f"normalised images are {image.dtype}, not float32")
     pixels = np.rint(image * 255)
@@ -101,10 +101,10 @@ def as_pixels(image: np.ndarray) -> np.ndarray:
 def check_once(
     seen: np.ndarray, data: Arrays, *, complete: bool = True, shuffled: bool = True
 ) -> None:
-    """Passes if the rows of fingerprints `seen` are an epoch of `data`.
+    """Raises unless the fingerprints `seen` are those of an epoch of `data`.
 
-    An epoch holds every record once; its incomplete last batch may be dropped.
-    A part of an epoch (`complete=False`) holds no record twice.
+    An epoch has every record once; its incomplete last batch may be missing. With
+    `complete=False` it may be a part of an epoch, which has no record twice.
     """
     source = fingerprints(data.image, data.label)
     rest = len(source) % BATCH

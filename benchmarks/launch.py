@@ -1,7 +1,7 @@
-"""The processes whose whole life is timed: `launch.py <workload> <contender> [N]`.
+"""A process that is timed from start to end: `launch.py <workload> <contender> [N]`.
 
-Without N the contender is only imported. With N its first batch of N records is made.
-With `check`, each record holds its number. Prints the numbers of the batch.
+Without N it only imports the contender. With N it also makes the first batch of N
+records. With `check`, each record holds its number. Prints the numbers in the batch.
 """
 
 import importlib
@@ -26,7 +26,7 @@ def first_batch(contender, size: int, check: bool) -> list[int]:
 
 
 def launched(contender_module: str, *arguments: str) -> list[int]:
-    """Runs this file for a contender, given by its module; returns what it prints."""
+    """Runs this file for the contender in a module and returns what it prints."""
     _, workload, contender = contender_module.split(".")
     command = [sys.executable, __file__, workload, contender, *arguments]
     done = subprocess.run(

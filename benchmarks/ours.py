@@ -1,4 +1,4 @@
-"""Millstream's loop over whole batches: what its contenders with streams share."""
+"""Millstream's loop over whole batches, for its contenders that build a `Stream`."""
 
 from collections.abc import Callable, Iterable
 from itertools import count
@@ -8,9 +8,9 @@ import millstream as ms
 
 
 def epochs(source: Any, batch: int, *stages: Any) -> Callable[[], Iterable[Any]]:
-    """Epochs of a source in whole batches, each with another seed.
+    """Epochs of whole batches of a source, with another seed for each epoch.
 
-    All masks are True because the last incomplete batch is dropped.
+    The incomplete last batch is dropped, so all masks are True.
     """
     pipeline = [source, ms.BatchTransform(batch, drop_last=True), *stages]
     loader = ms.DataLoader(pipeline)

@@ -1,4 +1,4 @@
-"""The results of a run: what was measured of each contender, kept as JSON."""
+"""The results of a run: the measurements of each contender, stored as JSON."""
 
 import json
 import os
@@ -12,32 +12,35 @@ from typing import Any, Self
 
 @dataclass
 class Run:
-    """The rounds of one process: seconds on the wall and of the CPU."""
+    """The rounds of one process: wall time and CPU time in seconds."""
 
     seconds: list[float] = field(default_factory=list)
     cpu: list[float] = field(default_factory=list)
     peak_mib: int = 0
 
     def add(self, times: dict[str, Any]) -> None:
-        """Takes in a round."""
+        """Adds the times of a round."""
         self.seconds.append(times["seconds"])
         self.cpu.append(times["cpu"])
         self.peak_mib = times["peak_mib"]
 
     @property
     def median(self) -> float:
-        """The seconds of a round."""
+        """The median wall time of a round in seconds."""
         return statistics.median(self.seconds)
 
     @property
     def median_cpu(self) -> float:
-        """The CPU seconds of a round."""
+        """The median CPU time of a round in seconds."""
         return statistics.median(self.cpu)
 
 
 @dataclass
 class Outcome:
-    """What became of a contender: `ok`, `wrong`, `failed`, `missing` or `late`."""
+    """The result of a contender.
+
+    `status` is `ok`, `wrong`, `failed`, `missing` or `late`.
+    """
 
     status: str = "ok"
     detail: str = ""
@@ -48,20 +51,20 @@ class Outcome:
 
     @property
     def ok(self) -> bool:
-        """Whether its times count."""
+        """Whether its times are valid."""
         return self.status == "ok"
 
     def fail(self, status: str, detail: str) -> None:
-        """Makes it an outcome without times that count."""
+        """Marks the times as invalid, and stores why."""
         self.status, self.detail = status, detail
 
     def describe(self, ready: dict[str, Any]) -> None:
-        """Takes in what the contender says of itself when it is ready."""
+        """Stores what the contender reports when it is ready."""
         self.samples, self.versions = ready["samples"], ready["versions"]
         self.extra = ready["extra"]
 
     def times(self, measure: str) -> list[float]:
-        """The median of each run: `wall` seconds or `cpu` seconds a sample."""
+        """The median seconds per sample of each run, of `wall` or `cpu` time."""
         medians = [
             run.median if measure == "wall" else run.median_cpu for run in self.runs
         ]
@@ -70,7 +73,7 @@ class Outcome:
 
 @dataclass
 class Results:
-    """The outcomes of a run by workload and contender, and where and when it ran."""
+    """The outcomes by workload and contender, with the machine, date and commit."""
 
     outcomes: dict[str, dict[str, Outcome]] = field(default_factory=dict)
     machine: dict[str, Any] = field(default_factory=dict)
@@ -80,7 +83,7 @@ class Results:
 
     @classmethod
     def of_this_machine(cls, commit: str) -> Self:
-        """No outcomes yet."""
+        """Results without outcomes, which describe this machine."""
         return cls(
             machine={
                 "system": f"{platform.system()} {platform.machine()}",
@@ -104,7 +107,7 @@ class Results:
         return cls(**content)
 
     def write(self, path: Path) -> None:
-        """Writes the results as JSON, making the folder if need be."""
+        """Writes the results as JSON. Creates the folder if it is missing."""
         path.parent.mkdir(parents=True, exist_ok=True)
         rounded = json.loads(
             json.dumps(asdict(self)),
@@ -113,12 +116,12 @@ class Results:
         path.write_text(json.dumps(rounded, indent=1) + "\n")
 
     def timed(self, workload: str) -> dict[str, Outcome]:
-        """The contenders of a workload whose times count."""
+        """The outcomes of a workload whose times are valid."""
         outcomes = self.outcomes.get(workload, {})
         return {name: each for name, each in outcomes.items() if each.ok}
 
     def versions(self) -> dict[str, str]:
-        """The versions of all packages that were seen in the run."""
+        """The versions of all packages that the run used."""
         seen: dict[str, set[str]] = {}
         for outcomes in self.outcomes.values():
             for outcome in outcomes.values():
@@ -129,7 +132,7 @@ class Results:
 
 @dataclass(frozen=True)
 class Ratio:
-    """How many times as fast one contender is as another: a ratio for each run."""
+    """How many times faster one contender is than another, in each run."""
 
     runs: list[float]
 
@@ -141,15 +144,15 @@ class Ratio:
 
     @property
     def median(self) -> float:
-        """The ratio in the middle: what is quoted."""
+        """The median of the runs, which the pages quote."""
         return statistics.median(self.runs)
 
     @property
     def tie(self) -> bool:
-        """Whether nobody is ahead: within 5%, or within 25% and the runs disagree.
+        """Whether neither is faster.
 
-        The range counts as it is printed. One bad run of three does not make a tie of
-        a clear median.
+        The median is within 5% of 1, or within 25% with runs on both sides of 1. The
+        range is rounded as it is printed.
         """
         low, high = round(min(self.runs), 2), round(max(self.runs), 2)
         close = 0.8 < self.median < 1.25
@@ -157,12 +160,12 @@ class Ratio:
 
 
 def processor() -> str:
-    """The name of the processor, as the system gives it."""
+    """The name of the processor from /proc/cpuinfo."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     names = (line.partition(":")[2].strip() for line in lines if "model name" in line)
     return next(names, "unknown")
 
 
 def memory_bytes() -> int:
-    """The physical memory."""
+    """The size of the physical memory."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -1,8 +1,8 @@
 """Runs the benchmarks: `python benchmarks/run.py`.
 
-Every contender is a process of its own. They take turns, round by round, three times
-with fresh processes. Needs only the standard library; `setup.sh` makes the peers'
-environments first.
+Every contender is a separate process. The contenders take turns, one round at a time.
+There are three runs with new processes. Run `setup.sh` first: it creates the
+environments of the peers. This file needs only the standard library.
 """
 
 import argparse
@@ -26,27 +26,33 @@ def arguments() -> argparse.Namespace:
     """The options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
-        "--workloads", nargs="+", default=["*"], help="names or patterns; all of them"
+        "--workloads", nargs="+", default=["*"], help="names or patterns; default: all"
     )
     parser.add_argument(
-        "--contenders", nargs="+", default=["*"], help="names or patterns; all of them"
+        "--contenders", nargs="+", default=["*"], help="names or patterns; default: all"
     )
-    parser.add_argument("--runs", type=int, default=RUNS, help=f"{RUNS} by default")
-    parser.add_argument("--cores", type=int, default=2, help="how many to run on; 2")
-    parser.add_argument("--output", type=Path, help="where the results go, as JSON")
+    parser.add_argument(
+        "--runs", type=int, default=RUNS, help="number of runs; default: %(default)s"
+    )
+    parser.add_argument(
+        "--cores", type=int, default=2, help="number of cores; default: %(default)s"
+    )
+    parser.add_argument("--output", type=Path, help="write the results here as JSON")
     return parser.parse_args()
 
 
 def matching(names: list[str], patterns: list[str]) -> list[str]:
-    """The names that fit any pattern; an error if a pattern fits none."""
+    """The names that match any pattern. Ends the program if a pattern matches none."""
     for pattern in patterns:
         if pattern != "*" and not any(fnmatch(name, pattern) for name in names):
-            raise SystemExit(f"{pattern}: none of {', '.join(names)}")
+            raise SystemExit(
+                f"{pattern!r} matches nothing: expected one of {', '.join(names)}"
+            )
     return [name for name in names if any(fnmatch(name, each) for each in patterns)]
 
 
 def plan(options: argparse.Namespace) -> dict[str, dict[str, Path]]:
-    """The interpreters of the contenders to run, by workload."""
+    """The contenders to run and their interpreters, by workload."""
     chosen = matching(list(CONTENDERS), options.contenders)
     return {
         workload: {
@@ -59,19 +65,19 @@ def plan(options: argparse.Namespace) -> dict[str, dict[str, Path]]:
 
 
 def commit() -> str:
-    """The commit that is measured, marked where files of it were changed."""
+    """The current commit, with `-dirty` if files have changed."""
     command = ["git", "describe", "--always", "--dirty", "--exclude=*"]
     done = subprocess.run(command, cwd=HERE, capture_output=True, text=True)
     return done.stdout.strip() or "unknown"
 
 
 def say(line: str) -> None:
-    """Writes a line of progress."""
+    """Prints a line of progress to standard error."""
     print(line, file=sys.stderr, flush=True)
 
 
 def main() -> None:
-    """Runs what was asked for, prints its tables and writes them down."""
+    """Runs the chosen workloads, prints their tables and writes the results."""
     options = arguments()
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: options.cores])
     results = Results.of_this_machine(commit())

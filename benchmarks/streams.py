@@ -14,14 +14,14 @@ import numpy as np
 
 from harness import Task, WrongAnswer
 
-LATE = 8  # batches that are made before a batch is checked
+LATE = 8  # how many more batches are made before a batch is checked
 
 
 @dataclass(frozen=True)
 class Stream:
     """What a contender builds: `epoch()` yields the whole batches of an epoch.
 
-    A limit may hand nothing to the step (`reaches_jax=False`) and need not shuffle.
+    A limit may leave out passing batches to JAX (`reaches_jax=False`) and shuffling.
     """
 
     epoch: Callable[[], Iterable[Any]]
@@ -31,12 +31,12 @@ class Stream:
 
 @dataclass(frozen=True)
 class Question:
-    """What a workload asks: its size, its step and how rows are recognised.
+    """A workload: its size, its step, and how to identify rows.
 
     `numbers` checks the content of a batch and returns the numbers of its rows.
-    `step(carry, batch)` returns an int32 carry, which chains the steps as parameters
-    do in training. The first `checked` batches are looked at. `unit` is how many
-    samples a row counts for.
+    `step(carry, batch)` returns an int32 carry, so that each step depends on the one
+    before, as in training. The first `checked` batches are checked. A row counts as
+    `unit` samples.
     """
 
     rows: int
@@ -50,20 +50,20 @@ class Question:
 
 @jax.jit
 def received(batch: Any) -> Any:
-    """The batch as a step receives it."""
+    """Returns the batch as a jitted step receives it."""
     return batch
 
 
 def endless(stream: Stream) -> Iterator[Any]:
-    """The batches of one epoch after the other."""
+    """The batches of all epochs, without end."""
     while True:
         yield from stream.epoch()
 
 
-def looked_at_late(batches: Iterable[Any]) -> Iterator[Any]:
-    """The batches, each after `LATE` more were delivered.
+def delayed(batches: Iterable[Any]) -> Iterator[Any]:
+    """Yields each batch only after `LATE` more have been made.
 
-    What JAX holds must not change when the contender makes the next batches.
+    So a check fails if the contender overwrites memory that JAX still uses.
     """
     held: deque[Any] = deque()
     for batch in batches:
@@ -74,13 +74,13 @@ def looked_at_late(batches: Iterable[Any]) -> Iterator[Any]:
 
 
 def check(stream: Stream, batches: Iterator[Any], question: Question) -> None:
-    """Passes if the first batches hold intact rows, shuffled, none twice an epoch."""
+    """Raises unless the first batches have correct, shuffled rows, none twice."""
     some: Iterable[Any] = islice(batches, question.checked)
     if stream.reaches_jax:
-        some = looked_at_late(some)
+        some = delayed(some)
     seen = [question.numbers(batch) for batch in some]
     if any(numbers.shape != (question.batch,) for numbers in seen):
-        raise WrongAnswer(f"a batch that has not {question.batch} rows")
+        raise WrongAnswer(f"a batch that does not have {question.batch} rows")
     per_epoch = question.rows // question.batch
     starts = range(0, len(seen), per_epoch)
     epochs = [seen[first : first + per_epoch] for first in starts]
@@ -98,16 +98,16 @@ def check(stream: Stream, batches: Iterator[Any], question: Question) -> None:
 
 
 def check_shuffled(numbers: np.ndarray, rows: int) -> None:
-    """Passes if the rows of a batch come from all over the data, in no order."""
+    """Raises unless a batch's rows come from all over the data, in random order."""
     if np.ptp(numbers) < rows // 2 or np.all(np.diff(numbers) > 0):
         raise WrongAnswer("rows that are not shuffled over the whole data")
 
 
 def prepare(stream: Stream, question: Question) -> Task:
-    """Checks the first batches of the contender; a round runs the next ones.
+    """Checks the first batches of the contender. A round runs the next ones.
 
-    A contender that prefetches begins a round with the few batches that it holds
-    ready, and ends it with as many ready for the next one.
+    A contender that prefetches has a few batches ready at the start of a round, and as
+    many at its end.
     """
     batches = endless(stream)
     check(stream, batches, question)
@@ -127,7 +127,7 @@ def prepare(stream: Stream, question: Question) -> Task:
 
 
 def permuted(rows: int, batch: int) -> Callable[[], Iterator[np.ndarray]]:
-    """Epochs of the row numbers of whole batches: a new permutation each."""
+    """Epochs of row numbers in whole batches, with a new permutation for each."""
     generator = np.random.default_rng(0)
 
     def epoch() -> Iterator[np.ndarray]:

@@ -1,6 +1,6 @@
-"""The data set of `torch_dataset`, in a module that worker processes can import.
+"""The data set of `torch_dataset`, which worker processes import.
 
-Needs NumPy and torch, not jax.
+The module needs NumPy and torch, but not jax.
 """
 
 import torch
@@ -14,7 +14,7 @@ SAMPLES = 30_000
 class Images(Dataset):
     """Half of Fashion-MNIST as one tensor: each sample is an image, a float and an int.
 
-    The float of sample i is i / 4 and its int is i, so that samples are recognised.
+    Sample i has the float i / 4 and the int i, which identify it.
     """
 
     def __init__(self) -> None:

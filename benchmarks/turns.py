@@ -1,4 +1,4 @@
-"""Contenders that take turns: a process each, one round at a time."""
+"""Runs contenders in turns: each in a process of its own, one round at a time."""
 
 import contextlib
 import json
@@ -29,7 +29,7 @@ ENVIRONMENT = {
 
 
 class Failed(Exception):
-    """A contender that was not timed: a status of `Outcome`, and why."""
+    """A contender could not be timed. It carries the `Outcome`'s status and detail."""
 
     def __init__(self, status: str, detail: str) -> None:
         super().__init__(f"{status}: {detail}")
@@ -37,12 +37,12 @@ class Failed(Exception):
         self.detail = detail
 
 
-class Contestant:
-    """A running `worker.py`. `ask` waits for its next answer, and raises `Failed`."""
+class ContenderProcess:
+    """A running `worker.py`; its methods raise `Failed`."""
 
     def __init__(self, workload: str, contender: str, python: Path) -> None:
         if not python.exists():
-            raise Failed("missing", "its environment is not there: run setup.sh")
+            raise Failed("missing", "its environment does not exist: run setup.sh")
         self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115
         self.process = subprocess.Popen(
             [str(python), "worker.py", workload, contender],
@@ -61,7 +61,7 @@ class Contestant:
             raise
 
     def answer(self) -> dict[str, Any]:
-        """The next answer; `Failed` where it is late, wrong or missing."""
+        """The next answer; raises `Failed` if it is late, wrong or missing."""
         assert self.process.stdout is not None
         if not select.select([self.process.stdout], [], [], TIMEOUT)[0]:
             raise Failed("late", f"no answer in {TIMEOUT} s")
@@ -69,22 +69,22 @@ class Contestant:
         if not line:
             code = self.process.wait()
             self.errors.seek(0)
-            said = self.errors.read().strip().splitlines()
-            raise Failed("failed", said[-1] if said else f"exit code {code}")
+            lines = self.errors.read().strip().splitlines()
+            raise Failed("failed", lines[-1] if lines else f"exit code {code}")
         answer = json.loads(line)
         if answer["status"] != "ok":
             raise Failed(answer["status"], answer["detail"])
         return answer
 
     def round(self) -> dict[str, Any]:
-        """Lets the contender run one round and returns its times."""
+        """Runs one round and returns its times."""
         assert self.process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             print("round", file=self.process.stdin, flush=True)
         return self.answer()
 
     def close(self) -> None:
-        """Ends the process and those that it started."""
+        """Ends the process and its children."""
         assert self.process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.close()
@@ -98,18 +98,18 @@ class Contestant:
 
 def started(
     workload: str, pythons: dict[str, Path], outcomes: dict[str, Outcome]
-) -> dict[str, Contestant]:
-    """The contenders that are ready; the outcomes of the others say why not."""
+) -> dict[str, ContenderProcess]:
+    """The processes that are ready. Stores in `outcomes` why the others are not."""
 
-    def start(name: str) -> Contestant | None:
+    def start(name: str) -> ContenderProcess | None:
         contender = name.partition("@")[0]
         try:
-            contestant = Contestant(workload, contender, pythons[name])
+            process = ContenderProcess(workload, contender, pythons[name])
         except Failed as failure:
             outcomes[name].fail(failure.status, failure.detail)
             return None
-        outcomes[name].describe(contestant.ready)
-        return contestant
+        outcomes[name].describe(process.ready)
+        return process
 
     with ThreadPoolExecutor(SIMULTANEOUS_STARTS) as threads:
         ready = zip(pythons, threads.map(start, pythons), strict=True)
@@ -119,29 +119,29 @@ def started(
 def run_in_turns(
     workload: str, pythons: dict[str, Path], outcomes: dict[str, Outcome]
 ) -> None:
-    """One run: fresh processes, and rounds in turns. The first round is thrown away."""
-    contestants = started(workload, pythons, outcomes)
-    runs = {name: Run() for name in contestants}
+    """One run: new processes that take turns. The first round does not count."""
+    processes = started(workload, pythons, outcomes)
+    runs = {name: Run() for name in processes}
     try:
         for number in range(1 + WORKLOADS[workload].rounds):
-            for name in rotated(list(contestants), number):
+            for name in rotated(list(processes), number):
                 try:
-                    times = contestants[name].round()
+                    times = processes[name].round()
                 except Failed as failure:
                     outcomes[name].fail(failure.status, failure.detail)
-                    contestants.pop(name).close()
+                    processes.pop(name).close()
                     continue
                 if number > 0:
                     runs[name].add(times)
     finally:
-        for contestant in contestants.values():
-            contestant.close()
-    for name in contestants:
+        for process in processes.values():
+            process.close()
+    for name in processes:
         outcomes[name].runs.append(runs[name])
 
 
 def rotated(names: list[str], number: int) -> list[str]:
-    """The names, beginning with another one each round."""
+    """The names, starting with another one in each round."""
     first = number % len(names) if names else 0
     return names[first:] + names[:first]
 
@@ -152,7 +152,7 @@ def measured(
     runs: int,
     progress: Callable[[str], object],
 ) -> dict[str, Outcome]:
-    """The outcomes of a workload; a contender that failed is not started again."""
+    """Runs a workload and returns its outcomes. A failed contender runs no more."""
     outcomes = {name: Outcome() for name in pythons}
     for number in range(runs):
         start = time.perf_counter()
@@ -166,7 +166,7 @@ def measured(
 
 
 def summary(outcomes: dict[str, Outcome]) -> Iterator[str]:
-    """A line for each contender: the median seconds of the last run, or its failure."""
+    """A line for each contender: the last run's median in seconds, or the failure."""
     for name, outcome in outcomes.items():
         shown = f"{outcome.runs[-1].median:.4g} s" if outcome.ok else outcome.detail
         yield f"  {name}: {outcome.status} {shown}"

@@ -1,8 +1,8 @@
-"""One contender of one workload, kept ready: `worker.py <workload> <contender>`.
+"""The process of one contender of one workload: `worker.py <workload> <contender>`.
 
 `turns.py` starts it with the interpreter of the contender's environment. It prepares
-the contender and checks its answers. Then it runs one round for each line that it
-reads, and answers with one line of JSON.
+the contender and checks its batches. Then it runs one round for each line that it
+reads, and prints the times as one line of JSON.
 """
 
 import importlib
@@ -24,7 +24,7 @@ PACKAGES = (
 
 
 def versions() -> dict[str, str]:
-    """The versions of the packages of this environment that matter to its times."""
+    """The versions of the packages in this environment that affect the times."""
     found = {}
     for package in PACKAGES:
         with suppress(PackageNotFoundError):
@@ -33,13 +33,13 @@ def versions() -> dict[str, str]:
 
 
 def peak_mib() -> int:
-    """The largest memory of this process, or of one that it started and waited for."""
+    """The peak memory of this process or its largest child that has ended, in MiB."""
     both = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     return max(resource.getrusage(each).ru_maxrss for each in both) // 1024
 
 
 def prepared(workload: str, contender: str) -> Task:
-    """The contender, its answers checked."""
+    """The contender's task, after its batches have been checked."""
     folder = WORKLOADS[workload].folder or workload
     question = importlib.import_module(f"workloads.{workload}.workload")
     answer = importlib.import_module(f"workloads.{folder}.{contender}")
@@ -47,24 +47,24 @@ def prepared(workload: str, contender: str) -> Task:
 
 
 def main() -> None:
-    """Answers `{"status": ...}` once and then a round for each line of the input."""
+    """Prints `{"status": ...}`, then runs a round for each line of standard input."""
     channel = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # what libraries print does not get among the answers
+    os.dup2(2, 1)  # sends what libraries print to standard error
 
-    def say(**answer: Any) -> None:
+    def reply(**answer: Any) -> None:
         print(json.dumps(answer), file=channel, flush=True)
 
     try:
         task = prepared(*sys.argv[1:3])
     except WrongAnswer as error:
-        say(status="wrong", detail=str(error))
+        reply(status="wrong", detail=str(error))
         return
-    say(status="ok", samples=task.samples, extra=task.extra, versions=versions())
+    reply(status="ok", samples=task.samples, extra=task.extra, versions=versions())
     for _ in sys.stdin:
         try:
-            say(status="ok", **task.round(), peak_mib=peak_mib())
+            reply(status="ok", **task.round(), peak_mib=peak_mib())
         except WrongAnswer as error:
-            say(status="wrong", detail=str(error))
+            reply(status="wrong", detail=str(error))
     task.close()
 
 

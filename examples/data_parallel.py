@@ -1,9 +1,11 @@
-"""Trains the JAX tutorial's network with its batches split over all devices.
+"""Trains the JAX tutorial's network with its batches sharded over all devices.
 
-The network is on every device, each sees its share of a batch, and XLA adds the
-gradients up. Several processes need one line at the start of `main`, such as
-`jax.distributed.initialize("host:1234", num_processes=2, process_id=0)`; each then
-reads only the rows of its own devices. The batches are those that one device would see.
+Every device has a copy of the network and a part of each batch. XLA adds up the
+gradients. The batches are the same as on one device.
+
+To use several processes, add a line at the start of `main`, such as
+`jax.distributed.initialize("host:1234", num_processes=2, process_id=0)`. Each process
+then reads only the rows of its own devices.
 
     XLA_FLAGS=--xla_force_host_platform_device_count=8 python examples/data_parallel.py
 """
@@ -23,7 +25,7 @@ BATCH = 256
 
 
 def generated(samples, seed=0):
-    """Images that look like the data set's, with a stripe that tells the class."""
+    """Random images in the data set's format. A stripe's position is the class."""
     rng = np.random.default_rng(seed)
     labels = rng.integers(0, 10, samples).astype(np.int32)
     images = rng.integers(0, 60, (samples, 28, 28, 1), dtype=np.uint8)
@@ -33,12 +35,12 @@ def generated(samples, seed=0):
 
 
 def mesh_of_all_devices():
-    """All devices of all processes along one axis."""
+    """A mesh of all devices of all processes along one axis."""
     return jax.make_mesh((jax.device_count(),), ("data",), axis_types=(AxisType.Auto,))
 
 
 def pipeline(data, mesh, batch_size=BATCH):
-    """A loader of shuffled, normalised batches, split along the mesh."""
+    """A loader of shuffled, normalised batches, sharded over the mesh."""
     return ms.DataLoader(
         [
             ms.ArraySampleSource(data, ordering="shuffle"),
@@ -50,11 +52,11 @@ def pipeline(data, mesh, batch_size=BATCH):
 
 
 def train(data, test, epochs, seed=0):
-    """One jitted scan an epoch on all devices; returns the accuracies."""
+    """Trains with one jitted scan per epoch; returns the accuracies."""
     mesh = mesh_of_all_devices()
     loader = pipeline(data, mesh)
-    everywhere = NamedSharding(mesh, P())
-    params = jax.device_put(init_params(jax.random.key(seed)), everywhere)
+    replicated = NamedSharding(mesh, P())
+    params = jax.device_put(init_params(jax.random.key(seed)), replicated)
     state = loader.init_state(seed)
     scores = []
     for epoch in range(epochs):
@@ -71,7 +73,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument(
-        "--generated", type=int, metavar="N", help="N made-up images, no data set"
+        "--generated",
+        type=int,
+        metavar="N",
+        help="train on N generated images instead of Fashion-MNIST",
     )
     arguments = parser.parse_args()
     if arguments.generated:

@@ -1,7 +1,7 @@
-"""Trains the JAX tutorial's network on Fashion-MNIST, one jitted scan an epoch.
+"""Trains the JAX tutorial's network on Fashion-MNIST, with one jitted scan per epoch.
 
-Prints the accuracy after each epoch and the samples a second. With --numpy it trains
-the same network from a loop that indexes NumPy arrays, to compare.
+Prints the accuracy and the samples per second after each epoch. With --numpy it also
+trains the same network with a loop that indexes NumPy arrays, for comparison.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def predict(params, images):
 
 
 def loss(params, batch, mask):
-    """The mean cross entropy of the rows that hold samples."""
+    """The mean cross entropy of the rows that are not padding."""
     scores = predict(params, batch["image"])
     chosen = jnp.take_along_axis(scores, batch["label"][:, None], axis=1)[:, 0]
     return -jnp.sum(chosen * mask) / jnp.sum(mask)
@@ -55,7 +55,7 @@ def update(params, batch, mask):
 
 @jax.jit
 def accuracy(params, images, labels):
-    """The share of images whose likeliest class is theirs."""
+    """The fraction of images that are classified correctly."""
     return jnp.mean(jnp.argmax(predict(params, images), axis=1) == labels)
 
 
@@ -72,7 +72,7 @@ def pipeline(data, batch_size=BATCH):
 
 
 class Bar:
-    """Draws how far an epoch is, from a thread of its own, while XLA runs it."""
+    """Draws the progress of an epoch on a thread, while XLA runs it."""
 
     def __init__(self, loader, label):
         self._loader, self._label = loader, label
@@ -94,15 +94,15 @@ class Bar:
     def _draw(self):
         total = self._loader.steps_per_epoch
         while not self._done.wait(0.1):
-            share = min((self._loader.delivered - self._first) / total, 1.0)
-            filled = round(share * 30)
+            fraction = min((self._loader.delivered - self._first) / total, 1.0)
+            filled = round(fraction * 30)
             bar = "#" * filled + "." * (30 - filled)
-            print(f"\r{self._label} [{bar}] {share:4.0%}", end="", file=sys.stderr)
+            print(f"\r{self._label} [{bar}] {fraction:4.0%}", end="", file=sys.stderr)
             sys.stderr.flush()
 
 
 def train(data, test, epochs, seed=0):
-    """Trains with one jitted scan an epoch; returns the accuracies."""
+    """Trains with one jitted scan per epoch; returns the accuracies."""
     loader = pipeline(data)
     print(loader.explain())
 
@@ -127,7 +127,7 @@ def train(data, test, epochs, seed=0):
 
 
 def train_numpy(data, test, epochs, seed=0):
-    """The same network from a loop over NumPy arrays; returns the accuracies."""
+    """Trains with a loop over NumPy arrays; returns the accuracies."""
     params, step = init_params(jax.random.key(seed)), jax.jit(update)
     rng = np.random.default_rng(seed)
     scores = []
@@ -152,7 +152,9 @@ def train_numpy(data, test, epochs, seed=0):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--epochs", type=int, default=5)
-    parser.add_argument("--numpy", action="store_true", help="compare with NumPy")
+    parser.add_argument(
+        "--numpy", action="store_true", help="also train with a loop over NumPy arrays"
+    )
     arguments = parser.parse_args()
     data = ms.FashionMNISTDataset(split="train").as_array_dict()
     test = ms.FashionMNISTDataset(split="test").as_array_dict()

@@ -1,9 +1,9 @@
-"""Trains with weights and batches both split over one process's devices, and resumes.
+"""Trains with fully sharded weights (FSDP) on one process's devices, and resumes.
 
-Each device holds a part of every weight and a part of every batch (FSDP); XLA gathers
-the weights where a layer needs them. Halfway the run is broken off as a crash would,
-with the weights and the loader's state in a checkpoint, and goes on from there in the
-middle of an epoch. One process saves all weights: with several, use Orbax.
+Each device holds a part of every weight and of every batch. XLA gathers the weights of
+a layer when it needs them. Halfway, in the middle of an epoch, the example saves the
+weights and the loader's state to a checkpoint, discards them, and resumes from the
+checkpoint. It saves from one process; with several, use Orbax.
 
     XLA_FLAGS=--xla_force_host_platform_device_count=8 python examples/fsdp.py
 """
@@ -23,7 +23,7 @@ from jax.sharding import PartitionSpec as P
 
 
 def split_of(x, mesh):
-    """Splits the first axis that the devices divide; what none divides is whole."""
+    """A sharding along the first axis that the number of devices divides, if any."""
     for axis, extent in enumerate(x.shape):
         if extent % mesh.size == 0:
             return NamedSharding(mesh, P(*[None] * axis, "data"))
@@ -31,36 +31,36 @@ def split_of(x, mesh):
 
 
 def sharded(params, mesh):
-    """The same weights, each device holding its part."""
+    """The weights, sharded over the devices."""
     return jax.tree.map(lambda x: jax.device_put(x, split_of(x, mesh)), params)
 
 
 def step_of(mesh, params):
-    """A jitted step that leaves the weights split."""
+    """A jitted step that keeps the weights sharded."""
     layout = jax.tree.map(lambda x: split_of(x, mesh), params)
     return jax.jit(update, donate_argnums=0, out_shardings=(layout, None))
 
 
 def save(folder, loader, state, params):
-    """Writes a checkpoint whole or not at all."""
+    """Writes a checkpoint atomically."""
     leaves = [np.asarray(x) for x in jax.tree.leaves(params)]
-    kept = np.frombuffer(loader.save(state, format="bytes"), np.uint8)
-    np.savez(folder / "partial.npz", *leaves, state=kept)
+    saved = np.frombuffer(loader.save(state, format="bytes"), np.uint8)
+    np.savez(folder / "partial.npz", *leaves, state=saved)
     (folder / "partial.npz").replace(folder / "checkpoint.npz")
 
 
 def restored(folder, loader, like, mesh):
-    """The state and the weights of a checkpoint, on whatever devices there are."""
-    with np.load(folder / "checkpoint.npz") as kept:
-        state = loader.restore(kept["state"].tobytes())
-        leaves = [kept[name] for name in kept.files if name != "state"]
+    """The state and the weights of a checkpoint, sharded over the mesh."""
+    with np.load(folder / "checkpoint.npz") as checkpoint:
+        state = loader.restore(checkpoint["state"].tobytes())
+        leaves = [checkpoint[name] for name in checkpoint.files if name != "state"]
     return state, sharded(jax.tree.unflatten(jax.tree.structure(like), leaves), mesh)
 
 
 def train(data, test, steps, folder=None, seed=0):
-    """Trains for so many steps, broken off halfway if there is a folder for it.
+    """Trains for ``steps`` steps; returns the losses and the accuracy.
 
-    Returns the losses and the accuracy.
+    With a ``folder`` it saves a checkpoint there halfway and resumes from it.
     """
     mesh = mesh_of_all_devices()
     loader = pipeline(data, mesh)
@@ -79,7 +79,7 @@ def train(data, test, steps, folder=None, seed=0):
         half = steps // 2
         save(folder, loader, *run(state, params, half))
         state, params = restored(folder, loader, first, mesh)
-        print(f"broken off and resumed at {state}")
+        print(f"saved and resumed at {state}")
         steps -= half
     _, params = run(state, params, steps)
     score = float(accuracy(params, test["image"], test["label"]))

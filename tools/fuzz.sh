@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Runs every fuzz target below a folder, each for a number of seconds, on a copy of its
-# corpus, and so many targets at a time.
+# Runs every fuzz target in a folder on a copy of its corpus:
+# fuzz.sh FOLDER SECONDS_PER_TARGET PARALLEL_TARGETS
 set -euo pipefail
 
-fuzz() {  # the target, the seconds
+fuzz() {  # target seconds
   local name
   name=$(basename "$1"); name=${name#fuzz_}
   scratch=$(mktemp -d)

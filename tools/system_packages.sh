@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs those of the named Debian or Ubuntu packages that are missing.
+# Installs the given Debian or Ubuntu packages, unless they are installed.
 set -euo pipefail
 command -v dpkg-query >/dev/null || { echo "not a Debian system: install $* by hand"; exit 0; }
 missing=()
@@ -15,5 +15,5 @@ export DEBIAN_FRONTEND=noninteractive
 for package in "${missing[@]}"; do
   echo "installing $package"
   "${root[@]}" apt-get install -y -qq "$package" >/dev/null ||
-    echo "could not install $package; going on without it" >&2
+    echo "could not install $package; continuing without it" >&2
 done

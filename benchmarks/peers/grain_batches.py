@@ -1,4 +1,4 @@
-"""Grain over a source of batches: what every Grain contender over arrays shares."""
+"""Grain over a source of batches, for the Grain contenders over arrays."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -34,7 +34,7 @@ def epochs(
     gather: Callable[[np.ndarray], Any],
     read: grain.ReadOptions = THREADS,
 ) -> Callable[[], Iterable[Any]]:
-    """Epochs of what `gather` makes of each batch's row numbers."""
+    """Epochs of batches that `gather` makes from row numbers."""
     generator = np.random.default_rng(0)
 
     def epoch() -> grain.IterDataset:

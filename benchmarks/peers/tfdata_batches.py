@@ -1,7 +1,7 @@
-"""tf.data over batches of row numbers: what every tf.data contender here shares.
+"""tf.data over batches of row numbers, for the tf.data contenders over arrays.
 
-It prefetches a fixed number of batches: with AUTOTUNE it would make many more of them
-while the other contenders have their turn, where no clock runs.
+It prefetches a fixed number of batches. With AUTOTUNE it would make many more during
+the turns of the other contenders, when its time is not measured.
 """
 
 from collections.abc import Callable, Iterable
@@ -16,7 +16,7 @@ AHEAD = 8
 def epochs(
     rows: int, batch: int, gather: Callable[[tf.Tensor], Any]
 ) -> Callable[[], Iterable[Any]]:
-    """Epochs of what `gather` makes of row numbers; AUTOTUNE says how many at once."""
+    """Epochs of batches that `gather` makes from row numbers, in parallel calls."""
 
     def order() -> tf.Tensor:
         whole = rows // batch * batch

@@ -1,7 +1,7 @@
-"""torch's DataLoader over batches: what every torch contender over arrays shares.
+"""torch's DataLoader over batches, for the torch contenders over arrays.
 
-torch computes on one thread, as it does in its workers. On two cores, two threads took
-several times as long for rows and images, and as long as one for the table.
+torch uses one thread, as in its own workers. On two cores, two threads are several
+times slower for rows and images, and no faster for the table.
 """
 
 import warnings
@@ -16,7 +16,7 @@ torch.set_num_threads(1)
 
 
 class Gathered(Dataset):
-    """A dataset whose index is the tensor of a batch's row numbers."""
+    """A data set that returns a batch for a tensor of row numbers."""
 
     def __init__(self, rows: int, gather: Callable[[torch.Tensor], Any]) -> None:
         self.rows = rows
@@ -30,7 +30,7 @@ class Gathered(Dataset):
 
 
 class Permuted(Sampler):
-    """The row numbers of whole batches, as slices of one permutation."""
+    """The row numbers of each whole batch, as slices of one permutation."""
 
     def __init__(self, rows: int, batch: int) -> None:
         self.rows = rows
@@ -46,7 +46,7 @@ class Permuted(Sampler):
 def epochs(
     rows: int, batch: int, gather: Callable[[torch.Tensor], Any]
 ) -> Callable[[], Iterable[Any]]:
-    """Epochs of what `gather` makes of each batch's row numbers, in this process."""
+    """Epochs of batches that `gather` makes from row numbers, in this process."""
     loader = DataLoader(
         Gathered(rows, gather),
         batch_size=None,
@@ -59,7 +59,7 @@ def epochs(
 def rows_selected(source: np.ndarray) -> Callable[[torch.Tensor], np.ndarray]:
     """Gathers rows of a NumPy array or memory map by `index_select`.
 
-    Rows pass as a signed dtype of the same size, which all of torch supports.
+    Rows are viewed as a signed dtype of the same size, which torch supports fully.
     """
     signed = np.dtype(source.dtype.str.replace("u", "i"))
     with warnings.catch_warnings():

@@ -1,4 +1,4 @@
-// Batches from plain C++: a source, an order, a transform, a plan.
+// Makes batches in C++: builds a source, an order, a transform and a plan.
 
 #include <cstdint>
 #include <iostream>

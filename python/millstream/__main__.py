@@ -1,4 +1,4 @@
-"""``python -m millstream`` is the command line."""
+"""The command line: ``python -m millstream``."""
 
 import sys
 

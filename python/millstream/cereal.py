@@ -1,7 +1,7 @@
-"""Cereal's vocabulary over Millstream: change the import and keep the code.
+"""Cereal's interface on top of Millstream: change the import and keep your code.
 
-Cereal documents some stages with the source first and uses them without it; both forms
-work here. A batch is padded or its remainder dropped, and one of them has to be chosen.
+Cereal's documentation passes the source as the first argument of some stages, and its
+code does not. Both forms work here.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ __all__ = [
 ]
 
 
-def _placed(inner: Any, stage: Any) -> Any:
-    """The stage, or the longer pipeline where a source was given."""
+def _applied(inner: Any, stage: Any) -> Any:
+    """The stage, or ``inner`` followed by the stage if there is an ``inner``."""
     return stage if inner is None else stage(inner)
 
 
@@ -54,9 +54,11 @@ def BatchTransform(
     pad_last_batch: bool = True,
     element_spec_override: Any = None,
 ) -> millstream.BatchTransform:
-    """Batches whose remainder is padded or, with ``drop_last``, dropped."""
+    """Makes batches. The last one is padded or, with ``drop_last``, dropped."""
     if not pad_last_batch and not drop_last:
-        raise ValueError("Enable pad_last_batch or drop_last: batches have one shape")
+        raise ValueError(
+            "all batches must have the same shape. Enable pad_last_batch or drop_last."
+        )
     return millstream.BatchTransform(
         batch_size, drop_last, pad_last_batch, element_spec_override
     )
@@ -69,18 +71,18 @@ def NormalizeImageTransform(
     scale: float = 1 / 255,
     offset: float = 0.0,
 ) -> Any:
-    """``image_key`` as ``dtype``, times ``scale``, plus ``offset``."""
+    """Converts ``image_key`` to ``dtype``, times ``scale``, plus ``offset``."""
     if isinstance(inner, str):
         inner, image_key = None, inner
     stage = millstream.NormalizeImageTransform(image_key, dtype, scale, offset)
-    return _placed(inner, stage)
+    return _applied(inner, stage)
 
 
 def FlattenImageTransform(inner: Source | None = None, image_key: str = "image") -> Any:
-    """A vector of each image, before batching or after."""
+    """Flattens each image to a vector. It works before and after batching."""
     if isinstance(inner, str):
         inner, image_key = None, inner
-    return _placed(inner, millstream.FlattenImageTransform(image_key))
+    return _applied(inner, millstream.FlattenImageTransform(image_key))
 
 
 def HostCallbackTransform(
@@ -88,9 +90,9 @@ def HostCallbackTransform(
     fn: Callable[..., Any] | None = None,
     element_spec_override: Any = None,
 ) -> Any:
-    """``fn(batch, mask)`` in Python, once a delivered batch."""
+    """Calls ``fn(batch, mask)`` in Python, once per delivered batch."""
     if not isinstance(inner, Source) and inner is not None:
         inner, fn = None, inner
     if fn is None:
         raise TypeError("HostCallbackTransform needs a function, fn=...")
-    return _placed(inner, millstream.HostCallbackTransform(fn, element_spec_override))
+    return _applied(inner, millstream.HostCallbackTransform(fn, element_spec_override))

@@ -1,4 +1,4 @@
-"""Cyreal's vocabulary over Millstream: change the import and keep the code."""
+"""Cyreal's interface on top of Millstream: change the import and keep your code."""
 
 from millstream import (
     ArraySampleSource,

@@ -1,12 +1,12 @@
-"""States of loaders in Orbax checkpoints, next to the model's.
+"""Saves loader states in Orbax checkpoints, next to the model.
 
     manager.save(step, args=ocp.args.Composite(
         model=ocp.args.StandardSave(params), data=LoaderSave(loader, state)))
-    kept = manager.restore(step, args=ocp.args.Composite(
+    restored = manager.restore(step, args=ocp.args.Composite(
         model=ocp.args.StandardRestore(params), data=LoaderRestore(loader)))
-    state = kept.data
+    state = restored.data
 
-Needs Orbax: ``pip install millstream[orbax]``.
+Needs Orbax: ``pip install 'millstream[orbax]'``.
 """
 
 from __future__ import annotations
@@ -32,16 +32,19 @@ _FILE = "millstream.json"
 
 
 class LoaderHandler(ocp.CheckpointHandler):  # type: ignore[misc]
-    """Writes a state with what it belongs to, and checks that when it is read."""
+    """Writes a state with a description of its pipeline, and checks it on restore."""
 
     def save(self, directory: Any, args: LoaderSave) -> None:
-        """Writes the state, once for all processes."""
+        """Writes the state, in the first process only."""
         if jax.process_index() == 0:
-            kept = args.loader.save(args.state, format="bytes")
-            (directory / _FILE).write_bytes(kept)
+            saved = args.loader.save(args.state, format="bytes")
+            (directory / _FILE).write_bytes(saved)
 
     def restore(self, directory: Any, args: LoaderRestore) -> LoaderState:
-        """The state; ``ValueError`` names what differs where it does not fit."""
+        """The saved state.
+
+        Raises ``ValueError`` with the differences if it belongs to another pipeline.
+        """
         path = directory / _FILE
         try:
             return args.loader.restore(path.read_bytes(), by=args.by)
@@ -50,18 +53,18 @@ class LoaderHandler(ocp.CheckpointHandler):  # type: ignore[misc]
 
 
 @ocp.args.register_with_handler(LoaderHandler, for_save=True)
-@dataclass  # as its base, which is not frozen
+@dataclass  # not frozen, because its base class is not
 class LoaderSave(ocp.args.CheckpointArgs):  # type: ignore[misc]
-    """What to save: a state of a loader."""
+    """Arguments for saving a state of a loader."""
 
     loader: DataLoader
     state: Any
 
 
 @ocp.args.register_with_handler(LoaderHandler, for_restore=True)
-@dataclass  # as its base, which is not frozen
+@dataclass  # not frozen, because its base class is not
 class LoaderRestore(ocp.args.CheckpointArgs):  # type: ignore[misc]
-    """What to restore it for; ``by="sample"`` allows another batch size."""
+    """Arguments for restoring a state; ``by="sample"`` allows another batch size."""
 
     loader: DataLoader
     by: str = "step"

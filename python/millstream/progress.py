@@ -1,8 +1,8 @@
-"""How fast a loop over batches goes, and what holds it up.
+"""Shows how fast a loop over batches runs, and whether data or compute limits it.
 
-``loader.iterate(state, progress=True)`` shows a bar on standard error; ``track`` does
-the same for any iterable of batches. The bar is tqdm's. Without tqdm, and where
-standard error is not a terminal, there is a line now and then instead.
+``loader.iterate(state, progress=True)`` shows a tqdm bar on standard error. ``track``
+does the same for any iterable of batches. Without tqdm, or if standard error is not a
+terminal, a line is printed from time to time instead.
 """
 
 from __future__ import annotations
@@ -19,23 +19,21 @@ __all__ = ["Report", "StepProgress", "Tracked", "track"]
 
 T = TypeVar("T")
 
-# Waiting for more than this part of the time is what limits a loop: a loader that keeps
-# up is waited for hardly at all.
+# Data limits a loop that spends more than this fraction of its time waiting for it.
 DATA_LIMIT = 0.1
 
 _WINDOW = 5.0
 _MARKS = 20
-# The first steps start workers and compile; once there are more, they do not count.
-_SETTLING = 5
+# The first steps start workers and compile, so later reports leave them out.
+_WARMUP_STEPS = 5
 _BAR = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} steps{postfix}"
 
 
 @dataclass(frozen=True)
 class Report:
-    """A loop's last seconds.
+    """The speed of a loop over its last seconds. Times are in seconds.
 
-    ``limit`` is "data" where more than a tenth of the time was spent waiting for
-    batches, else "compute".
+    ``wait_share`` is the fraction of the time that the loop waited for batches.
     """
 
     steps: int
@@ -45,11 +43,11 @@ class Report:
 
     @property
     def limit(self) -> str:
-        """What to make faster: "data" or "compute"."""
+        """What limits the loop: "data" if ``wait_share`` is above 0.1, or "compute"."""
         return "data" if self.wait_share > DATA_LIMIT else "compute"
 
     def __str__(self) -> str:
-        waited = f"{self.wait_per_step * 1e3:.2f} ms a step ({self.wait_share:.0%})"
+        waited = f"{self.wait_per_step * 1e3:.2f} ms per step ({self.wait_share:.0%})"
         return self._text(f"waited {waited}, ")
 
     def _text(self, waited: str = "") -> str:
@@ -58,10 +56,10 @@ class Report:
 
 
 class StepProgress(ProgressBar):
-    """A bar of steps. Call ``wait`` before asking for a batch and ``got`` after it."""
+    """A bar of steps. Call ``wait`` before requesting a batch and ``got`` after it."""
 
     _format: ClassVar[dict[str, Any]] = {"bar_format": _BAR}
-    _patient: ClassVar[bool] = True
+    _lines_without_terminal: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -76,36 +74,36 @@ class StepProgress(ProgressBar):
         self._steps = self._samples = 0
         self._waited = self._asked = self._came = 0.0
         self._marks: deque[tuple[float, int, int, float]] = deque()
-        self._settled = (0.0, 0, 0, 0.0)
+        self._after_warmup = (0.0, 0, 0, 0.0)
 
     def wait(self) -> None:
-        """Note that a batch is about to be asked for."""
+        """Records that the loop is about to request a batch."""
         self._asked = self._clock()
         if not self._marks:
             self._marks.append((self._asked, 0, 0, 0.0))
             self.update(0)
 
     def got(self, samples: int) -> None:
-        """Note that the batch came, with so many samples."""
+        """Records that the batch has arrived, with its number of samples."""
         now = self._clock()
         self._came = now
         self._waited += now - self._asked
         self._steps += 1
         self._samples += samples
         mark = (now, self._steps, self._samples, self._waited)
-        if self._steps == _SETTLING:
-            self._settled = mark
-        elif self._steps == _SETTLING + 1:
-            self._marks = deque([self._settled])
+        if self._steps == _WARMUP_STEPS:
+            self._after_warmup = mark
+        elif self._steps == _WARMUP_STEPS + 1:
+            self._marks = deque([self._after_warmup])
         elif now - self._marks[-1][0] >= _WINDOW / _MARKS:
             self._marks.append(mark)
             while len(self._marks) > 2 and now - self._marks[1][0] > _WINDOW:
                 self._marks.popleft()
-            self._tell()
+            self._show_report()
         self.update(self._steps)
 
     def report(self) -> Report:
-        """The numbers of the last seconds."""
+        """The speed over the last seconds."""
         if self._steps == 0:
             return Report(0, 0.0, 0.0, 0.0)
         then, steps, samples, waited = self._marks[0]
@@ -119,18 +117,18 @@ class StepProgress(ProgressBar):
         )
 
     def close(self) -> None:
-        """Show the last state and end the line."""
-        self._tell()
+        """Shows the last state and ends the line."""
+        self._show_report()
         super().close()
 
     def __del__(self) -> None:
-        # A loop that was broken off leaves its bar in the middle of a line.
-        try:  # noqa: SIM105 - modules may be gone already
+        # After `break` the cursor would stay on the bar's line.
+        try:  # noqa: SIM105 - at exit, modules may already be unloaded
             self.close()
         except Exception:
             pass
 
-    def _tell(self) -> None:
+    def _show_report(self) -> None:
         if self._bar is not None:
             self._bar.set_postfix_str(self.report()._text(), refresh=False)
 
@@ -140,7 +138,7 @@ class StepProgress(ProgressBar):
 
 
 class Tracked(Generic[T]):
-    """Batches of another iterable, watched; ``report()`` has the numbers."""
+    """Iterates over batches with a bar; ``report()`` returns the speed."""
 
     def __init__(
         self, batches: Iterable[T], progress: StepProgress, batch_size: int | None
@@ -164,11 +162,11 @@ class Tracked(Generic[T]):
         return batch
 
     def report(self) -> Report:
-        """The numbers of the last seconds."""
+        """The speed over the last seconds."""
         return self._progress.report()
 
     def close(self) -> None:
-        """Ends the bar."""
+        """Closes the bar."""
         self._progress.close()
 
 
@@ -181,16 +179,16 @@ def track(
     shown: bool | None = None,
     stream: TextIO | None = None,
 ) -> Tracked[T]:
-    """The batches, with a bar: samples a second, the wait a step, and what limits it.
+    """Iterates over ``batches`` with a bar that shows the speed and what limits it.
 
     Args:
       batches: Any iterable of batches.
-      label: What stands before the bar.
-      total: How many batches there are, if ``len(batches)`` does not say.
-      batch_size: Samples a batch; else counted, by the first dimension of its first
-        array.
-      shown: Whether there is a bar; None for one on a terminal and lines elsewhere.
-      stream: Where it is written; standard error unless given.
+      label: The text before the bar.
+      total: The number of batches; ``len(batches)`` by default, if it has a length.
+      batch_size: The number of samples per batch. By default it is the length of the
+        first array of each batch.
+      shown: Whether to show a bar. None shows a bar on a terminal and lines elsewhere.
+      stream: Where to write; standard error by default.
     """
     if total is None and isinstance(batches, Sized):
         total = len(batches)
@@ -199,7 +197,7 @@ def track(
 
 
 def samples_in(batch: Any) -> int:
-    """How many samples a batch has, as far as its arrays tell; else 1."""
+    """The length of the batch's first array, or 1 if there is none."""
     arrays = getattr(batch, "arrays", batch)
     while not hasattr(arrays, "shape"):
         if hasattr(arrays, "values"):

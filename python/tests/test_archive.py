@@ -1,4 +1,4 @@
-"""Archives: what is in them comes out, and never anywhere else."""
+"""Extraction of archives, which never writes outside the target folder."""
 
 import contextlib
 import errno
@@ -52,7 +52,7 @@ def archive(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return path
 
 
-def test_a_folder_comes_out_whole(archive: Path, tmp_path: Path) -> None:
+def test_a_folder_is_extracted(archive: Path, tmp_path: Path) -> None:
     into = tmp_path / "into"
     into.mkdir()
     folder = extract_folder(archive, "data", into)
@@ -62,13 +62,13 @@ def test_a_folder_comes_out_whole(archive: Path, tmp_path: Path) -> None:
     assert sorted(path.name for path in into.iterdir()) == [".data.lock", "data"]
 
 
-def test_a_member_comes_out_alone(archive: Path, tmp_path: Path) -> None:
+def test_a_member_is_extracted(archive: Path, tmp_path: Path) -> None:
     target = tmp_path / "new" / "b"
     assert extract_member(archive, "b.bin", target).read_bytes() == b"b"
     assert sorted(path.name for path in target.parent.iterdir()) == [".b.lock", "b"]
 
 
-def test_what_is_not_there_is_named(archive: Path, tmp_path: Path) -> None:
+def test_the_error_names_what_is_missing(archive: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="expected files in nothing/, found none"):
         extract_folder(archive, "nothing", tmp_path)
     with pytest.raises(DataError, match=r"expected a member z\.bin, found none"):
@@ -83,14 +83,14 @@ def test_a_folder_of_another_process_is_kept(archive: Path, tmp_path: Path) -> N
     assert not list(tmp_path.glob(".data*"))
 
 
-def test_what_a_killed_process_left_is_deleted(archive: Path, tmp_path: Path) -> None:
+def test_folders_of_killed_processes_are_deleted(archive: Path, tmp_path: Path) -> None:
     into = tmp_path / "into"
     for name in (".data.abc_1.part", ".data.more.abc_1.part", ".a.bin.abc_1.part"):
         (into / name / "deep").mkdir(parents=True)
     extract_folder(archive, "data", into)
     extract_member(archive, "a.bin", into / "a.bin")
     kept = {".data.more.abc_1.part", ".data.lock", ".a.bin.lock", "data", "a.bin"}
-    assert {path.name for path in into.iterdir()} == kept  # the first is of data.more
+    assert {path.name for path in into.iterdir()} == kept
 
 
 def test_an_empty_folder_is_filled(archive: Path, tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_an_empty_folder_is_filled(archive: Path, tmp_path: Path) -> None:
     assert (extract_folder(archive, "data", tmp_path) / "a.bin").exists()
 
 
-def test_what_a_member_replaces_is_replaced(archive: Path, tmp_path: Path) -> None:
+def test_extract_member_replaces_a_file(archive: Path, tmp_path: Path) -> None:
     target = tmp_path / "b"
     target.write_bytes(b"damaged")
     assert extract_member(archive, "b.bin", target).read_bytes() == b"b"
@@ -174,7 +174,7 @@ def test_a_folder_is_unpacked_once(
     assert len(reads) == 1
 
 
-def test_a_folder_is_for_all_whom_the_mask_allows(
+def test_an_extracted_folder_has_the_mode_of_the_umask(
     archive: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "plain").mkdir()
@@ -190,7 +190,7 @@ def damaged(path: Path) -> None:
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.6, 0.95])
-def test_a_cut_archive_leaves_nothing_behind(archive: Path, share: float) -> None:
+def test_a_truncated_archive_leaves_nothing_behind(archive: Path, share: float) -> None:
     content = archive.read_bytes()
     archive.write_bytes(content[: int(len(content) * share)])
     damaged(archive)
@@ -205,7 +205,7 @@ def test_a_changed_byte_is_noticed_in_a_zip(tmp_path: Path) -> None:
     damaged(path)
 
 
-def test_a_directory_is_no_archive(tmp_path: Path) -> None:
+def test_a_directory_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="found a directory"):
         extract_member(tmp_path, "a", tmp_path / "b")
 
@@ -214,7 +214,7 @@ OUTSIDE = ["/tmp/millstream-evil", "../evil", "data/../../evil", "data\\..\\evil
 
 
 @pytest.mark.parametrize("name", OUTSIDE)
-def test_places_outside_are_refused(tmp_path: Path, name: str) -> None:
+def test_paths_outside_the_folder_are_refused(tmp_path: Path, name: str) -> None:
     into = tmp_path / "into"
     into.mkdir()
     files = {"data/a": b"a", name: b"evil", "data/z": b"z"}
@@ -263,14 +263,14 @@ def test_a_name_that_occurs_twice_is_refused(tmp_path: Path) -> None:
         extract_folder(path, "data", tmp_path)
 
 
-def test_modes_and_owners_are_not_taken_over(tmp_path: Path) -> None:
+def test_modes_and_owners_are_ignored(tmp_path: Path) -> None:
     member = tarfile.TarInfo("data/run")
     member.mode = 0o6777
     folder = extract_folder(tar_file(tmp_path / "archive", member), "data", tmp_path)
     assert (folder / "run").stat().st_mode & 0o7111 == 0
 
 
-def test_a_full_disk_is_told_with_the_file(tmp_path: Path) -> None:
+def test_the_error_of_a_full_disk_names_the_file(tmp_path: Path) -> None:
     path = tar_file(tmp_path / "archive", files={"data/a": bytes(3 << 20)})
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, before[1]))

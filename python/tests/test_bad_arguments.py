@@ -96,7 +96,7 @@ WRONG: dict[str, tuple[Any, type[Exception], str]] = {
     "parts that are flags": (
         lambda: source().split(True, True),
         TypeError,
-        "a part is a fraction or a count of samples, not True",
+        "a part must be a fraction or a number of samples, not True",
     ),
     "a part that is a name": (
         lambda: source().split("half"),  # type: ignore[arg-type]
@@ -111,17 +111,17 @@ WRONG: dict[str, tuple[Any, type[Exception], str]] = {
     "drop_last": (
         lambda: ms.BatchTransform(4, drop_last="no"),  # type: ignore[arg-type]
         TypeError,
-        "BatchTransform: drop_last is True or False, not 'no'",
+        "BatchTransform: drop_last must be True or False, not 'no'",
     ),
     "a number for pad_last_batch": (
         lambda: ms.BatchTransform(4, pad_last_batch=0),  # type: ignore[arg-type]
         TypeError,
-        "BatchTransform: pad_last_batch is True or False, not 0",
+        "BatchTransform: pad_last_batch must be True or False, not 0",
     ),
     "a shuffled split": (
         lambda: source().split(0.5, 0.5, shuffle="no"),  # type: ignore[arg-type]
         TypeError,
-        "split: shuffle is True or False, not 'no'",
+        "split: shuffle must be True or False, not 'no'",
     ),
     "batches beyond the memory": (
         lambda: ms.DataLoader([wide(), ms.BatchTransform(2**31)]),

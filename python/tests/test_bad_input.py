@@ -230,7 +230,7 @@ def test_arguments_that_are_not_functions() -> None:
 def test_a_device_that_does_not_exist() -> None:
     with pytest.raises(ValueError, match="no platform 'tpux'"):
         DevicePutTransform("tpux")
-    with pytest.raises(ValueError, match="there is no 99"):
+    with pytest.raises(ValueError, match="index 99 is out of range"):
         source(storage_device="cpu:99")
 
 
@@ -249,14 +249,14 @@ def test_no_threads_at_all() -> None:
 
 BAD_ORDERS = [
     (lambda: Weighted(np.ones(5)), "5 weights for 11 samples"),
-    (lambda: Weighted(np.ones((2, 2))), r"a vector, not of shape \(2, 2\)"),
+    (lambda: Weighted(np.ones((2, 2))), r"a vector; found shape \(2, 2\)"),
     (lambda: Weighted(np.zeros(N)), "weight"),
     (lambda: Weighted(-np.ones(N)), "weight.*-1"),
     (lambda: Weighted([np.nan] * N), "weight.*nan"),
     (lambda: Weighted(np.ones(N), 0), "0"),
     (lambda: WithReplacement(0), "0"),
     (lambda: WithReplacement(-3), "-3"),
-    (lambda: Listed([]), r"at least one; found float64\[0\]"),
+    (lambda: Listed([]), r"at least one integer; found float64\[0\]"),
     (lambda: Listed([0.5]), "found float64"),
     (lambda: Listed([[[1]]]), r"found int64\[1, 1, 1\]"),
     (lambda: Listed([0, N]), "11"),

@@ -80,7 +80,7 @@ def test_neither_padded_nor_dropped() -> None:
         cereal.BatchTransform(4, pad_last_batch=False)
 
 
-def test_what_is_no_source_and_no_function() -> None:
+def test_wrong_first_arguments() -> None:
     with pytest.raises(TypeError, match="FlattenImageTransform goes onto a source"):
         cereal.FlattenImageTransform(5)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="HostCallbackTransform needs a function, fn="):

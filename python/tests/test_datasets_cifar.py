@@ -183,10 +183,10 @@ def test_splits_are_unpacked_in_threads(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def offered(
+def archive_server(
     server: FileServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> FileServer:
-    """A server of both archives of CIFAR-10, which are smaller ones."""
+    """A server with small versions of both CIFAR-10 archives."""
     folders = {}
     for folder, remote in CIFAR10Dataset._folders.items():
         suffix = ".bin" if folder.endswith("-bin") else ""
@@ -202,20 +202,22 @@ def offered(
     return server
 
 
-def test_cifar10_is_fetched_and_unpacked(offered: FileServer, home: Path) -> None:
+def test_cifar10_is_fetched_and_unpacked(
+    archive_server: FileServer, home: Path
+) -> None:
     check10(None)
     assert (home / ".cache/cyreal_cifar10/cifar-10-batches-bin").is_dir()
-    requests = len(offered.requests)
+    requests = len(archive_server.requests)
     check10(None)
-    assert len(offered.requests) == requests
+    assert len(archive_server.requests) == requests
 
 
 @pytest.mark.parametrize("damage", ["cut", "deleted"])
 @pytest.mark.parametrize("has_archive", [False, True])
 @pytest.mark.parametrize("suffix", [".bin", ""])
 @pytest.mark.parametrize("is_read", [False, True])
-def test_damage_in_the_default_cache_is_mended(
-    offered: FileServer,
+def test_a_damaged_file_in_the_default_cache_is_replaced(
+    archive_server: FileServer,
     home: Path,
     suffix: str,
     damage: str,
@@ -227,7 +229,7 @@ def test_damage_in_the_default_cache_is_mended(
     write_all(root / name, cifar10_files(suffix))
     if has_archive:
         fetch(CIFAR10Dataset._folders[name], root / CIFAR10Dataset._folders[name].name)
-    requests = len(offered.requests)
+    requests = len(archive_server.requests)
     path = root / name / f"data_batch_2{suffix}"
     whole = path.read_bytes()
     if damage == "cut":
@@ -238,11 +240,11 @@ def test_damage_in_the_default_cache_is_mended(
         check10(None)
     else:
         assert len(CIFAR10Dataset.make_disk_source()) == 15
-    assert (len(offered.requests) == requests) == has_archive
+    assert (len(archive_server.requests) == requests) == has_archive
     assert damage == "deleted" or path.read_bytes() == whole
 
 
-def test_damage_that_cannot_be_mended_says_why(home: Path) -> None:
+def test_a_damaged_file_that_cannot_be_replaced_says_why(home: Path) -> None:
     root = home / ".cache/cyreal_cifar10/cifar-10-batches-bin"
     write_all(root, {**cifar10_files(".bin"), "test_batch.bin": b"x"})
     for use in (CIFAR10Dataset("test").as_array_dict, lambda: opened_off_disk(None)):
@@ -251,8 +253,8 @@ def test_damage_that_cannot_be_mended_says_why(home: Path) -> None:
         assert str(root / "test_batch.bin") in str(caught.value)
 
 
-def test_damage_in_a_folder_of_the_users_is_left(
-    offered: FileServer, tmp_path: Path
+def test_a_damaged_file_in_the_users_folder_is_left(
+    archive_server: FileServer, tmp_path: Path
 ) -> None:
     for folder in ("cifar-10-batches-bin", "."):
         root = tmp_path / f"own{len(folder)}"
@@ -267,7 +269,7 @@ def test_damage_in_a_folder_of_the_users_is_left(
             assert caught.value.__notes__ == [
                 f"Delete {told} to have it fetched again."
             ]
-    assert not offered.requests
+    assert not archive_server.requests
 
 
 def opened_off_disk(root: Path | None) -> object:
@@ -353,7 +355,7 @@ def test_bad_pickled_batches_are_refused(
     refused(tmp_path, message)
 
 
-def test_folders_with_the_names_of_batches_are_not_taken_for_them(
+def test_folders_with_the_names_of_batches_are_ignored(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "train").mkdir()
@@ -373,7 +375,7 @@ def test_an_unfinished_folder_is_named(tmp_path: Path) -> None:
     refused(tmp_path, r"expected test_batch\.bin, found none; delete the folder")
 
 
-def test_offline_says_what_to_do(home: Path) -> None:
+def test_offline_errors_have_instructions(home: Path) -> None:
     with pytest.raises(DownloadError) as caught:
         len(CIFAR10Dataset())
     for part in (

@@ -1,4 +1,4 @@
-"""Data sets off the disk give the samples of their arrays, by every way of delivery."""
+"""Disk sources of data sets give the samples of their arrays, with every delivery."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def write_cifar100(folder: Path) -> Path:
 
 
 def check(source: Any, dataset: Any) -> None:
-    """The walk of the arrays in memory, by every way of delivery."""
+    """Compares a disk source with the arrays in memory, with every delivery."""
     arrays = dataset.as_array_dict()
     assert len(source) == len(dataset)
     sample = source[-1]
@@ -99,7 +99,7 @@ def check(source: Any, dataset: Any) -> None:
 
 @pytest.mark.parametrize("kind", [MNISTDataset, KMNISTDataset, FashionMNISTDataset])
 @pytest.mark.parametrize("suffix", [".gz", ""])
-def test_mnist_and_its_kin(tmp_path: Path, kind: Any, suffix: str) -> None:
+def test_data_sets_in_mnist_format(tmp_path: Path, kind: Any, suffix: str) -> None:
     write_mnist(tmp_path, suffix, "test")
     source = kind.make_disk_source(split="test", cache_dir=tmp_path)
     assert source[0]["image"].shape == (28, 28, 1)
@@ -109,7 +109,7 @@ def test_mnist_and_its_kin(tmp_path: Path, kind: Any, suffix: str) -> None:
 
 
 @pytest.mark.parametrize("is_set", [False, True])
-def test_a_folder_that_cannot_be_written_is_unpacked_elsewhere(
+def test_files_in_a_read_only_folder_are_unpacked_elsewhere(
     tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch, is_set: bool
 ) -> None:
     cache = home / ".cache/millstream"
@@ -126,7 +126,7 @@ def test_a_folder_that_cannot_be_written_is_unpacked_elsewhere(
     assert sorted(cache.iterdir()) == before
 
 
-def test_emnist_comes_upright(tmp_path: Path) -> None:
+def test_emnist_images_are_upright(tmp_path: Path) -> None:
     images, labels = images_and_labels(N)
     prefix = "emnist-letters-train"
     write_idx(tmp_path / f"{prefix}-images-idx3-ubyte.gz", images)
@@ -209,7 +209,7 @@ def test_files_of_another_kind(tmp_path: Path) -> None:
     assert "to have it fetched again" in caught.value.__notes__[0]
 
 
-# Seed 000, as written but for the import.
+# An example of Cyreal's documentation; only the import is changed.
 STREAMING = """
     import jax
 
@@ -234,7 +234,7 @@ STREAMING = """
 """  # noqa: E501
 
 
-def test_streaming_from_disk_runs_as_the_seed_writes_it(home: Path) -> None:
+def test_cyreals_example_of_streaming_from_disk(home: Path) -> None:
     write_mnist(home / ".cache/jax_mnist")
     scope: dict[str, Any] = {}
     exec(textwrap.dedent(STREAMING), scope)

@@ -1,4 +1,4 @@
-"""MNIST and its kin, from small files and from Debian's Fashion-MNIST."""
+"""Data sets in MNIST's format, from small files and Debian's Fashion-MNIST package."""
 
 import gzip
 import hashlib
@@ -102,7 +102,9 @@ def test_samples(tmp_path: Path) -> None:
         assert sample["label"] == LABELS[index]
         assert sample["label"].dtype == np.int32
     for index in (12, -13):
-        with pytest.raises(IndexError, match=f"sample {index} of 12"):
+        with pytest.raises(
+            IndexError, match=f"index {index} is out of range for 12 samples"
+        ):
             dataset[index]
     with pytest.raises(TypeError):
         dataset["image"]  # type: ignore[index]
@@ -146,7 +148,7 @@ def test_counts_that_differ_are_refused(tmp_path: Path) -> None:
         len(MNISTDataset(cache_dir=tmp_path))
 
 
-def test_images_and_labels_exchanged_are_refused(tmp_path: Path) -> None:
+def test_exchanged_images_and_labels_are_refused(tmp_path: Path) -> None:
     write_pair(tmp_path, "train_labels.gz", "train_images.gz")
     with pytest.raises(
         DataError, match=r"train_images.*uint8 in 3 dim.*found rows of uint8\[\]"
@@ -154,7 +156,7 @@ def test_images_and_labels_exchanged_are_refused(tmp_path: Path) -> None:
         len(MNISTDataset(cache_dir=tmp_path))
 
 
-def test_a_damaged_file_of_the_users_own_is_left_alone(tmp_path: Path) -> None:
+def test_a_damaged_file_in_the_users_folder_is_left(tmp_path: Path) -> None:
     write_pair(tmp_path, "train_images.gz", "train_labels.gz")
     path = tmp_path / "train_images.gz"
     path.write_bytes(path.read_bytes()[:-20])
@@ -168,7 +170,7 @@ def test_a_damaged_file_of_the_users_own_is_left_alone(tmp_path: Path) -> None:
 def offered(
     server: FileServer, monkeypatch: pytest.MonkeyPatch, kind: type[MNISTDataset]
 ) -> None:
-    """Let ``server`` offer the small files under the names of the real ones."""
+    """Makes ``server`` offer small files under the names of the real ones."""
     files = {}
     for role, array in (("train_images", IMAGES), ("train_labels", LABELS)):
         content = gzip.compress(idx_bytes(array))
@@ -227,7 +229,7 @@ def test_mirrors_are_other_hosts(kind: type[MNISTDataset]) -> None:
         assert len({urlsplit(url).hostname for url in file.urls}) == 2
 
 
-def test_offline_says_what_to_do(home: Path) -> None:
+def test_offline_errors_have_instructions(home: Path) -> None:
     with pytest.raises(DownloadError) as caught:
         len(MNISTDataset("test"))
     for part in (
@@ -255,7 +257,7 @@ def emnist_archive(path: Path) -> Path:
     return path
 
 
-def test_emnist_comes_upright_from_its_archive(tmp_path: Path) -> None:
+def test_emnist_images_from_the_archive_are_upright(tmp_path: Path) -> None:
     emnist_archive(tmp_path / "gzip.zip")
     for subset in ("letters", "digits"):
         images, labels = images_and_labels(5, seed=len(subset))
@@ -305,7 +307,7 @@ def test_the_real_fashion_mnist(split: str, count: int) -> None:
 
 
 @pytest.mark.skipif(not DEBIAN.exists(), reason="dataset-fashion-mnist not installed")
-def test_a_cache_dir_comes_before_the_system(tmp_path: Path) -> None:
+def test_cache_dir_comes_before_the_system_folder(tmp_path: Path) -> None:
     write_pair(tmp_path, "train_images.gz", "train_labels.gz")
     assert len(FashionMNISTDataset(cache_dir=tmp_path)) == 12
     assert len(FashionMNISTDataset("test", cache_dir=tmp_path)) == 10_000

@@ -1,4 +1,4 @@
-"""CIFAR's pickles are read as data and never run."""
+"""Reading CIFAR's pickled batches never runs pickled code."""
 
 import pickle
 import random
@@ -17,7 +17,7 @@ PIXELS = np.random.default_rng(0).integers(0, 256, (2, 3072), np.uint8)
 
 
 def python2_batch(pixels: np.ndarray, labels: list[int]) -> bytes:
-    """Return a batch as Python 2 and the NumPy of its time pickled CIFAR."""
+    """Return a batch as pickled by Python 2 with an old NumPy."""
     shape = b"".join(b"M" + struct.pack("<H", size) for size in pixels.shape)
     return (
         b"\x80\x02}q\x01(U\x04dataq\x02"
@@ -45,7 +45,7 @@ def check(found: dict[str, np.ndarray]) -> None:
     np.testing.assert_array_equal(found["label"], np.array([3, 7], np.int32))
 
 
-def test_what_python_2_wrote(tmp_path: Path) -> None:
+def test_batches_pickled_by_python_2(tmp_path: Path) -> None:
     check(read(tmp_path, python2_batch(PIXELS, [3, 7])))
 
 
@@ -107,7 +107,7 @@ class Stateful:
     ],
     ids=repr,
 )
-def test_nothing_is_run(
+def test_pickled_code_is_not_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], protocol: int, evil: Any
 ) -> None:
     content = pickle.dumps({"data": evil, "labels": [3, 7]}, protocol)
@@ -171,7 +171,7 @@ def test_damaged_pickles_give_data_or_a_data_error(tmp_path: Path) -> None:
 
 
 _DEEP = b"\x80\x02})" + b"\x85" * 1_000_000 + b"K\x01s."
-# Each tuple holds the one before twice, so hashing the last visits 2**40 of them.
+# Each tuple contains the previous one twice, so hashing the last takes 2**40 steps.
 _WIDE = b"\x80\x02})" + b"q\x00h\x00\x86" * 40 + b"K\x01s."
 
 

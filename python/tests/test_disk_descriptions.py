@@ -90,7 +90,7 @@ ARGUMENTS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "a split for a flag": (
         lambda: CifarSource("x", train="test"),  # type: ignore[arg-type]
         TypeError,
-        "train is True or False, not 'test'",
+        "train must be True or False, not 'test'",
     ),
     "an offset without a schema": (
         lambda: PackedSource("x.bin", offset=4),

@@ -1,4 +1,4 @@
-"""Downloads against a server that cuts off, lies, stalls and redirects."""
+"""Downloads from a server that breaks off, stalls, redirects and sends wrong data."""
 
 import hashlib
 import threading
@@ -28,7 +28,7 @@ def test_a_file_is_fetched_once(server: FileServer, tmp_path: Path) -> None:
     ]
 
 
-def test_the_rest_is_asked_for_after_a_break(
+def test_the_rest_is_requested_after_a_broken_connection(
     server: FileServer, tmp_path: Path
 ) -> None:
     url = server.offer("/a", file_server.cut_off(CONTENT, after=120_000))
@@ -36,7 +36,7 @@ def test_the_rest_is_asked_for_after_a_break(
     assert server.ranges("/a") == [None, "bytes=120000-", "bytes=240000-"]
 
 
-def test_a_break_is_resumed_by_the_next_call_and_another_mirror(
+def test_the_next_call_resumes_from_another_mirror(
     server: FileServer, tmp_path: Path
 ) -> None:
     broken = file_server.in_turn(
@@ -53,7 +53,7 @@ def test_a_break_is_resumed_by_the_next_call_and_another_mirror(
     assert not (tmp_path / "a.part").exists()
 
 
-def test_a_server_that_ignores_ranges_starts_anew(
+def test_a_server_that_ignores_ranges_restarts(
     server: FileServer, tmp_path: Path
 ) -> None:
     (tmp_path / "a.part").write_bytes(CONTENT[:5000])
@@ -62,16 +62,14 @@ def test_a_server_that_ignores_ranges_starts_anew(
     assert server.ranges("/a") == ["bytes=5000-"]
 
 
-def test_a_server_that_never_gets_further_is_given_up(
-    server: FileServer, tmp_path: Path
-) -> None:
+def test_a_server_without_progress_fails(server: FileServer, tmp_path: Path) -> None:
     url = server.offer("/a", file_server.without_ranges(CONTENT, after=5000))
     with pytest.raises(DownloadError, match="broke off after 5000 of 300000"):
         fetch(described(url), tmp_path / "a")
     assert len(server.requests) <= 4
 
 
-def test_a_part_of_another_file_is_thrown_away(
+def test_a_part_of_another_file_is_discarded(
     server: FileServer, tmp_path: Path
 ) -> None:
     (tmp_path / "a.part").write_bytes(b"x" * 5000)
@@ -81,7 +79,7 @@ def test_a_part_of_another_file_is_thrown_away(
 
 
 @pytest.mark.parametrize("left", [CONTENT, CONTENT + b"more", b"x" * len(CONTENT)])
-def test_a_full_part_is_checked_before_it_is_used(
+def test_a_complete_part_is_checked_before_it_is_used(
     server: FileServer, tmp_path: Path, left: bytes
 ) -> None:
     (tmp_path / "a.part").write_bytes(left)
@@ -90,27 +88,31 @@ def test_a_full_part_is_checked_before_it_is_used(
     assert server.ranges("/a") == ([] if left == CONTENT else [None])
 
 
-def test_bytes_from_another_place_are_refused(
+def test_bytes_from_another_offset_are_refused(
     server: FileServer, tmp_path: Path
 ) -> None:
     (tmp_path / "a.part").write_bytes(CONTENT[:5000])
     bad = server.offer("/bad", file_server.from_elsewhere(CONTENT, shift=7))
-    with pytest.raises(DownloadError, match="bytes from 5000, was sent them from 5007"):
+    with pytest.raises(
+        DownloadError, match="bytes from 5000, received bytes from 5007"
+    ):
         fetch(described(bad), tmp_path / "a")
 
 
 @pytest.mark.parametrize("length", [299_999, 300_001, 5])
-def test_a_wrong_length_is_refused_before_the_bytes_come(
+def test_a_wrong_content_length_is_refused(
     server: FileServer, tmp_path: Path, length: int
 ) -> None:
     lying = server.offer("/a", file_server.announcing(CONTENT, length=length))
     good = server.offer("/b", file_server.whole(CONTENT))
     assert fetch(described(lying, good), tmp_path / "a").read_bytes() == CONTENT
-    with pytest.raises(DownloadError, match=f"300000 bytes, it announces {length}"):
+    with pytest.raises(
+        DownloadError, match=f"300000 bytes, the mirror announces {length}"
+    ):
         fetch(described(lying), tmp_path / "other")
 
 
-def test_a_longer_announcement_than_the_body_of_a_known_sum(
+def test_a_content_length_longer_than_a_body_with_the_right_checksum(
     server: FileServer, tmp_path: Path
 ) -> None:
     url = server.offer("/a", file_server.announcing(CONTENT, length=300_100))
@@ -118,7 +120,7 @@ def test_a_longer_announcement_than_the_body_of_a_known_sum(
     assert fetch(file, tmp_path / "a").read_bytes() == CONTENT
 
 
-def test_no_length_at_all(server: FileServer, tmp_path: Path) -> None:
+def test_no_content_length(server: FileServer, tmp_path: Path) -> None:
     url = server.offer("/a", file_server.announcing(CONTENT, length=None))
     assert fetch(described(url), tmp_path / "a").read_bytes() == CONTENT
     more = server.offer("/more", file_server.announcing(CONTENT + b"!", length=None))
@@ -135,7 +137,7 @@ PAGE = b"<html>log in</html>"
     ids=["chunked", "until it closes"],
 )
 @pytest.mark.parametrize("kept", [0, 5, 250_000])
-def test_a_page_without_a_length_leaves_the_part_alone(
+def test_a_page_without_content_length_keeps_the_part(
     server: FileServer, tmp_path: Path, page: file_server.Behaviour, kept: int
 ) -> None:
     part = tmp_path / "a.part"
@@ -152,7 +154,7 @@ def test_a_page_without_a_length_leaves_the_part_alone(
 
 
 @pytest.mark.parametrize("kept", [0, 250_000])
-def test_nothing_is_kept_of_what_is_too_long(
+def test_a_body_that_is_too_long_is_discarded(
     server: FileServer, tmp_path: Path, kept: int
 ) -> None:
     part = tmp_path / "a.part"
@@ -164,7 +166,9 @@ def test_nothing_is_kept_of_what_is_too_long(
     assert len(server.requests) == 1
 
 
-def test_a_limit_ends_what_has_no_size(server: FileServer, tmp_path: Path) -> None:
+def test_the_limit_ends_a_body_of_unknown_size(
+    server: FileServer, tmp_path: Path
+) -> None:
     url = server.offer("/a", file_server.in_chunks(bytes(400_000)))
     with pytest.raises(DownloadError, match="sends more than 1000 bytes"):
         fetch(RemoteFile("a", (url,), limit=1000), tmp_path / "a")
@@ -172,9 +176,7 @@ def test_a_limit_ends_what_has_no_size(server: FileServer, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("kept", [0, 250_000])
-def test_a_mirror_that_has_no_such_range_is_left_with_the_part(
-    server: FileServer, tmp_path: Path, kept: int
-) -> None:
+def test_http_416_keeps_the_part(server: FileServer, tmp_path: Path, kept: int) -> None:
     (tmp_path / "a.part").write_bytes(CONTENT[:kept])
     empty = server.offer("/empty", file_server.status(416))
     with pytest.raises(DownloadError, match="HTTP 416"):
@@ -195,7 +197,7 @@ def test_a_part_longer_than_the_file_of_unknown_size(
 
 
 @pytest.mark.parametrize("name", ["Content_Length", "Content_Range"])
-def test_numbers_of_any_length_are_a_fault_of_the_mirror(
+def test_absurd_numbers_in_headers_fail_the_mirror(
     server: FileServer, tmp_path: Path, name: str
 ) -> None:
     (tmp_path / "a.part").write_bytes(CONTENT[:5000])
@@ -205,7 +207,7 @@ def test_numbers_of_any_length_are_a_fault_of_the_mirror(
     assert server.ranges("/good") == ["bytes=5000-"]
 
 
-def test_breaks_that_get_further_are_no_failure(
+def test_broken_connections_with_progress_are_resumed(
     server: FileServer, tmp_path: Path
 ) -> None:
     url = server.offer("/a", file_server.cut_off(CONTENT, after=10_000))
@@ -213,14 +215,18 @@ def test_breaks_that_get_further_are_no_failure(
     assert len(server.requests) == 30
 
 
-def test_breaks_that_hardly_get_further_are(server: FileServer, tmp_path: Path) -> None:
+def test_broken_connections_with_little_progress_fail(
+    server: FileServer, tmp_path: Path
+) -> None:
     url = server.offer("/a", file_server.cut_off(CONTENT, after=10))
     with pytest.raises(DownloadError, match="broke off after 20 of 300000"):
         fetch(described(url), tmp_path / "a")
     assert len(server.requests) == 2
 
 
-def test_a_wrong_file_in_pieces_is_given_up(server: FileServer, tmp_path: Path) -> None:
+def test_a_wrong_file_in_several_responses_fails(
+    server: FileServer, tmp_path: Path
+) -> None:
     wrong = bytes(len(CONTENT))
     url = server.offer("/a", file_server.cut_off(wrong, after=120_000))
     with pytest.raises(DownloadError, match="expected sha256"):
@@ -229,7 +235,7 @@ def test_a_wrong_file_in_pieces_is_given_up(server: FileServer, tmp_path: Path) 
     assert not (tmp_path / "a.part").exists()
 
 
-def test_a_trickle_is_as_good_as_silence(server: FileServer, tmp_path: Path) -> None:
+def test_a_slow_response_times_out(server: FileServer, tmp_path: Path) -> None:
     slow = server.offer("/slow", file_server.trickling(CONTENT))
     good = server.offer("/good", file_server.whole(CONTENT))
     fetch(described(slow, good), tmp_path / "a", timeout=0.3)
@@ -239,7 +245,7 @@ def test_a_trickle_is_as_good_as_silence(server: FileServer, tmp_path: Path) -> 
         fetch(described(slow), tmp_path / "b", timeout=0.3)
 
 
-def test_a_wrong_checksum_is_refused_and_the_next_mirror_asked(
+def test_after_a_wrong_checksum_the_next_mirror_is_tried(
     server: FileServer, tmp_path: Path
 ) -> None:
     other = bytes(len(CONTENT))
@@ -254,7 +260,7 @@ def test_a_wrong_checksum_is_refused_and_the_next_mirror_asked(
     assert not (tmp_path / "b.part").exists()
 
 
-def test_a_file_without_a_sum_is_never_pieced_together(
+def test_a_file_without_a_checksum_is_not_resumed(
     server: FileServer, tmp_path: Path
 ) -> None:
     (tmp_path / "a.part").write_bytes(b"old")
@@ -273,7 +279,7 @@ def numbers(path: Path) -> None:
         raise data_error(path=path, expected="digits", found=found)
 
 
-def test_a_check_takes_the_place_of_a_sum(server: FileServer, tmp_path: Path) -> None:
+def test_a_check_replaces_a_checksum(server: FileServer, tmp_path: Path) -> None:
     page = server.offer("/page", file_server.whole(b"<html>log in</html>"))
     good = server.offer("/good", file_server.whole(b"123"))
     file = RemoteFile("a", (page, good), check=numbers)
@@ -295,7 +301,7 @@ def test_redirects_are_followed(server: FileServer, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("where", [NOWHERE, "/loop", "/missing", "file:///etc/passwd"])
-def test_redirects_to_nowhere_fail_over(
+def test_after_a_broken_redirect_the_next_mirror_is_tried(
     server: FileServer, tmp_path: Path, where: str
 ) -> None:
     good = server.offer("/good", file_server.whole(CONTENT))
@@ -305,7 +311,9 @@ def test_redirects_to_nowhere_fail_over(
         fetch(described(bad), tmp_path / "b")
 
 
-def test_a_stall_times_out_and_is_resumed(server: FileServer, tmp_path: Path) -> None:
+def test_a_stalled_response_times_out_and_is_resumed(
+    server: FileServer, tmp_path: Path
+) -> None:
     url = server.offer(
         "/a",
         file_server.in_turn(
@@ -319,7 +327,7 @@ def test_a_stall_times_out_and_is_resumed(server: FileServer, tmp_path: Path) ->
     assert (tmp_path / "a").read_bytes() == CONTENT
 
 
-def test_a_silent_mirror_is_left_for_another(
+def test_after_a_silent_mirror_the_next_is_tried(
     server: FileServer, tmp_path: Path
 ) -> None:
     silent = server.offer("/silent", file_server.stalling(CONTENT, after=0))
@@ -331,7 +339,7 @@ def test_a_silent_mirror_is_left_for_another(
 
 
 @pytest.mark.parametrize("code", [403, 404, 410, 500, 503])
-def test_errors_of_a_mirror_lead_to_the_next(
+def test_after_an_http_error_the_next_mirror_is_tried(
     server: FileServer, tmp_path: Path, code: int
 ) -> None:
     bad = server.offer("/bad", file_server.status(code))
@@ -341,7 +349,7 @@ def test_errors_of_a_mirror_lead_to_the_next(
     assert len(server.ranges("/bad")) == 1
 
 
-def test_a_passing_fault_is_tried_again(server: FileServer, tmp_path: Path) -> None:
+def test_a_transient_error_is_retried(server: FileServer, tmp_path: Path) -> None:
     url = server.offer(
         "/a",
         file_server.in_turn(file_server.status(503), file_server.whole(CONTENT)),
@@ -353,7 +361,7 @@ def test_a_passing_fault_is_tried_again(server: FileServer, tmp_path: Path) -> N
     assert len(server.ranges("/gone")) == 1
 
 
-def test_offline_says_what_to_do_by_hand(tmp_path: Path) -> None:
+def test_offline_errors_have_manual_instructions(tmp_path: Path) -> None:
     file = described(NOWHERE, "http://127.0.0.1:9/other")
     with pytest.raises(DownloadError) as caught:
         fetch(file, tmp_path / "data.bin")
@@ -374,7 +382,7 @@ def test_a_damaged_file_in_the_cache_is_replaced(
     assert target.read_bytes() == CONTENT
 
 
-def test_a_damaged_file_stays_until_a_good_one_has_come(tmp_path: Path) -> None:
+def test_a_damaged_file_stays_until_its_replacement_is_complete(tmp_path: Path) -> None:
     target = tmp_path / "a"
     target.write_bytes(b"damaged")
     with pytest.raises(DownloadError):
@@ -382,7 +390,7 @@ def test_a_damaged_file_stays_until_a_good_one_has_come(tmp_path: Path) -> None:
     assert target.read_bytes() == b"damaged"
 
 
-def test_mirrors_take_the_place_of_the_public_ones(
+def test_mirrors_replace_the_public_urls(
     server: FileServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.offer("/m/things/data.bin", file_server.whole(CONTENT))
@@ -440,7 +448,7 @@ _CHUNKED = _OK + b"Transfer-Encoding: chunked\r\n\r\n"
         *("chunks", "trailer"),
     ],
 )
-def test_no_answer_can_be_dripped_for_ever(
+def test_no_slow_response_lasts_forever(
     server: FileServer, tmp_path: Path, before: bytes, drop: bytes
 ) -> None:
     dripped = server.offer("/dripped", file_server.dripping(before, drop))

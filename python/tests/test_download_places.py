@@ -1,4 +1,4 @@
-"""Downloads that share a place: processes, folders, a full disk, and what is shown."""
+"""Downloads by several processes, into unusual folders, and their progress bar."""
 
 import contextlib
 import errno
@@ -68,7 +68,7 @@ def test_processes_wait_for_each_other(server: FileServer, tmp_path: Path) -> No
     assert (tmp_path / "a").read_bytes() == CONTENT
 
 
-def test_threads_fetch_apart_where_there_are_no_locks(
+def test_without_locks_threads_download_separately(
     server: FileServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:
@@ -91,7 +91,9 @@ def test_threads_fetch_apart_where_there_are_no_locks(
     assert not list(tmp_path.glob("*.part"))
 
 
-def test_a_killed_process_is_continued(server: FileServer, tmp_path: Path) -> None:
+def test_the_download_of_a_killed_process_is_resumed(
+    server: FileServer, tmp_path: Path
+) -> None:
     url = server.offer(
         "/a",
         file_server.in_turn(
@@ -123,7 +125,7 @@ def _without_privileges() -> Iterator[None]:
         os.seteuid(0)
 
 
-def test_a_folder_that_cannot_be_written_is_named() -> None:
+def test_the_error_names_a_folder_that_is_not_writable() -> None:
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o555)
         target = Path(folder) / "sub" / "data.bin"
@@ -134,13 +136,13 @@ def test_a_folder_that_cannot_be_written_is_named() -> None:
         assert part in text
 
 
-def test_a_file_where_the_folder_should_be_is_named(tmp_path: Path) -> None:
+def test_the_error_names_a_file_in_place_of_the_folder(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match="cannot write"):
         fetch(described(NOWHERE), tmp_path / "file" / "data.bin")
 
 
-def test_a_folder_where_the_file_should_be_is_named(
+def test_the_error_names_a_folder_in_place_of_the_file(
     server: FileServer, tmp_path: Path
 ) -> None:
     url = server.offer("/a", file_server.whole(CONTENT))
@@ -148,7 +150,7 @@ def test_a_folder_where_the_file_should_be_is_named(
         fetch(described(url), tmp_path)
 
 
-def test_a_full_disk_is_an_error_of_the_folder(
+def test_the_error_of_a_full_disk_names_the_folder(
     server: FileServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(descriptor: int) -> None:
@@ -166,7 +168,7 @@ def test_a_full_disk_is_an_error_of_the_folder(
 @pytest.mark.parametrize(
     "url", ["nothing://host/a", "plain", "http://127.0.0.1:9/a b", "http://[::1/a"]
 )
-def test_an_address_that_is_none_leads_to_the_next(
+def test_after_an_invalid_url_the_next_is_tried(
     server: FileServer, tmp_path: Path, url: str
 ) -> None:
     good = server.offer("/good", file_server.whole(CONTENT))
@@ -180,7 +182,7 @@ def test_a_good_file_needs_no_writable_folder(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [target]
 
 
-def test_progress_is_shown_when_asked_for_only(
+def test_progress_is_shown_on_request(
     server: FileServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     url = server.offer("/a", file_server.whole(CONTENT))
@@ -228,7 +230,7 @@ def test_progress_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.parametrize("asked", [None, "1"])
 @pytest.mark.parametrize("is_closed", [False, True])
-def test_nowhere_to_show_progress_is_no_failure(
+def test_a_missing_or_closed_stderr_is_ignored(
     server: FileServer,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -265,7 +267,7 @@ def test_a_bar_fits_its_terminal(columns: int, total: int | None) -> None:
         assert "13.0M" in shown
 
 
-def test_amounts_read_well() -> None:
+def test_amounts_have_units() -> None:
     assert [amount_text(n) for n in (0, 999, 1000, 26_421_880, 5e15)] == [
         "0 B",
         "999 B",

@@ -1,4 +1,4 @@
-"""Batches of Hydrax's on disk."""
+"""Hydrax's cache of batches on disk."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def group(folder, items=8, batch_size=4, **more):
 
 
 def read_only(folder, **more):
-    """A group that has nothing but the cache."""
+    """A group without loader_arrays, which only reads the cache."""
     more.setdefault("cache_arrays", ARRAYS)
     return group(folder, loader_arrays=None, **more)
 
@@ -50,11 +50,11 @@ def names(values):
 EXPECTED = [(False, [i, i + 1, i + 2, i + 3], names(range(i, i + 4))) for i in (0, 4)]
 
 
-def test_a_loaded_batch_is_kept_as_it_is(tmp_path):
+def test_loaded_batches_are_cached_without_cache_arrays(tmp_path):
     folder = tmp_path / "deep" / "cache"
     assert gathered(group(folder)) == EXPECTED
     assert files(folder) == ["cache.json", "e0-b0.dat", "e0-b1.dat"]
-    # Nothing is left to load with, and no process is started.
+    # A group without loader_arrays starts no process.
     data = read_only(folder)
     assert data.loader_layouts is None
     assert gathered(data, function=None, loader_count=0) == EXPECTED
@@ -79,7 +79,7 @@ def test_direct_caching_works_where_jax_copies(tmp_path):
         ("itemwise", {f"e{e}-b{b}.dat" for e in range(2) for b in range(2)}),
     ],
 )
-def test_every_mode_has_its_files_and_reads_them_again(tmp_path, later, expected):
+def test_every_shuffle_mode_reads_its_cached_batches(tmp_path, later, expected):
     def run(data, function):
         return gathered(data, function=function, end_at=("epoch", 2))
 
@@ -105,7 +105,7 @@ def test_every_array_of_a_cached_batch_can_be_aliased(tmp_path):
     assert additional["name"] == names(range(4, 8))
 
 
-def test_batches_are_cached_in_another_form(tmp_path):
+def test_cache_arrays_may_differ_from_loader_arrays(tmp_path):
     def run(data, function, **given):
         found = []
         with Dataloader(function, data, end_at=("epoch", 2), **given) as loader:
@@ -125,7 +125,7 @@ def test_batches_are_cached_in_another_form(tmp_path):
 
     data = group(tmp_path, cache_arrays=LATENT, shuffle_later="repeat")
     first, second = (True, sorted(ARRAYS)), (False, ["latent"])
-    # With a depth of 1 nothing of the second epoch is begun before it is written.
+    # With a depth of 1 the second epoch starts after the first has been written.
     found = run(data, loaders.fill, depth=1)
     assert found[:2] == [first, first]
     assert files(tmp_path) == ["cache.json", "e0-b0.dat", "e0-b1.dat"]
@@ -133,7 +133,7 @@ def test_batches_are_cached_in_another_form(tmp_path):
     assert run(cached, None) == [second] * 4
 
 
-def test_what_is_not_to_persist_is_not_written(tmp_path):
+def test_persist_false_does_not_write(tmp_path):
     data = group(tmp_path, cache_arrays=LATENT)
     with Dataloader(loaders.fill_with_extras, data, end_at=("epoch", 1)) as loader:
         for batch in loader:
@@ -155,7 +155,7 @@ def test_what_is_not_to_persist_is_not_written(tmp_path):
         ({"latent": jnp.zeros((4, 2))}, {"k": [1]}, ValueError, "1 values for 4 items"),
     ],
 )
-def test_what_does_not_fit_the_cache_is_refused(
+def test_arrays_that_do_not_match_the_cache_layouts_are_refused(
     tmp_path, arrays, additional, error, text
 ):
     data = group(tmp_path, cache_arrays=LATENT)
@@ -195,16 +195,24 @@ def test_validation_is_cached_for_all_epochs(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"seed": 1}, "seed is 0 there and 1 here"),
-        ({"items": 9}, "data_len is 8 there and 9 here"),
-        ({"batch_size": 2}, "batch_size is 4 there and 2 here.*array_layouts"),
-        ({"shuffle_first": True}, "shuffle_first is False there and True here"),
-        ({"shuffle_later": "repeat"}, "shuffle_later is 'batchwise' there"),
-        ({"drop_last": False}, "drop_last is True there and False here"),
+        ({"seed": 1}, "seed is 0 in the cache and 1 in the group"),
+        ({"items": 9}, "data_len is 8 in the cache and 9 in the group"),
+        (
+            {"batch_size": 2},
+            "batch_size is 4 in the cache and 2 in the group.*array_layouts",
+        ),
+        (
+            {"shuffle_first": True},
+            "shuffle_first is False in the cache and True in the group",
+        ),
+        ({"shuffle_later": "repeat"}, "shuffle_later is 'batchwise' in the cache"),
+        ({"drop_last": False}, "drop_last is True in the cache and False in the group"),
         ({"loader_arrays": LATENT}, "array_layouts is"),
     ],
 )
-def test_a_cache_of_another_group_is_refused_and_told_apart(tmp_path, changes, text):
+def test_a_cache_of_another_group_is_refused_with_the_differences(
+    tmp_path, changes, text
+):
     Dataloader(loaders.fill, group(tmp_path))
     with pytest.raises(RuntimeError, match=text):
         Dataloader(loaders.fill, group(tmp_path, **changes))
@@ -235,7 +243,7 @@ def two_values(data, function=None):
 
 
 @pytest.mark.parametrize("named", [True, False])
-def test_arrays_are_found_by_name_whatever_their_order(tmp_path, named):
+def test_cached_arrays_are_found_by_name_in_any_order(tmp_path, named):
     expected = [[[0, 1], [0, -1]], [[2, 3], [-2, -3]]]
     some = {"items": 4, "batch_size": 2}
     first = group(tmp_path, loader_arrays=two_arrays("a", "b"), **some)
@@ -265,14 +273,14 @@ def test_arrays_are_written_in_the_order_of_the_cache(tmp_path):
     assert two_values(same) == expected == [[[0, 1], [0, -1]], [[2, 3], [-2, -3]]]
 
 
-def test_a_descriptor_that_is_none_is_refused(tmp_path):
+def test_a_damaged_descriptor_is_refused(tmp_path):
     for text in ("", "[]", "{"):
         (tmp_path / "cache.json").write_text(text)
-        with pytest.raises(RuntimeError, match="is no cache descriptor"):
+        with pytest.raises(RuntimeError, match="is not a cache descriptor"):
             Dataloader(loaders.fill, group(tmp_path))
 
 
-def test_a_cache_that_is_not_there_cannot_be_read_only(tmp_path):
+def test_a_missing_cache_cannot_be_read_only(tmp_path):
     for data in (
         read_only(tmp_path / "none"),
         group(tmp_path / "none", cache_readonly=True),
@@ -282,13 +290,13 @@ def test_a_cache_that_is_not_there_cannot_be_read_only(tmp_path):
     assert not (tmp_path / "none").exists()
 
 
-def test_a_read_only_cache_is_not_written_to(tmp_path):
+def test_a_read_only_cache_is_not_written(tmp_path):
     Dataloader(loaders.fill, group(tmp_path))
     assert gathered(group(tmp_path, cache_readonly=True)) == EXPECTED
     assert files(tmp_path) == ["cache.json"]
 
 
-def test_batches_that_only_the_cache_could_give_are_dropped_or_raised(tmp_path):
+def test_missing_batches_without_loader_arrays_are_dropped_or_raised(tmp_path):
     gathered(group(tmp_path))
     (tmp_path / "e0-b0.dat").unlink()
     with pytest.warns(RuntimeWarning, match="e0-b0.dat: the batch is not in the cache"):
@@ -309,7 +317,7 @@ def damage(path, how):
 
 
 @pytest.mark.parametrize("how", ["cut", "short", "flipped"])
-def test_a_damaged_file_is_loaded_anew_and_written_again(tmp_path, how):
+def test_a_damaged_batch_is_loaded_and_written_again(tmp_path, how):
     gathered(group(tmp_path))
     path = tmp_path / "e0-b0.dat"
     whole = path.read_bytes()
@@ -322,17 +330,17 @@ def test_a_damaged_file_is_loaded_anew_and_written_again(tmp_path, how):
     assert path.read_bytes() == whole
 
 
-def test_a_disk_that_cannot_be_written_to_is_told_of(tmp_path, monkeypatch):
+def test_a_failed_write_to_the_cache_warns(tmp_path, monkeypatch):
     def full(*args, **more):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(_cache.os, "replace", full)
-    with pytest.warns(RuntimeWarning, match="was not kept: OSError.*No space left"):
+    with pytest.warns(RuntimeWarning, match="was not cached: OSError.*No space left"):
         assert gathered(group(tmp_path)) == EXPECTED
     assert files(tmp_path) == ["cache.json"]  # and nothing half-written
 
 
-def test_what_was_begun_is_given_up_when_the_run_is_over(tmp_path):
+def test_pending_writes_are_abandoned_when_the_run_is_over(tmp_path):
     data = group(tmp_path)
     arrays = {
         name: np.zeros(layout[0], layout[1])
@@ -351,7 +359,7 @@ def test_what_was_begun_is_given_up_when_the_run_is_over(tmp_path):
     assert files(tmp_path) == []
 
 
-def test_an_interrupted_run_leaves_whole_files_only(tmp_path):
+def test_an_interrupted_run_leaves_only_complete_files(tmp_path):
     with Dataloader(loaders.fill, group(tmp_path, 400)) as loader:
         for number, _ in enumerate(loader):
             if number == 5:
@@ -363,7 +371,7 @@ def test_an_interrupted_run_leaves_whole_files_only(tmp_path):
             _cache.read(path, data.cache_layouts, data.cache_size, 4)
 
 
-def test_what_killed_processes_left_is_removed(tmp_path):
+def test_temporary_files_of_dead_processes_are_removed(tmp_path):
     Dataloader(loaders.fill, group(tmp_path))
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
@@ -377,14 +385,14 @@ def test_what_killed_processes_left_is_removed(tmp_path):
     assert files(tmp_path) == sorted(["cache.json", alive.name, other.name])
 
 
-def test_cachers_are_needed_where_there_is_something_to_write(tmp_path):
+def test_cacher_count_is_checked_only_if_a_cache_is_written(tmp_path):
     with pytest.raises(ValueError, match="cacher_count must be"):
         Dataloader(loaders.fill, group(tmp_path), cacher_count=0)
     gathered(group(tmp_path))
     assert gathered(read_only(tmp_path), function=None, cacher_count=0) == EXPECTED
 
 
-def test_the_descriptor_says_what_the_cache_is_of(tmp_path):
+def test_the_content_of_the_descriptor(tmp_path):
     Dataloader(loaders.fill, group(tmp_path))
     told = json.loads((tmp_path / "cache.json").read_text())
     assert told["_type"] == "millstream-hydrax-cache-v1"

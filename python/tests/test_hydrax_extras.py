@@ -1,4 +1,4 @@
-"""tqdm's bars and pandas' rows for Hydrax's Dataloader."""
+"""Hydrax's tqdm bars and pandas rows."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_bars_count_training_and_validation():
     assert "2/2" in last["validation"]
 
 
-def test_a_resumed_bar_begins_where_the_loader_does():
+def test_a_resumed_bar_starts_at_the_first_batch():
     stream = io.StringIO()
     loader = Dataloader(fill, group(), start_at=(1, 1), end_at=("epoch", 3))
     count = sum(1 for _ in tbatches(loader, description="again", file=stream))
@@ -59,7 +59,7 @@ def test_a_bar_without_an_end_counts_up():
     assert "6batch" in bars(stream)["train"]
 
 
-def test_reports_tell_of_waiting_and_of_dropped_batches(capsys):
+def test_reports_contain_waiting_and_dropped_batches(capsys):
     loader = Dataloader(loaders.fail_at_five, group(), end_at=("epoch", 1), depth=1)
     with pytest.warns(RuntimeWarning, match="was dropped"):
         assert len(list(tbatches(loader, report_interval=3, file=io.StringIO()))) == 3
@@ -69,7 +69,7 @@ def test_reports_tell_of_waiting_and_of_dropped_batches(capsys):
     assert "[hydrax] running behind by " in capsys.readouterr().out
 
 
-def test_breaking_off_ends_the_run():
+def test_break_ends_the_run():
     loader = Dataloader(fill, group(), end_at=("epoch", 1))
     batches = tbatches(loader, file=io.StringIO())
     next(batches)
@@ -117,7 +117,7 @@ def test_rows_are_found_by_position():
     assert [row.path for row in part] == ["2.png", "3.png"]
     with pytest.raises(IndexError):
         rows[6]
-    with pytest.raises(TypeError, match="not 'label'"):
+    with pytest.raises(TypeError, match="found 'label'"):
         rows["label"]
     with pytest.raises(TypeError, match="not list"):
         RowData([1, 2])

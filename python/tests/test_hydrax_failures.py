@@ -1,4 +1,4 @@
-"""What Hydrax's Dataloader does with functions that fail, stall, die or do wrong."""
+"""How Hydrax's Dataloader handles functions that fail, stall or kill their process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_a_startup_that_fails_is_raised():
         next(loader)
 
 
-def test_an_item_that_fails_drops_its_batch_and_is_told_of():
+def test_an_item_that_fails_drops_its_batch_with_a_warning():
     loader = Dataloader(loaders.fail_at_five, group(), end_at=("epoch", 1))
     with pytest.warns(RuntimeWarning, match="batch 1 .*was dropped") as warned:
         found = gathered(loader)
@@ -52,26 +52,26 @@ def test_stop_iteration_of_a_function_is_an_error(more):
     assert caught.value.__cause__.value == "of the function"
 
 
-def test_a_loader_that_always_fails_does_not_run_for_ever():
+def test_a_loader_that_always_fails_does_not_run_forever():
     loader = Dataloader(loaders.fail_always, group())
-    raised = pytest.raises(RuntimeError, match="4 batches one after the other")
+    raised = pytest.raises(RuntimeError, match="4 batches in a row")
     with pytest.warns(RuntimeWarning, match="Unsendable: one and two"), loader, raised:
         next(loader)
 
 
-def test_what_is_returned_has_to_be_a_dict():
+def test_the_loader_function_must_return_a_dict():
     loader = Dataloader(loaders.return_a_list, group(), on_error="raise")
     with pytest.raises(TypeError, match=r"a dict .* or None, not list"), loader:
         next(loader)
 
 
-def test_arrays_among_the_returned_values_are_warned_of():
+def test_arrays_in_additional_data_warn():
     loader = Dataloader(loaders.return_an_array, group(), end_at=("batch", 1))
     with loader, pytest.warns(RuntimeWarning, match="'array' has the array type"):
         next(loader)
 
 
-def test_arrays_that_are_kept_by_the_loader_are_warned_of():
+def test_arrays_that_the_loader_function_keeps_warn():
     loader = Dataloader(loaders.keep_the_array, group(), end_at=("batch", 1))
     with loader, pytest.warns(RuntimeWarning, match="dangling reference.*'value'"):
         next(loader)
@@ -88,7 +88,7 @@ def test_a_function_that_cannot_be_sent_is_refused():
     ("function", "how"),
     [(loaders.die_at_five, "signal 9|SIGKILL"), (loaders.exit_at_five, "status 7")],
 )
-def test_a_worker_that_dies_is_reported_as_what_it_is(function, how):
+def test_a_dead_worker_raises_worker_error(function, how):
     loader = Dataloader(function, group())
     with pytest.raises(WorkerError, match=how) as caught, loader:
         for _ in loader:
@@ -97,7 +97,7 @@ def test_a_worker_that_dies_is_reported_as_what_it_is(function, how):
     assert gathered(Dataloader(fill, group(), end_at=("batch", 1)))
 
 
-def test_a_stall_is_a_timeout_that_tells_where():
+def test_a_stalled_item_raises_a_timeout_with_its_location():
     loader = Dataloader(loaders.stall, group(), timeout_sec=1)
     with pytest.raises(BatchTimeoutError) as caught, loader:
         for _ in loader:
@@ -106,7 +106,7 @@ def test_a_stall_is_a_timeout_that_tells_where():
     assert "stall" in str(caught.value)
 
 
-def test_a_batch_that_is_slow_as_a_whole_is_a_timeout_too():
+def test_a_slow_batch_of_fast_items_raises_a_timeout():
     loader = Dataloader(loaders.slow_from_forty, group(80, 40), timeout_sec=1)
     with loader:
         next(loader)
@@ -133,7 +133,7 @@ def test_wrong_placements_are_refused(change, error, text):
         next(loader)
 
 
-def test_numbers_that_jax_cannot_hold_are_refused():
+def test_integers_that_do_not_fit_are_refused():
     arrays = {"value": ((), np.int64, np.int64)}
     data = DataGroup(2, [7, 2**40 + 5], loader_arrays=arrays)
     with pytest.warns(UserWarning, match="int64"):
@@ -143,7 +143,7 @@ def test_numbers_that_jax_cannot_hold_are_refused():
     assert "raised for batch 0" in "".join(caught.value.__notes__)
 
 
-def test_additional_data_that_cannot_be_sent_drop_their_batch():
+def test_additional_data_that_cannot_be_pickled_drop_their_batch():
     loader = Dataloader(loaders.return_a_lock_at_five, group(), end_at=("epoch", 1))
     with pytest.warns(RuntimeWarning, match="batch 1 .*was dropped") as warned:
         found = gathered(loader)
@@ -153,7 +153,7 @@ def test_additional_data_that_cannot_be_sent_drop_their_batch():
     assert "this was item 5 of its group, 5" in str(warning.message)
 
 
-def test_what_a_loader_function_leaves_out_is_zero():
+def test_bytes_that_the_loader_function_does_not_write_are_zero():
     loader = Dataloader(loaders.fill_one, group(items=20), end_at=("epoch", 3))
     with loader:
         for batch in loader:
@@ -163,12 +163,12 @@ def test_what_a_loader_function_leaves_out_is_zero():
 
 
 @pytest.mark.parametrize("timeout", ["x", None, float("nan")])
-def test_a_timeout_that_is_no_number_is_refused(timeout):
+def test_a_timeout_that_is_not_a_number_is_refused(timeout):
     with pytest.raises(ValueError, match="timeout_sec must be a number of seconds"):
         Dataloader(fill, group(), timeout_sec=timeout)
 
 
 @pytest.mark.parametrize("timeout", [0, -1, float("inf"), 1e300])
-def test_a_timeout_may_be_none_at_all(timeout):
+def test_timeouts_that_wait_forever(timeout):
     loader = Dataloader(fill, group(), end_at=("batch", 1), timeout_sec=timeout)
     assert len(gathered(loader)) == 1

@@ -1,4 +1,4 @@
-"""Groups of Hydrax's: layouts, and what is refused."""
+"""Hydrax's data groups: layouts and wrong arguments."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def test_a_group_is_a_sequence_of_its_descriptors():
     assert "3 items in 1 batches of 2" in repr(group)
 
 
-def test_iterables_are_made_lists_and_arrays_are_kept():
+def test_iterables_become_lists_and_arrays_stay():
     drawn = DataGroup(2, (i * i for i in range(5)), loader_arrays=ARRAYS)
     assert list(drawn) == [0, 1, 4, 9, 16]
     array = np.arange(4)
     assert DataGroup(2, array, loader_arrays=ARRAYS)._data is array
 
 
-def test_layouts_begin_where_jax_can_alias_them():
+def test_layout_offsets_are_aligned_for_aliasing():
     layouts = GROUP.loader_layouts
     assert layouts["value"] == ((4, 3), np.float32, np.float32, 0, 12)
     assert layouts["seed"] == ((4,), np.int32, np.int32, 64, 4)
@@ -35,20 +35,20 @@ def test_layouts_begin_where_jax_can_alias_them():
     assert GROUP.cache_layouts is GROUP.cache_size is None
 
 
-def test_layouts_take_the_types_of_jax():
+def test_layouts_accept_jax_dtypes():
     arrays = {"x": ((2,), "bfloat16", jnp.bfloat16), "y": ((), np.uint8, jnp.float32)}
     layouts = DataGroup(2, [1, 2], loader_arrays=arrays).loader_layouts
     assert layouts["x"][1:3] == (jnp.bfloat16, jnp.bfloat16)
     assert layouts["y"][1:3] == (np.uint8, np.float32)
 
 
-def test_a_batch_larger_than_the_data_is_made_smaller_and_it_is_said():
+def test_a_batch_size_larger_than_the_data_is_reduced_with_a_warning():
     with pytest.warns(UserWarning, match="batch_size 9 is more than the 3 items"):
         group = DataGroup(9, range(3), loader_arrays=ARRAYS)
     assert (group.batch_size, group.batch_count) == (3, 1)
 
 
-def test_a_group_without_its_remainder_dropped():
+def test_a_group_with_a_short_last_batch():
     group = DataGroup(4, range(18), loader_arrays=ARRAYS, drop_last=False)
     assert group.batch_count == 5
 
@@ -62,17 +62,33 @@ def test_a_group_without_its_remainder_dropped():
         ({"data": 7}, TypeError, "data must be a sequence or an iterable, not 7"),
         ({"seed": -1}, ValueError, "seed must be a whole number of at least 0"),
         ({"shuffle_later": "often"}, ValueError, "not 'often'"),
-        ({"loader_arrays": None}, ValueError, "either loader_arrays or cache_arrays"),
+        ({"loader_arrays": None}, ValueError, "Pass loader_arrays= or cache_arrays="),
         ({"loader_arrays": {}}, ValueError, "at least one array"),
         ({"loader_arrays": [1]}, TypeError, "must map names to"),
-        ({"loader_arrays": {3: ((), "f4", "f4")}}, TypeError, "no text: 3"),
+        (
+            {"loader_arrays": {3: ((), "f4", "f4")}},
+            TypeError,
+            "strings as names; found 3",
+        ),
         ({"loader_arrays": {"x": ((), "f4")}}, ValueError, r"\['x'\] must be \(shape"),
-        ({"loader_arrays": {"x": (3, "f4", "f4")}}, ValueError, "the shape 3, not a"),
+        (
+            {"loader_arrays": {"x": (3, "f4", "f4")}},
+            ValueError,
+            "a tuple of integers as its shape; found 3",
+        ),
         ({"loader_arrays": {"x": ((0,), "f4", "f4")}}, ValueError, "at least 1"),
-        ({"loader_arrays": {"x": ((), "f5", "f4")}}, ValueError, "'f5' as its NumPy"),
-        ({"loader_arrays": {"x": ((), "f4", "no")}}, ValueError, "'no' as its JAX"),
+        (
+            {"loader_arrays": {"x": ((), "f5", "f4")}},
+            ValueError,
+            "'f5' is not a NumPy dtype",
+        ),
+        (
+            {"loader_arrays": {"x": ((), "f4", "no")}},
+            ValueError,
+            "'no' is not a JAX dtype",
+        ),
         ({"loader_arrays": {"x": ((), object, "f4")}}, ValueError, "object"),
-        ({"cache_arrays": ARRAYS}, ValueError, "need a cache_location"),
+        ({"cache_arrays": ARRAYS}, ValueError, "needs cache_location"),
     ],
 )
 def test_wrong_groups_are_refused(changes, error, text):
@@ -84,12 +100,12 @@ def test_wrong_groups_are_refused(changes, error, text):
 @pytest.mark.parametrize(
     ("changes", "error", "text"),
     [
-        ({"training": []}, ValueError, "training has no groups"),
-        ({"training": [3]}, TypeError, "training must be DataGroups, not int"),
+        ({"training": []}, ValueError, "training is empty"),
+        ({"training": [3]}, TypeError, "training must be DataGroups; found int"),
         ({"training": 3}, TypeError, "training must be a DataGroup or several"),
         ({"loader_func": "fill"}, TypeError, "loader_func must be a function"),
         ({"validation": ("epoch", 1)}, ValueError, "validation must be"),
-        ({"validation": ("hour", 1, GROUP)}, ValueError, "not 'hour'"),
+        ({"validation": ("hour", 1, GROUP)}, ValueError, "found 'hour'"),
         ({"validation": ("epoch", 0, GROUP)}, ValueError, "interval must be"),
         ({"depth": 0}, ValueError, "depth must be"),
         ({"loader_count": 0}, ValueError, "loader_count must be"),
@@ -98,11 +114,11 @@ def test_wrong_groups_are_refused(changes, error, text):
         ({"start_at": (-1, 0)}, ValueError, "start_at's epoch must be"),
         ({"start_at": 3}, ValueError, "start_at must be"),
         ({"end_at": ("batch", -1)}, ValueError, "end_at's number must be"),
-        ({"end_at": ("hour", 1)}, ValueError, "not 'hour'"),
+        ({"end_at": ("hour", 1)}, ValueError, "found 'hour'"),
         ({"end_at": 3}, ValueError, "end_at must be"),
         ({"startup_func": 3}, TypeError, "startup_func must be a function"),
         ({"placement_func": 3}, TypeError, "placement_func must be a function"),
-        ({"on_error": "ignore"}, ValueError, "'drop' or 'raise', not 'ignore'"),
+        ({"on_error": "ignore"}, ValueError, "'drop' or 'raise'; found 'ignore'"),
     ],
 )
 def test_wrong_loaders_are_refused(changes, error, text):
@@ -111,7 +127,7 @@ def test_wrong_loaders_are_refused(changes, error, text):
         Dataloader(given.pop("loader_func"), given.pop("training"), **given)
 
 
-def test_positions_are_counted_from_the_very_beginning():
+def test_numbers_of_the_first_and_last_batch():
     def at(**given):
         return Dataloader(fill, GROUP, **given)
 
@@ -126,7 +142,7 @@ def test_positions_are_counted_from_the_very_beginning():
     assert not at(deterministic=False).deterministic
 
 
-def test_deriving_is_warned_of():
+def test_a_subclass_warns():
     class Mine(DataGroup):
         pass
 
@@ -139,7 +155,7 @@ def test_deriving_is_warned_of():
         MyLoader(fill, GROUP)
 
 
-def test_a_type_that_jax_has_not_is_warned_of():
+def test_a_64_bit_dtype_without_x64_warns():
     group = DataGroup(2, range(4), loader_arrays={"x": ((), np.int64, np.int64)})
     with pytest.warns(UserWarning, match="'x' asks for int64, .* it will be int32"):
         Dataloader(fill, group)

@@ -47,7 +47,7 @@ PROGRAM = """
 
 
 class Terminal:
-    """A program in a terminal of its own, where Ctrl-C goes to all of its processes."""
+    """A program in its own terminal, where Ctrl-C reaches all of its processes."""
 
     def __init__(self, python: Python, code: str) -> None:
         self._master, slave = pty.openpty()
@@ -91,7 +91,7 @@ class Terminal:
         os.close(self._master)
 
     def _read(self, deadline: float) -> bool:
-        """Whether there is more."""
+        """Reads output; returns whether there may be more."""
         ready, _, _ = select.select([self._master], [], [], deadline - time.monotonic())
         if not ready:
             return False
@@ -120,7 +120,7 @@ def terminal(python):
 
 
 def assert_gone(pids):
-    """The processes end by themselves, and soon."""
+    """Checks that the processes end soon without being killed."""
     deadline = time.monotonic() + 30
     left = list(pids)
     while left and time.monotonic() < deadline:
@@ -135,7 +135,7 @@ def _runs(pid):
     return False
 
 
-def test_once_stops_the_batches_and_the_program_goes_on(terminal):
+def test_one_signal_stops_the_batches_and_the_program_continues(terminal):
     program = terminal(body="time.sleep(0.3)")
     program.read_until("ready")
     program.press_ctrl_c()
@@ -146,21 +146,21 @@ def test_once_stops_the_batches_and_the_program_goes_on(terminal):
     assert_gone(program.pids())
 
 
-def test_once_ends_a_wait_for_a_batch_that_does_not_come(terminal):
+def test_one_signal_ends_the_wait_for_a_stalled_batch(terminal):
     program = terminal(function="stall", batch=0, body="pass")
     program.read_until("ready")
-    time.sleep(0.3)  # it waits for the second batch now, and would for ever
+    time.sleep(0.3)  # now the program waits for the second batch, which never comes
     program.press_ctrl_c()
     assert program.read_to_the_end() == 0, program.text
     assert "stopped after 0 interrupted True" in program.text
     assert_gone(program.pids())
 
 
-# The loop's body goes on until both have been seen.
+# The loop's body runs until it has seen both signals.
 TWICE = "[time.sleep(0.01) for _ in range(6000) if loader._run.interrupts.stage < 2]"
 
 
-def test_twice_raises_at_the_next_batch(terminal):
+def test_two_signals_raise_at_the_next_batch(terminal):
     program = terminal(body=TWICE)
     program.read_until("ready")
     program.press_ctrl_c()
@@ -172,7 +172,7 @@ def test_twice_raises_at_the_next_batch(terminal):
     assert_gone(program.pids())
 
 
-def test_thrice_ends_the_process_and_leaves_none_behind(terminal):
+def test_three_signals_end_the_process_and_its_workers(terminal):
     program = terminal(body="[time.sleep(0.01) for _ in range(10**6)]")
     program.read_until("ready")
     before = _shared_memory()
@@ -191,7 +191,7 @@ def _shared_memory():
     return set(os.listdir("/dev/shm"))
 
 
-def test_a_signal_outside_of_the_block_is_pythons_again(python):
+def test_the_handler_is_restored_after_the_block(python):
     code = """
         import os, signal
         import hydrax_loaders as loaders
@@ -217,7 +217,7 @@ def test_a_signal_outside_of_the_block_is_pythons_again(python):
     assert python.run(code).split("\n")[:2] == ["interrupted as ever", "4 False"]
 
 
-def test_a_second_signal_that_no_batch_saw_is_raised_at_the_end(python):
+def test_a_second_signal_after_the_last_batch_is_raised_at_the_end(python):
     code = """
         import os, signal
         import hydrax_loaders as loaders

@@ -24,7 +24,7 @@ from millstream.hydrax import (
 from millstream.hydrax._place import placed
 
 
-def test_training_and_validation_are_what_the_schedule_says():
+def test_training_and_validation_follow_the_schedule():
     loader = Dataloader(
         fill,
         group(18, seed=3),
@@ -41,7 +41,7 @@ def test_training_and_validation_are_what_the_schedule_says():
             expected.append(("T", values, list(range(seed, seed + 4))))
         expected += [("V", [100, 101], [-1, -1]), ("V", [102, 103], [-1, -1])]
     assert gathered(loader) == expected
-    assert gathered(loader) == expected  # a second with
+    assert gathered(loader) == expected  # the loader can be entered again
     assert not loader.interrupted
 
 
@@ -61,7 +61,7 @@ def test_groups_interleave_and_may_differ_in_layout(workers):
     assert found == [(False, 0), (True, 50), (False, 4), (True, 70)] * 2
 
 
-def test_everything_that_a_training_batch_tells():
+def test_attributes_of_a_training_batch():
     train = group(8, 4, start=10, seed=2)
     with Dataloader(
         loaders.fill_with_extras, train, start_at=(0, 3), end_at=("epoch", 2)
@@ -92,7 +92,9 @@ def test_everything_that_a_training_batch_tells():
     assert batch.get_additional("name", -1) == f"item {data[-1]}"
     assert batch.get_additional("none", 1, default="x") == "x"
     assert batch.get_additional("none") == [None] * 4
-    with pytest.raises(IndexError, match="item 4 of a batch of 4"):
+    with pytest.raises(
+        IndexError, match="index 4 is out of range for a batch of 4 items"
+    ):
         batch.get_additional("none", 4)
     with pytest.raises(TypeError):
         batch.arrays["value"] = 0
@@ -101,7 +103,7 @@ def test_everything_that_a_training_batch_tells():
     assert repr(batch) == "<TrainingBatch 3: 4 items>"
 
 
-def test_everything_that_a_validation_batch_tells():
+def test_attributes_of_a_validation_batch():
     valid = group(6, 2, start=50)
     loader = Dataloader(
         fill, group(4, 4), validation=("batch", 1, valid), end_at=("batch", 2)
@@ -132,7 +134,7 @@ def test_every_array_is_aliased():
         assert arrays[name].unsafe_buffer_pointer() == array.ctypes.data, name
 
 
-def test_arrays_are_uncommitted_and_of_the_type_asked_for():
+def test_arrays_are_uncommitted_and_have_the_requested_dtype():
     arrays = {"value": ((3,), np.uint8, jnp.float32)}
     data = DataGroup(4, list(range(8)), loader_arrays=arrays)
     with Dataloader(loaders.fill_value, data, end_at=("epoch", 1)) as loader:
@@ -172,7 +174,7 @@ def test_any_depth_gives_the_same_batches(depth):
     assert len(found) == 8
 
 
-def test_batches_may_come_as_they_are_ready():
+def test_batches_come_as_soon_as_they_are_ready_if_not_deterministic():
     given = {"end_at": ("epoch", 1), "loader_count": 2, "depth": 4}
     ordered = Dataloader(loaders.first_is_slow, group(8, 1), **given)
     values = [found[1][0] for found in gathered(ordered)]
@@ -183,14 +185,14 @@ def test_batches_may_come_as_they_are_ready():
     assert values[0] != 0
 
 
-def test_start_past_the_end_ends_at_once():
+def test_a_start_past_the_end_has_no_batches():
     for start_at, end_at in [((0, 2), ("batch", 2)), ((3, 0), ("epoch", 1))]:
         assert (
             gathered(Dataloader(fill, group(), start_at=start_at, end_at=end_at)) == []
         )
 
 
-def test_the_loader_runs_in_a_with_block_only():
+def test_the_loader_runs_only_in_a_with_block():
     loader = Dataloader(fill, group(), end_at=("batch", 1))
     for act in (lambda: iter(loader), lambda: next(loader), loader.interrupt):
         with pytest.raises(RuntimeError, match="not running: use it in a with block"):
@@ -204,7 +206,7 @@ def test_the_loader_runs_in_a_with_block_only():
     assert loader.idle_usec() == 0
 
 
-def test_workers_are_what_they_say():
+def test_settings_of_a_worker_process():
     loader = Dataloader(
         loaders.tell_about_the_process,
         group(8, 8),
@@ -218,12 +220,12 @@ def test_workers_are_what_they_say():
         assert set(batch.additional["pid"]) <= set(loader._run._pool.pids)
     assert batch.additional["worker"] == [True] * 8
     assert batch.additional["jax"] == [False] * 8
-    assert "cannot be made in a loader process" in batch.additional["refused"][0]
+    assert "cannot be created in a loader process" in batch.additional["refused"][0]
     assert batch.additional["started"] == ["yes"] * 8
     assert min(batch.additional["nice"]) >= 3
 
 
-def test_data_that_cannot_be_sent_as_a_whole_is_sent_by_item(tmp_path):
+def test_data_that_cannot_be_pickled_is_pickled_by_item(tmp_path):
     (tmp_path / "numbers").write_bytes(bytes(range(10, 18)))
     with open(tmp_path / "numbers", "rb") as file:
         data = DataGroup(4, loaders.InFile(file), loader_arrays=ARRAYS)
@@ -240,13 +242,13 @@ def test_idle_time_counts_from_the_second_batch():
         assert loader.idle_usec() == 0
 
 
-def test_interrupting_ends_the_loop_and_says_so():
+def test_interrupt_ends_the_loop():
     loader = Dataloader(loaders.stall, group(), timeout_sec=120)
     with loader:
         first = next(loader)
         timer = threading.Timer(0.2, loader.interrupt)
         timer.start()
-        assert list(loader) == []  # it waited for a batch that never comes
+        assert list(loader) == []  # the wait for the stalled batch ends
         timer.join()
     assert loader.interrupted
     assert len(first) == 4
@@ -263,7 +265,7 @@ def test_a_loader_runs_on_any_thread():
     assert len(found) == 4
 
 
-def test_placement_is_the_users_and_is_checked():
+def test_a_placement_function_is_called_and_checked():
     seen = []
 
     def place(arrays, layouts, additional, data):
@@ -282,7 +284,7 @@ def test_placement_is_the_users_and_is_checked():
     assert additional["name"] == ["item 0", "item 1", "item 2", "item 3"]
 
 
-def test_what_holds_a_batch_can_be_shown(capsys):
+def test_debug_batch_references_prints_what_holds_a_batch(capsys):
     gc.collect()
     with Dataloader(fill, group(), end_at=("batch", 1)) as loader:
         batch = next(loader)
@@ -301,7 +303,7 @@ def test_what_holds_a_batch_can_be_shown(capsys):
 
 
 @pytest.mark.soak
-def test_ten_thousand_epochs_leave_nothing_behind():
+def test_ten_thousand_epochs_leak_nothing():
     process = psutil.Process()
 
     def used():

@@ -1,4 +1,4 @@
-"""Which batch of Hydrax's comes when."""
+"""The order of Hydrax's batches."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ def test_numbers_count_epochs_and_batches():
     assert [step.epoch_batch for step in steps] == [0, 1, 2, 0, 1, 2, 0]
 
 
-def test_a_seed_may_be_any_whole_number():
+def test_a_seed_may_be_any_integer():
     seed = 2**100
     step = next(Schedule((order(seed=seed),), first=3).steps())
     assert step.seed == seed + 9
     assert list(step.indices) == shuffled(seed + 1, 10)[:3]
 
 
-def test_the_remainder_is_dropped_or_a_shorter_batch():
+def test_the_remainder_is_dropped_or_makes_a_shorter_batch():
     assert [len(s.indices) for s in Schedule((order(),), last=3).steps()] == [3, 3, 3]
     whole = order(drop_last=False)
     assert whole.batch_count == 4
@@ -72,8 +72,8 @@ def test_the_remainder_is_dropped_or_a_shorter_batch():
     assert sorted(i for step in steps for i in step.indices) == list(range(10))
 
 
-def used_least_first(counts):
-    """The rule as it is written: the group that has used least, the earliest one."""
+def least_fraction_first(counts):
+    """The rule: the first group that has delivered the smallest fraction is next."""
     used = [0] * len(counts)
     found = []
     for _ in range(sum(counts)):
@@ -84,11 +84,11 @@ def used_least_first(counts):
 
 
 @pytest.mark.parametrize("counts", [(4, 4), (3, 6), (1, 5, 2), (7, 3), (2, 2, 2), (1,)])
-def test_groups_interleave_by_the_share_they_have_used(counts):
+def test_groups_interleave_by_the_fraction_they_have_delivered(counts):
     groups = tuple(order(count * 2, 2, later="repeat") for count in counts)
     schedule = Schedule(groups, last=sum(counts))
     found = [(step.group, step.index) for step in schedule.steps()]
-    assert found == used_least_first(counts)
+    assert found == least_fraction_first(counts)
 
 
 def test_two_equal_groups_take_turns():
@@ -124,7 +124,7 @@ def test_validation_comes_after_every_interval_of_batches():
     assert kinds(validated("batch", 4, last=9)) == "TTTTVVTTTTVVT"
 
 
-def test_validation_counts_from_the_very_beginning_and_is_not_made_up_for():
+def test_validation_counts_from_epoch_0_and_skips_what_came_before_the_start():
     assert kinds(validated("batch", 4, first=3, last=9)) == "TVVTTTTVVT"
     assert kinds(validated("batch", 4, first=4, last=9)) == "TTTTVVT"
     assert kinds(validated("epoch", 2, first=3, last=12)) == "TTTVV" + "TTTTTTVV"
@@ -139,7 +139,7 @@ def test_validation_counts_its_own_batches_from_the_start_of_the_run():
     assert {step.group for step in found} == {1}
 
 
-def test_validation_has_one_order_for_ever():
+def test_validation_has_the_same_order_every_time():
     valid = order(6, 2, first=True, later="itemwise")
     schedule = Schedule((order(),), (valid,), ("epoch", 1), last=6)
     found = [list(step.indices) for step in schedule.steps() if step.seed is None]
@@ -155,7 +155,7 @@ def test_the_groups_of_validation_follow_one_another():
     assert [step.epoch_batch for step in found] == [0, 1, 2, 3]
 
 
-def test_the_same_end_is_the_same_whatever_it_is_called():
+def test_validation_is_due_at_the_end_too():
     by_batch = validated("epoch", 1, last=3)
     assert kinds(by_batch) == "TTTVV"
 
@@ -165,7 +165,7 @@ def test_a_start_at_or_past_the_end_has_no_batches(first):
     assert kinds(validated("batch", 1, first=first, last=4)) == ""
 
 
-def test_without_an_end_it_goes_on():
+def test_without_an_end_the_schedule_is_endless():
     assert kinds(validated("epoch", 1), 500) == "TTTVV" * 100
 
 

@@ -1,6 +1,7 @@
-"""Hydrax's own usage, in a script and in a notebook's kernel.
+"""The usage example of Hydrax's documentation, in a script and in a notebook.
 
-Its typing errors are put right and its dots filled in; only the import is changed.
+The example's typing errors are corrected and its ellipses filled in. Apart from that
+only the import is changed.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ def run_validation_batch(batch):
     assert not any(batch.additional["augmented"])
     counts["validation"] += 1
 """
-# 5 epochs of 10 batches and as many validations, then all of them once more.
+# The numbers of training and validation batches.
 EXPECTED = "{'training': 150, 'validation': 50}"
 
 
 def test_usage_as_a_script(python, tmp_path):
     path = tmp_path / "train.py"
-    # What a worker must not run: the data, and training.
+    # A worker process must not run this code.
     path.write_text(f"{GIVEN}\n{USAGE}\n    print(counts)\n")
     finished = subprocess.run(
         [sys.executable, "-W", "error", str(path)],
@@ -85,7 +86,7 @@ def test_usage_in_a_notebook(python, tmp_path):
 
 
 def run(client, cell):
-    """Runs a cell; what it printed."""
+    """Runs a cell and returns what it printed."""
     printed = []
 
     def show(message):

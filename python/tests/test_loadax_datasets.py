@@ -1,4 +1,4 @@
-"""Loadax's data sets, by both of its protocols."""
+"""Loadax's data sets, with `get` and with `__getitem__`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def is_even(x: int) -> bool:
 
 
 class Squares(Dataset[int]):
-    """A data set of the later protocol."""
+    """A data set with `__getitem__`."""
 
     def __len__(self) -> int:
         return 5
@@ -53,7 +53,7 @@ class Squares(Dataset[int]):
 
 
 class Cubes(Dataset[int]):
-    """A data set of the first protocol."""
+    """A data set with `get`."""
 
     def __len__(self) -> int:
         return 4
@@ -103,7 +103,7 @@ def test_both_protocols(dataset: Dataset[Any], items: Sequence[Any]) -> None:
     assert [dataset[i] for i in range(n)] == list(items)
     assert list(dataset) == list(items)
     assert list(iter(dataset)) == list(items)
-    if not isinstance(dataset, Squares | Cubes):  # these do as they were written
+    if not isinstance(dataset, Squares | Cubes):  # these have no negative indices
         assert [dataset[i - n] for i in range(n)] == list(items)
         assert [dataset.get(i - n) for i in range(n)] == list(items)
     for outside in (n, n + 1, 10**6, -n - 1, -n - 2, -(10**6)):
@@ -132,7 +132,7 @@ def test_an_index_error_of_a_function_is_not_the_end_of_the_data() -> None:
         list(dataset)
 
 
-def test_none_passes_a_map() -> None:
+def test_map_passes_none_through() -> None:
     assert list(MappedDataset([1, None, 3], double)) == [2, None, 6]
 
 
@@ -144,7 +144,7 @@ def test_a_map_is_lazy() -> None:
     assert seen == [4]
 
 
-def test_a_filter_looks_at_every_item_once() -> None:
+def test_a_filter_reads_every_item_once() -> None:
     seen: list[int] = []
 
     def odd(x: int) -> bool:
@@ -183,7 +183,7 @@ def test_a_shuffle_never_changes_between_versions() -> None:
     assert [dataset[i] for i in range(5)] == [211, 426, 687, 842, 460]
 
 
-def test_a_shuffle_of_many_needs_no_table() -> None:
+def test_a_shuffle_of_many_items_needs_no_table() -> None:
     dataset = ShuffledDataset(range(10**15), jax.random.key(1))
     drawn = [dataset[i] for i in range(1000)]
     assert len(set(drawn)) == 1000
@@ -254,7 +254,7 @@ def test_split() -> None:
 
 
 @pytest.mark.parametrize(("start", "end"), [(-1, 3), (5, 4), (11, 12)])
-def test_parts_that_are_none(start: int, end: int) -> None:
+def test_wrong_bounds_of_a_partial_dataset(start: int, end: int) -> None:
     with pytest.raises(ValueError, match="start"):
         PartialDataset(TEN, start, end)
 
@@ -283,12 +283,12 @@ def test_bad_shards() -> None:
         compute_shard_boundaries(0, 0, 10)
     with pytest.raises(ValueError, match=r"shard_id 3 must be in the range \[0, 3\)"):
         ShardedDataset(TEN, 3, 3)
-    with pytest.raises(TypeError, match="a data set has a length"):
+    with pytest.raises(TypeError, match="a data set must have a length"):
         ShardedDataset(iter(TEN), 3, 0)  # type: ignore[arg-type]
     assert ShardedDataset(TEN, 3, 2).shard_boundaries() == (6, 9)
 
 
-def test_many_parts_are_found_by_bisection() -> None:
+def test_an_item_of_many_data_sets_is_found_by_bisection() -> None:
     parts = [RangeDataset(k, k + 1) for k in range(2000)]
     dataset = CombinedDataset(parts)
     assert (dataset[0], dataset[1234], dataset[-1]) == (0, 1234, 1999)
@@ -296,7 +296,7 @@ def test_many_parts_are_found_by_bisection() -> None:
 
 
 class Counted(Dataset[int]):
-    """Counts how often it is asked for its length."""
+    """Counts the calls of len()."""
 
     asked = 0
 
@@ -308,7 +308,7 @@ class Counted(Dataset[int]):
         return index
 
 
-def test_combined_does_not_walk_over_its_parts() -> None:
+def test_combined_does_not_scan_its_data_sets() -> None:
     dataset = CombinedDataset([Counted() for _ in range(512)])
     Counted.asked = 0
     assert dataset[777] == 1
@@ -324,11 +324,15 @@ def test_combined_does_not_walk_over_its_parts() -> None:
         (lambda: InMemoryDataset({"a": 1}), TypeError, "not a dict"),
         (lambda: MappedDataset(3, double), TypeError, "found int"),
         (lambda: MappedDataset({"a": 1}, double), TypeError, "found dict"),
-        (lambda: MappedDataset(TEN, 3), TypeError, "map_fn is a function, not int"),
+        (
+            lambda: MappedDataset(TEN, 3),
+            TypeError,
+            "map_fn must be a function, not int",
+        ),
         (lambda: RangeDataset(0, 3)[1.5], TypeError, "integer"),
         (lambda: RangeDataset(0, 3).map_batch(len, 0), ValueError, "batch_size"),
-        (lambda: Dataset()[0], TypeError, "does not define __len__"),
-        (lambda: Half()[0], TypeError, r"Half defines neither get\(\) nor"),
+        (lambda: Dataset()[0], TypeError, "must define __len__"),
+        (lambda: Half()[0], TypeError, r"Half must define get\(\) or"),
     ],
 )
 def test_bad_arguments(build: Any, error: type[Exception], text: str) -> None:
@@ -342,7 +346,7 @@ class Half(Dataset[int]):
 
 
 class OnlyGet:
-    """The first protocol, and no more."""
+    """An object with `get` and a length, which is not a Dataset."""
 
     def __len__(self) -> int:
         return 3
@@ -351,7 +355,7 @@ class OnlyGet:
         return index + 1
 
 
-def test_what_has_only_get() -> None:
+def test_an_object_that_has_only_get() -> None:
     dataset: Dataset[int] = MappedDataset(OnlyGet(), double)  # type: ignore[arg-type]
     assert list(dataset) == [2, 4, 6]
 
@@ -380,7 +384,7 @@ def looked(x: int) -> bool:
     return x > 7
 
 
-def test_a_pickled_filter_does_not_look_again() -> None:
+def test_a_pickled_filter_does_not_read_again() -> None:
     dataset = FilteredDataset(TEN, looked)
     assert len(dataset) == 2
     LOOKED.clear()
@@ -389,7 +393,7 @@ def test_a_pickled_filter_does_not_look_again() -> None:
     assert LOOKED == []
 
 
-def test_protocols_of_what_can_be_done() -> None:
+def test_runtime_checkable_protocols() -> None:
     assert isinstance(RangeDataset(0, 3), Shuffleable)
     assert isinstance(RangeDataset(0, 3), Shardable)
     assert not isinstance([1], Shardable)

@@ -1,4 +1,4 @@
-"""Hugging Face's data sets, where the extra is installed, and what is said if not."""
+"""HuggingFaceDataset, and the error if the package datasets is not installed."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ def test_nodes(table: Any) -> None:
     assert [len(part) for part in rows] == [4, 3, 3]
 
 
-def test_what_is_no_table(table: Any, tmp_path: Path) -> None:
+def test_other_types_are_refused(table: Any, tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets")
     both = datasets.DatasetDict({"train": table, "test": table})
-    with pytest.raises(TypeError, match="a split has to be chosen: 'train', 'test'"):
+    with pytest.raises(TypeError, match="Pass one of 'train', 'test'"):
         HuggingFaceDataset(both)
     with pytest.raises(TypeError, match="not IterableDataset"):
         HuggingFaceDataset(table.to_iterable_dataset())

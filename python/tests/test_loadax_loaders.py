@@ -1,4 +1,4 @@
-"""Loadax's loaders: every walk gives every item, in order, and then ends."""
+"""Loadax's loaders: every iteration gives every item in order, and then ends."""
 
 from __future__ import annotations
 
@@ -102,7 +102,9 @@ def test_every_epoch_has_every_item(load: Any, n: int, size: int) -> None:
 
 @each_loader
 def test_drop_last(load: Any) -> None:
-    loader = load(fail_at(7), 3, drop_last=True)  # what is dropped is not loaded
+    loader = load(
+        fail_at(7), 3, drop_last=True
+    )  # items of a dropped batch are not loaded
     assert list(loader) == [[0, 1, 2], [3, 4, 5]]
     assert len(loader) == 2
     assert loader.num_items() == 6
@@ -112,20 +114,20 @@ def test_drop_last(load: Any) -> None:
 
 
 @each_loader
-def test_several_walks_at_once(load: Any) -> None:
+def test_several_iterators_at_once(load: Any) -> None:
     loader = load(RangeDataset(0, 10), 3)
     first, second = iter(loader), iter(loader)
     assert next(first) == [0, 1, 2]
     assert next(first) == [3, 4, 5]
     assert next(second) == [0, 1, 2]
-    assert iter(first) is first  # and does not rewind
+    assert iter(first) is first  # it does not start again
     assert list(first) == [[6, 7, 8], [9]]
     assert list(second) == [[3, 4, 5], [6, 7, 8], [9]]
     assert list(first) == []
 
 
 @each_loader
-def test_progress_counts_what_was_handed_out(load: Any) -> None:
+def test_progress_counts_returned_items(load: Any) -> None:
     walk = iter(load(RangeDataset(0, 16), 3))
     assert walk.progress() == Progress(items_processed=0, items_total=16)
     next(walk)
@@ -149,10 +151,12 @@ def test_an_error_is_raised_after_the_batches_before_it(load: Any) -> None:
 def test_items_are_left_out_on_request_only(load: Any) -> None:
     loader = load(fail_at(3), 2, on_error="skip")
     for _ in range(2):
-        with pytest.warns(SkippedItemWarning, match="item 3 is left out: KeyError"):
+        with pytest.warns(SkippedItemWarning, match="item 3 was left out: KeyError"):
             batches = list(loader)
         assert batches == [[0, 1], [2, 4], [5, 6], [7]]
-    with pytest.raises(ValueError, match="on_error is 'raise' or 'skip', not 'print'"):
+    with pytest.raises(
+        ValueError, match="on_error must be 'raise' or 'skip', not 'print'"
+    ):
         load(fail_at(3), 2, on_error="print")
 
 
@@ -161,21 +165,21 @@ def test_none_is_a_missing_item(load: Any) -> None:
     items = [1, None, 3]
     with pytest.raises(ValueError, match="item 1 is None"):
         list(load(items, 2))
-    with pytest.warns(SkippedItemWarning, match="item 1 is left out: ValueError"):
+    with pytest.warns(SkippedItemWarning, match="item 1 was left out: ValueError"):
         assert list(load(items, 2, on_error="skip")) == [[1, 3]]
 
 
-def test_none_is_an_item_where_lists_are_asked_for() -> None:
+def test_none_is_an_item_in_lists() -> None:
     assert list(listing([1, None, 3], 2)) == [[1, None], [3]]
     assert list(working([1, None, 3], 2)) == [[1, None], [3]]
 
 
 @pytest.mark.parametrize(("size", "prefetch"), [(1, 1), (2, 1), (16, 1), (4, 3)])
 def test_workers_overlap(size: int, prefetch: int) -> None:
-    together = threading.Barrier(8, timeout=30)  # passed only by eight at once
+    together = threading.Barrier(8, timeout=30)  # only eight threads at once pass it
 
     def meet(x: int) -> int:
-        time.sleep(0.02)  # what takes no time is handed out by the batch
+        time.sleep(0.02)  # one worker takes several items at once if they are fast
         together.wait()
         return x
 
@@ -186,7 +190,7 @@ def test_workers_overlap(size: int, prefetch: int) -> None:
     assert [x for batch in builder.build(dataset) for x in batch] == list(range(16))
 
 
-def test_no_more_run_at_once_than_there_are_workers() -> None:
+def test_at_most_as_many_items_at_once_as_workers() -> None:
     lock, running, most = threading.Lock(), 0, 0
 
     def count(x: int) -> int:
@@ -204,7 +208,7 @@ def test_no_more_run_at_once_than_there_are_workers() -> None:
     assert 1 <= most <= 3
 
 
-def test_batches_are_loaded_ahead_and_no_more_than_asked() -> None:
+def test_exactly_the_requested_batches_are_loaded_ahead() -> None:
     seen: list[int] = []
     reached = threading.Event()
 
@@ -218,14 +222,14 @@ def test_batches_are_loaded_ahead_and_no_more_than_asked() -> None:
     walk = iter(loader.build(MappedDataset(RangeDataset(0, 100), note)))
     assert seen == []
     assert next(walk) == [0, 1]
-    assert reached.wait(30)  # the three batches after it, though nobody asked
+    assert reached.wait(30)  # the three batches after it are loaded ahead
     assert max(seen) == 7
     walk.close()
     assert list(walk) == []
 
 
 @pytest.mark.parametrize("load", [naive, listing])
-def test_no_workers_load_in_the_caller_and_nothing_ahead(load: Any) -> None:
+def test_without_workers_nothing_is_loaded_ahead(load: Any) -> None:
     def thread(x: int) -> int:
         threads.append(threading.get_ident())
         return x
@@ -235,7 +239,7 @@ def test_no_workers_load_in_the_caller_and_nothing_ahead(load: Any) -> None:
     assert threads == [threading.get_ident()] * 2
 
 
-def test_waiting_costs_no_processor() -> None:
+def test_waiting_takes_no_cpu_time() -> None:
     def slow(x: int) -> int:
         time.sleep(0.4)
         return x
@@ -243,7 +247,7 @@ def test_waiting_costs_no_processor() -> None:
     loader = built(MappedDataset(RangeDataset(0, 1), slow), 1)
     before = time.thread_time()
     assert list(loader) == [[0]]
-    assert time.thread_time() - before < 0.2  # of the processor, not of the clock
+    assert time.thread_time() - before < 0.2  # CPU time
 
 
 THREADS = """
@@ -335,7 +339,7 @@ def test_epochs_of_a_shuffle() -> None:
 
 
 class Pairs(BatchStrategy[int]):
-    """Batches that end at an even number: of one's own kind."""
+    """A strategy whose batches end at an even number."""
 
     def __init__(self) -> None:
         self._items: list[int] = []
@@ -353,7 +357,7 @@ class Pairs(BatchStrategy[int]):
         return Pairs()
 
 
-def test_a_strategy_of_ones_own() -> None:
+def test_a_custom_strategy() -> None:
     items, expected = [1, 3, 4, 6, 7], [[1, 3, 4], [6], [7]]
     loader = NaiveDataloader(items, LISTS, Pairs())
     workers = DistributedDataLoader(items, LISTS, Pairs(), 2, 2, NoShardingStrategy())
@@ -372,7 +376,7 @@ def test_a_dataloader_of_a_batcher_loads_its_shard() -> None:
     assert list(loader) == [9, 13]
 
 
-def test_a_fixed_strategy_gives_its_items_up() -> None:
+def test_a_fixed_strategy_removes_the_items_it_returns() -> None:
     strategy: FixedBatchStrategy[int] = FixedBatchStrategy(2)
     strategy.add(1)
     assert strategy.batch(force=False) is None
@@ -382,7 +386,7 @@ def test_a_fixed_strategy_gives_its_items_up() -> None:
     assert strategy.batch_size == 2
 
 
-def test_types_of_walks() -> None:
+def test_types_of_iterators() -> None:
     loader = built(range(4), 2)
     assert isinstance(iter(loader), BatchIterator)
     assert isinstance(iter(loader), Iterator)
@@ -405,8 +409,16 @@ def direct_with(**given: Any) -> Any:
         (lambda: direct_with(num_workers=0), ValueError, "num_workers must be at leas"),
         (lambda: direct_with(num_workers=0), AssertionError, "num_workers must be"),
         (lambda: direct_with(prefetch_factor=0), ValueError, "prefetch_factor must be"),
-        (lambda: direct_with(shard_id=0), ValueError, "Either both shard_id and num_s"),
-        (lambda: direct_with(num_shards=2), ValueError, "Either both shard_id and num"),
+        (
+            lambda: direct_with(shard_id=0),
+            ValueError,
+            "Either both or neither of shard_id and num_s",
+        ),
+        (
+            lambda: direct_with(num_shards=2),
+            ValueError,
+            "Either both or neither of shard_id and num",
+        ),
         (
             lambda: direct_with(shard_id=2, num_shards=2),
             ValueError,
@@ -420,16 +432,24 @@ def direct_with(**given: Any) -> Any:
         (
             lambda: direct_with(worker_kind="fork"),
             ValueError,
-            "worker_kind is 'thread'",
+            "worker_kind must be 'thread'",
         ),
         (lambda: direct_with(sharding_strategy=3), TypeError, "not int"),
-        (lambda: direct_with(remainder="wrap"), ValueError, "remainder is 'drop' or"),
+        (
+            lambda: direct_with(remainder="wrap"),
+            ValueError,
+            "remainder must be 'drop' or",
+        ),
         (
             lambda: direct_with(shard_id=0, num_shards=2, on_error="skip"),
             ValueError,
-            "on_error='skip' with 2 shards",
+            "on_error='skip' cannot be combined with 2 shards",
         ),
-        (lambda: DataLoader(list), TypeError, r"batcher is a Batcher\(fn\), not type"),
+        (
+            lambda: DataLoader(list),
+            TypeError,
+            r"batcher must be a Batcher\(fn\), not type",
+        ),
         (lambda: DataLoader(LISTS).batch_size(0), ValueError, "batch_size must be at"),
         (lambda: DataLoader(LISTS).workers(-1), ValueError, "workers must be at least"),
         (lambda: DataLoader(LISTS).prefetch(-1), ValueError, "prefetch must be at lea"),
@@ -443,9 +463,13 @@ def direct_with(**given: Any) -> Any:
         (lambda: Dataloader([1], LISTS), TypeError, "missing .* 'strategy'"),
         (lambda: Dataloader([1], 2, shard_id=0), TypeError, "shard_id"),
         (lambda: Dataloader([1], 1, -1), ValueError, "num_workers must be at least 0"),
-        (lambda: NaiveDataLoader([1], list, 2), TypeError, "batcher is a Batcher"),
-        (lambda: NaiveDataLoader([1], LISTS, 2), TypeError, "strategy is a BatchStrat"),
-        (lambda: Batcher(3), TypeError, "batch_fn is a function, not int"),
+        (lambda: NaiveDataLoader([1], list, 2), TypeError, "batcher must be a Batcher"),
+        (
+            lambda: NaiveDataLoader([1], LISTS, 2),
+            TypeError,
+            "strategy must be a BatchStrat",
+        ),
+        (lambda: Batcher(3), TypeError, "batch_fn must be a function, not int"),
         (lambda: listing([1], 1).at_epoch(-1), ValueError, "epoch must be at least 0"),
     ],
 )
@@ -454,7 +478,7 @@ def test_bad_arguments(build: Any, error: type[Exception], text: str) -> None:
         build()
 
 
-def test_the_builder_takes_no_workers_for_one() -> None:
+def test_the_builder_treats_0_workers_as_1() -> None:
     loader = DataLoader(LISTS).workers(0).prefetch(0).build(range(3))
     assert list(loader) == [[0], [1], [2]]
 

@@ -24,7 +24,7 @@ def alive(pids: set[int]) -> set[int]:
     return {pid for pid in pids if os.path.exists(f"/proc/{pid}/cmdline")}
 
 
-def gone(pids: set[int]) -> bool:
+def have_ended(pids: set[int]) -> bool:
     """Whether these processes end within half a minute."""
     for _ in range(3000):
         if not alive(pids):
@@ -33,7 +33,7 @@ def gone(pids: set[int]) -> bool:
     return False
 
 
-def test_items_are_made_elsewhere_and_workers_stay_for_the_next_epoch() -> None:
+def test_workers_are_other_processes_and_stay_for_the_next_epoch() -> None:
     dataset = MappedDataset(RangeDataset(0, 20), loadax_items.process)
     loader = Dataloader(dataset, 4, num_workers=2, worker_kind="process")
     epochs = [{pid for batch in loader for pid in batch} for _ in range(2)]
@@ -45,8 +45,8 @@ def test_items_are_made_elsewhere_and_workers_stay_for_the_next_epoch() -> None:
     pids |= {*next(first), *next(second), *next(first)}
     assert len(pids) <= 2
     loader.close()
-    assert gone(pids)
-    assert len(next(iter(loader))) == 4  # by new ones
+    assert have_ended(pids)
+    assert len(next(iter(loader))) == 4  # with new processes
     loader.close()
 
 
@@ -61,17 +61,17 @@ def test_the_same_batches_as_threads_give() -> None:
     assert list(processes) == list(threads)
 
 
-def test_a_dropped_loader_ends_its_workers() -> None:
+def test_a_deleted_loader_ends_its_workers() -> None:
     dataset = MappedDataset(RangeDataset(0, 4), loadax_items.process)
     loader = Dataloader(dataset, 2, num_workers=1, worker_kind="process")
     pids = {pid for batch in loader for pid in batch}
     assert alive(pids)
     del loader
     gc.collect()
-    assert gone(pids)
+    assert have_ended(pids)
 
 
-def test_errors_come_back_as_they_are() -> None:
+def test_errors_keep_their_type() -> None:
     dataset = MappedDataset(RangeDataset(0, 8), loadax_items.fail_at_five)
     loader = Dataloader(dataset, 2, num_workers=2, worker_kind="process")
     for _ in range(2):
@@ -84,7 +84,7 @@ def test_errors_come_back_as_they_are() -> None:
     skipping = Dataloader(
         dataset, 4, num_workers=1, worker_kind="process", on_error="skip"
     )
-    with pytest.warns(SkippedItemWarning, match="item 5 is left out: KeyError"):
+    with pytest.warns(SkippedItemWarning, match="item 5 was left out: KeyError"):
         assert list(skipping) == [[0, 1, 2, 3], [4, 6, 7]]
 
 

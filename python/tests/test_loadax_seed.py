@@ -1,7 +1,7 @@
-"""Seed 003's own code, word for word; only the import line is changed.
+"""The code blocks of Loadax's documentation; only the import line is changed.
 
-Its code takes some names for granted, such as `time`, which it does not import; they
-are given. What it says it prints is taken as the code means it: a batch of two is
+The test provides names that the blocks use but do not import, such as `time`. If the
+documented output contradicts the code, the test follows the code: a batch of two is
 `[1, 2]` and not `1`, and batches that are summed are numbers.
 """
 
@@ -31,7 +31,7 @@ def seed(name: str) -> str:
     return code.replace("from loadax import", "from millstream.loadax import")
 
 
-def test_every_block_in_the_order_of_the_text(
+def test_every_block_in_order(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     names: dict[str, Any] = {"time": time}
@@ -51,7 +51,7 @@ def test_a_loader_is_stateless(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == PAIRS
 
 
-def test_the_data_sets_of_the_text() -> None:
+def test_the_data_sets_of_the_documentation() -> None:
     names: dict[str, Any] = {"InMemoryDataset": InMemoryDataset}
     first, second = seed("datasets").splitlines()
     exec(first, names)
@@ -85,7 +85,7 @@ print("done")
 def test_the_distributed_block_on_eight_devices(python: Python) -> None:
     code = seed("distributed")
     elided = "shard however you like (see fsdp example for zero style fsdp)\n    ...\n"
-    assert code.count(elided) == 1  # a model is left to the reader
+    assert code.count(elided) == 1  # the documentation leaves out the model
     code = code.replace(elided, elided.replace("...", "return None, None"))
     flags = "--xla_force_host_platform_device_count=8"
     assert python.run(SETUP + code + CHECK, XLA_FLAGS=flags) == "done\n"

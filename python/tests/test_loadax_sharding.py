@@ -1,4 +1,4 @@
-"""Shards, and batches that span devices: eight real ones, in processes of their own."""
+"""Shards, and batches on eight CPU devices in processes of their own."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_bad_axes() -> None:
         strategy.named_sharding(None, "rows")
     with pytest.raises(ValueError, match="no mesh axis 'rows'"):
         strategy.distribute_global_batch([1], data_axis="rows")
-    with pytest.raises(TypeError, match=r"mesh is a jax\.sharding\.Mesh, not"):
+    with pytest.raises(TypeError, match=r"mesh must be a jax\.sharding\.Mesh, not"):
         DataLoader(LISTS).shard("mesh")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="Either both"):
         DataLoader(LISTS).shard(one_mesh(), num_shards=2).build([1])

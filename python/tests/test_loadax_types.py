@@ -1,4 +1,4 @@
-"""A type checker knows what a batch is."""
+"""A type checker infers the type of a batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a loop's speed is told."""
+"""Progress bars and reports of a loop's speed."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_only_the_last_seconds_count():
     assert bar.report().wait_per_step == pytest.approx(0.0001)
 
 
-def test_the_first_steps_do_not_count_once_there_are_more():
+def test_warmup_steps_do_not_count():
     clock = Clock()
     bar = watched(clock)
     assert bar.report() == progress.Report(0, 0.0, 0.0, 0.0)
@@ -76,7 +76,7 @@ def test_the_first_steps_do_not_count_once_there_are_more():
     assert bar.report().limit == "compute"
 
 
-def test_a_stream_that_is_no_terminal_gets_a_line_now_and_then(monkeypatch):
+def test_a_stream_that_is_not_a_terminal_gets_occasional_lines(monkeypatch):
     monkeypatch.delenv("MILLSTREAM_PROGRESS", raising=False)
     clock, stream = Clock(), io.StringIO()
     bar = watched(clock, stream, total=600)
@@ -116,7 +116,7 @@ class Terminal(io.StringIO):
 
 
 @pytest.mark.parametrize("total", [3, None])
-def test_a_narrow_terminal_is_told_what_limits(monkeypatch, total):
+def test_a_narrow_terminal_shows_what_limits(monkeypatch, total):
     monkeypatch.delenv("MILLSTREAM_PROGRESS", raising=False)
     monkeypatch.setenv("COLUMNS", "80" if total else "50")
     clock, stream = Clock(), Terminal()
@@ -156,7 +156,7 @@ def test_a_terminal_gets_a_bar_that_ends_its_line(monkeypatch):
     assert tracked.report().steps == 3
 
 
-def test_a_loop_that_is_broken_off_leaves_a_whole_line():
+def test_a_loop_that_breaks_ends_its_line():
     stream = Terminal()
     for _ in progress.track(iter(range(10)), shown=True, stream=stream):
         break
@@ -193,7 +193,7 @@ def test_samples_are_counted_by_the_first_array(batch, samples):
     assert progress.samples_in(batch) == samples
 
 
-def test_samples_are_those_that_are_said():
+def test_batch_size_sets_the_number_of_samples():
     tracked = progress.track([0] * 3, batch_size=32, shown=False)
     list(tracked)
     assert tracked._progress._samples == 96
@@ -221,7 +221,7 @@ def test_iterate_gives_the_same_batches_and_a_bar(monkeypatch, capsys):
         np.testing.assert_array_equal(mask, other_mask)
     np.testing.assert_array_equal(plain.state.words, shown.state.words)
     assert shown.report().steps == 3
-    assert shown._progress._samples == 20  # padding is no sample
+    assert shown._progress._samples == 20  # padding does not count
     told = capsys.readouterr().err
     assert "3/3 steps" in told
     assert told.endswith("\n")

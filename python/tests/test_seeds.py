@@ -1,7 +1,8 @@
-"""The seeds' own code, word for word; only the import line is changed.
+"""The code blocks of Cyreal's (000) and Cereal's (001) documentation.
 
-Left out are what streams from disk, and 001's `scan_epoch`, which contradicts its own
-documented signature and fails on the system that it describes.
+Only the import line is changed. `test_datasets_disk.py` tests streaming from disk.
+001's `scan_epoch` block is left out: it contradicts its documented signature and does
+not run with the original package.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ IMAGES, LABELS = images_and_labels(N)
 
 
 def write_mnist(home: Path) -> None:
-    """A small MNIST where the seeds' data sets keep theirs."""
+    """Writes a small MNIST to the default cache of the data sets."""
     folder = home / ".cache" / "jax_mnist"
     for split in ("train", "test"):
         write_idx(folder / f"{split}_images.gz", IMAGES)
@@ -40,7 +41,7 @@ def mnist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def seed(name: str) -> str:
-    """The code of a seed, importing Millstream in place of the system it describes."""
+    """A code block that imports Millstream instead of the original package."""
     code = (TESTS / "seeds" / f"{name}.txt").read_text()
     return code.replace("from cyreal import", "from millstream.cyreal import").replace(
         "from cereal import", "from millstream.cereal import"
@@ -48,14 +49,14 @@ def seed(name: str) -> str:
 
 
 def run(name: str, **given: Any) -> dict[str, Any]:
-    """Runs a seed with what it takes for granted; the names that it leaves."""
+    """Runs a code block with the names that it expects; returns its names."""
     names = dict(given)
     exec(compile(seed(name), name, "exec"), names)
     return names
 
 
 def count_rows(state: Any, batch: Any, mask: Any) -> Any:
-    """A model that adds up the labels and counts the rows that it saw."""
+    """A model that adds up the labels and counts the rows."""
     total, rows = state
     labels = jnp.where(mask, batch["label"], 0)
     return total + labels.sum(), rows + mask.sum()
@@ -127,7 +128,7 @@ def test_000_host_callback(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(line.startswith("loss: ") for line in lines)
 
 
-def test_000_host_callback_inside_of_jit(python: Python, mnist: Path) -> None:
+def test_000_host_callback_inside_jit(python: Python, mnist: Path) -> None:
     code = seed("000_host_callback") + (
         "\nimport jax"
         "\nstate = loader.init_state(jax.random.PRNGKey(0))"
@@ -142,13 +143,13 @@ def test_000_host_callback_inside_of_jit(python: Python, mnist: Path) -> None:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass
 class TrainState:
-    """What 001 takes for granted: parameters, a model and an optimiser."""
+    """The names that 001 expects: parameters, a model and an optimiser."""
 
     params: Any
     steps: Any
 
     def apply_fn(self, params: Any, images: Any) -> Any:
-        del images  # the seed unpacks a dict, so that these are its keys
+        del images  # the block unpacks a dict, which gives its keys
         return jnp.zeros((128, 10)) + params
 
     def apply_gradients(self, grads: Any) -> TrainState:

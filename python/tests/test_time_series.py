@@ -1,4 +1,4 @@
-"""Splits and windows of time series, against plain loops."""
+"""Splits and windows of time series, compared with plain loops."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -60,7 +60,7 @@ def test_the_time_axis_is_the_second_of_several_series() -> None:
         ({"train_fraction": 0.5, "val_fraction": 0.5}, "0.5 and 0.5"),
         ({"split": "val"}, "needs a val_fraction"),
         ({"context_length": -1}, "context_length must be at least 0; found -1"),
-        ({"array": np.zeros(0)}, "no steps"),
+        ({"array": np.zeros(0)}, "at least one time step"),
         ({"array": np.float32(1)}, "scalar"),
     ],
 )
@@ -224,7 +224,7 @@ def test_sequence_to_sequence_against_a_loop(
     ("inputs", "targets"),
     [((20,), (19,)), ((20, 3), (3, 20)), ((2, 20, 3), (3, 20, 3)), ((2, 20, 3), (20,))],
 )
-def test_series_that_do_not_go_together_are_refused(
+def test_series_of_different_shapes_are_refused(
     inputs: tuple[int, ...], targets: tuple[int, ...]
 ) -> None:
     with pytest.raises(ValueError, match="inputs and targets must"):
@@ -329,7 +329,7 @@ def page(path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("is_own", [False, True])
-def test_a_page_in_place_of_a_series_is_not_kept(
+def test_a_page_in_place_of_a_series_is_discarded(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     serve: Callable[[Path], None],
@@ -357,7 +357,7 @@ def test_a_page_in_place_of_a_series_is_not_kept(
 
 
 @pytest.mark.parametrize("is_own", [False, True])
-def test_a_page_in_the_cache_is_named_and_left(
+def test_the_error_names_a_page_in_the_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_own: bool
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -376,7 +376,7 @@ def test_published_series_have_two_hosts(kind: type[Any]) -> None:
     assert len({urlsplit(url).hostname for url in kind._remote.urls}) == 2
 
 
-def test_a_series_without_end_is_left(
+def test_an_endless_series_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: FileServer
 ) -> None:
     lines = file_server.in_chunks(b"Month,Sunspots\n" + b"1749-01,58.0\n" * 500_000)

@@ -1,4 +1,4 @@
-"""A shuffle within windows: near its neighbours, and still a pure function."""
+"""The windowed shuffle."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ def test_an_epoch_has_every_sample_once(n: int, block: int, window: int) -> None
 
 
 @pytest.mark.parametrize(("n", "block", "window"), SIZES)
-def test_a_window_touches_its_own_blocks_alone(n: int, block: int, window: int) -> None:
+def test_a_window_reads_only_its_own_blocks(n: int, block: int, window: int) -> None:
     for epoch in range(3):
         order = Shuffle(window=window, block_size=block)
         blocks = epoch_of(n, order, epoch=epoch) // block
-        # As long as whole windows: those after a short block begin earlier by less
-        # than a block, which brings in the blocks of one window more at most.
+        # A short block moves the following windows by less than a block. So samples
+        # as long as one window touch the blocks of at most two windows.
         for first in range(0, n, window * block):
             touched = np.unique(blocks[first : first + window * block])
             assert len(touched) <= 2 * window
@@ -121,7 +121,7 @@ def test_a_state_resumes_at_every_step() -> None:
     resumes_everywhere(loader, loader.init_state(7), 2 * loader.steps_per_epoch)
 
 
-def test_seeds_may_be_mapped_over() -> None:
+def test_vmap_over_seeds() -> None:
     for traced in (False, True):
         loader = loader_of(300, Shuffle(window=3, block_size=16), traced=traced)
         maps_over_seeds(loader, 4, 1)
@@ -151,7 +151,7 @@ def test_a_split_is_shuffled_within_windows() -> None:
         same_walk(jitted(traced, state, steps), specified(native, state, steps))
 
 
-def test_blocks_have_1024_samples_unless_given() -> None:
+def test_blocks_have_1024_samples_by_default() -> None:
     np.testing.assert_array_equal(
         epoch_of(5000, Shuffle(window=2)),
         epoch_of(5000, Shuffle(window=2, block_size=1024)),
@@ -160,7 +160,7 @@ def test_blocks_have_1024_samples_unless_given() -> None:
     assert "window=2" in loader_of(5000, Shuffle(window=2)).explain()
 
 
-def test_more_than_all_samples_are_all_samples() -> None:
+def test_sizes_above_the_number_of_samples() -> None:
     everything = epoch_of(50, Shuffle(window=1, block_size=50))
     for huge in (51, 1 << 40, 1 << 80):
         found = epoch_of(50, Shuffle(window=huge, block_size=huge))
@@ -168,7 +168,7 @@ def test_more_than_all_samples_are_all_samples() -> None:
 
 
 @pytest.mark.parametrize("wrong", [0, -1, 1.5, True, "8"])
-def test_sizes_that_cannot_be_are_refused(wrong: Any) -> None:
+def test_wrong_sizes_are_refused(wrong: Any) -> None:
     with pytest.raises(ValueError, match="window must be a whole number"):
         Shuffle(window=wrong)
     with pytest.raises(ValueError, match="block_size must be a whole number"):

@@ -21,7 +21,7 @@ from workloads.disk_cold.workload import (
 
 
 def build(path: Path) -> Epoch:
-    """The epoch of computing alone."""
+    """An epoch that computes but does not read the file."""
     rows = np.broadcast_to(rows_of(np.arange(1), WORDS), (ROWS, WORDS))
     source = ms.ArraySampleSource(rows, ordering="shuffle")
     return scan_of(loader_of(source), initial(), compute, reads=False)

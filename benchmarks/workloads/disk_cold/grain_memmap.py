@@ -32,7 +32,7 @@ class Batches:
 
 
 def build(path: Path) -> Epoch:
-    """The epoch of the loop; threads read batches ahead."""
+    """The epoch of a Python loop; threads read batches ahead."""
     rows = np.asarray(np.load(path, mmap_mode="r"))
     seeds = count()
 

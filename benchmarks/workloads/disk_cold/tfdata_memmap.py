@@ -15,7 +15,7 @@ CALLS, AHEAD = 4, 8
 
 
 def build(path: Path) -> Epoch:
-    """The epoch of the loop; threads read batches ahead."""
+    """The epoch of a Python loop; threads read batches ahead."""
     rows = np.asarray(np.load(path, mmap_mode="r"))
 
     def orders(_: tf.Tensor) -> tf.data.Dataset:

@@ -43,12 +43,12 @@ class Batches(Dataset):
 
 
 def unchanged(batch: np.ndarray) -> np.ndarray:
-    """Replaces the default, which makes tensors of NumPy arrays."""
+    """Replaces the default collation, which converts NumPy arrays to tensors."""
     return batch
 
 
 def build(path: Path) -> Epoch:
-    """The epoch of the loop."""
+    """The epoch of a Python loop."""
     dataset = Batches(path)
     loader = DataLoader(
         dataset,

@@ -1,7 +1,7 @@
-"""A shuffled epoch of a file that is not in memory, with a body that computes.
+"""A shuffled epoch of a file that is not in the page cache, with an expensive step.
 
-1 GiB of rows of 16 KiB. The epoch that is timed is also checked: every batch gives the
-numbers and the fingerprints of its rows.
+The file has 1 GiB, in rows of 16 KiB. Every timed epoch is checked: each batch returns
+the numbers and the fingerprints of its rows.
 """
 
 from collections.abc import Callable, Iterable
@@ -28,11 +28,11 @@ Body = Callable[[Any, Any], tuple[Any, Any]]
 
 @dataclass(frozen=True)
 class Epoch:
-    """What a contender builds: `run()` is an epoch, `prepare()` compiles it.
+    """What a contender builds: `run()` runs an epoch, `prepare()` compiles it.
 
-    `run` returns the carry, so that all of it is computed, and the outputs of the
-    body, stacked or a batch at a time. `keeps` holds what a compiled program does not.
-    An epoch that only computes does not read the file (`reads=False`).
+    `run` returns the carry, so that XLA computes all of it, and the outputs of the
+    body, stacked or as a list. `keeps` keeps objects alive that a compiled program
+    needs. An epoch that only computes does not read the file (`reads=False`).
     """
 
     run: Callable[[], Any]
@@ -47,16 +47,16 @@ def recognised(batch: Any) -> tuple[Any, Any]:
 
 
 def initial() -> Any:
-    """The carry that `compute` begins with: the weights, and what was seen of rows."""
+    """The first carry of `compute`: the weights and the hidden state."""
     weights = jax.random.normal(jax.random.PRNGKey(0), (WORDS, HIDDEN)) / WORDS**0.5
     return weights, jnp.zeros(HIDDEN)
 
 
 def compute(carry: Any, batch: Any) -> tuple[Any, Any]:
-    """The body: a recurrent layer over the rows, one after the other.
+    """The body: a recurrent layer that processes one row after another.
 
-    XLA runs it on one core, so that one core is left to read with, as it would be if
-    an accelerator computed.
+    XLA runs it on one core. The other core is free to read, as it would be if an
+    accelerator computed.
     """
     weights, hidden = carry
     values = batch.astype(jnp.float32) * np.float32(2**-32)
@@ -69,12 +69,12 @@ def compute(carry: Any, batch: Any) -> tuple[Any, Any]:
 
 
 def glance(carry: Any, batch: Any) -> tuple[Any, Any]:
-    """The body of reading alone: it looks at the first and the last word of a row."""
+    """The body of `read_alone`: it uses only the first and the last word of a row."""
     return carry, (batch[:, 0] * INVERSE, batch[:, -1])
 
 
 def scan_of(loader: Any, carry: Any, body: Body, *, reads: bool = True) -> Epoch:
-    """The epoch of one of our loaders inside jit."""
+    """The epoch of a Millstream loader inside jit."""
     state = loader.init_state(0)
 
     def step(carry: Any, batch: Any, mask: Any) -> tuple[Any, Any]:
@@ -88,7 +88,7 @@ def scan_of(loader: Any, carry: Any, body: Body, *, reads: bool = True) -> Epoch
 
 
 def loop_of(batches: Callable[[], Iterable[Any]]) -> Epoch:
-    """The epoch of a Python loop around a jitted step, over arrays of a batch each."""
+    """The epoch of a Python loop that calls a jitted step with each batch."""
     jitted = jax.jit(compute)
 
     def run() -> Any:
@@ -105,11 +105,11 @@ def loop_of(batches: Callable[[], Iterable[Any]]) -> Epoch:
 
 
 def check(outputs: Any, expected: np.ndarray) -> None:
-    """Passes if the outputs of an epoch are of every row once, shuffled."""
+    """Raises unless the outputs of an epoch have every row once, shuffled."""
     each = outputs if isinstance(outputs, list) else [outputs]
     numbers, prints = (
-        np.concatenate([np.asarray(output[part]).ravel() for output in each])
-        for part in (0, 1)
+        np.concatenate([np.asarray(output[position]).ravel() for output in each])
+        for position in (0, 1)
     )
     if numbers.size != ROWS or not np.array_equal(np.sort(numbers), np.arange(ROWS)):
         found = len(np.unique(numbers))
@@ -121,7 +121,7 @@ def check(outputs: Any, expected: np.ndarray) -> None:
 
 
 def fingerprints(body: Body) -> np.ndarray:
-    """What the body is to give for each row, by arithmetic."""
+    """The output that the body must return for each row, computed directly."""
     numbers = np.arange(ROWS, dtype=np.uint32)
     if body is glance:
         return numbers * FACTOR + COLUMNS[-1]
@@ -130,7 +130,7 @@ def fingerprints(body: Body) -> np.ndarray:
 
 
 def prepare(contender: ModuleType) -> Task:
-    """Compiles the step. Each round drops the file first, and is checked afterwards."""
+    """Compiles the step. Each round starts with a cold file and is checked after it."""
     path = rows_file(ROWS, WORDS)
     epoch: Epoch = contender.build(path)
     epoch.prepare()

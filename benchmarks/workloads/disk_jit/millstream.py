@@ -7,5 +7,5 @@ from workloads.in_jit.workload import Body, Epoch, scan_of
 
 
 def build(data: Arrays, body: Body) -> Epoch:
-    """The epoch of Millstream's loader in one jit; the arrays are not read."""
+    """The epoch of Millstream's loader in one jit. It reads files, not ``data``."""
     return scan_of(batched(source_of(data)), 0, body)

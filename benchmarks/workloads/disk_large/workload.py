@@ -1,4 +1,4 @@
-"""A file of 6 GiB that is in the page cache: shuffled rows, given to a jitted step.
+"""Shuffled rows of a 6 GiB file in the page cache, given to a jitted step.
 
 The file is far larger than the processor's caches and smaller than the memory.
 """
@@ -25,7 +25,7 @@ def mapped(path: Path) -> np.ndarray:
 
 
 def numbers(batch: Any) -> np.ndarray:
-    """The numbers of the rows of a batch, all their words checked."""
+    """The numbers of a batch's rows. Checks every word of them."""
     rows = np.asarray(batch)
     if rows.shape != (BATCH, WORDS) or rows.dtype != np.uint32:
         raise WrongAnswer(f"a batch that is {rows.dtype}{list(rows.shape)}")
@@ -36,7 +36,7 @@ def numbers(batch: Any) -> np.ndarray:
 
 
 def step(carry: Any, batch: Any) -> Any:
-    """The least that a training step does: it receives the rows."""
+    """The minimal training step: it receives the rows."""
     return carry + batch[0, 0].astype(np.int32)
 
 
@@ -44,9 +44,9 @@ QUESTION = Question(ROWS, BATCH, numbers, step, checked=256, round=1500)
 
 
 def prepare(contender: ModuleType) -> Task:
-    """Checks the first batches of the contender; a round is a quarter of the epoch.
+    """Checks the first batches of the contender. A round is a quarter of the epoch.
 
-    Before each round, pages of the file that the system has dropped are read again.
+    Before each round, pages that the kernel has evicted are read again.
     """
     path = rows_file(ROWS, WORDS)
     warm(path)

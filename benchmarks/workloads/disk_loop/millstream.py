@@ -8,12 +8,12 @@ from workloads.host_loop.workload import Loop
 
 
 def source_of(data: Arrays) -> ms.IdxSource:
-    """The files with images in the shape of the arrays; labels are uint8 in them."""
+    """The files whose images have the same shape as ``data``; labels are uint8."""
     folder = unpacked()
     image = unit_axis_file() if data.image.ndim == 4 else folder / IMAGES
     return ms.IdxSource({"image": image, "label": folder / LABELS})
 
 
 def build(data: Arrays, *, normalize: bool = False) -> Loop:
-    """The loop over the files; the arrays are not read."""
+    """The loop over the files. It does not read ``data``."""
     return loop_of(batched(source_of(data)))

@@ -1,6 +1,6 @@
-"""Opening a source of 1e8 rows: how long it takes, and the memory that it holds.
+"""The time to open a source of 1e8 rows, and the memory that it uses.
 
-The file is sparse: 78 GB that take no space on the disk. The last row is marked.
+The file is sparse: its 78 GB take no space on the disk. Only the last row is not zero.
 """
 
 import gc
@@ -23,7 +23,7 @@ MARK = np.arange(BYTES, dtype=np.uint32).astype(np.uint8)
 
 @dataclass(frozen=True)
 class Opener:
-    """What a contender builds: `open(path)` makes a source, `row` reads one of it."""
+    """What a contender builds: `open(path)` opens a source, `row` reads a row of it."""
 
     open: Callable[[Path], Any]
     size: Callable[[Any], int]
@@ -31,7 +31,7 @@ class Opener:
 
 
 def file() -> Path:
-    """The .npy file, made once."""
+    """The .npy file, written once."""
     path = CACHE / f"sparse-{ROWS}x{BYTES}.npy"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -45,8 +45,8 @@ def file() -> Path:
     return path
 
 
-def held() -> int:
-    """The bytes of memory that this process holds, of files too."""
+def resident_bytes() -> int:
+    """The resident memory of this process, including mapped files."""
     lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
     return 1024 * next(int(x.split()[1]) for x in lines if x.startswith("Rss:"))
 
@@ -60,12 +60,12 @@ def prepare(contender: ModuleType) -> Task:
         raise WrongAnswer(f"{opener.size(source)} rows instead of {ROWS}")
     for index, wanted in ((0, np.zeros(BYTES, np.uint8)), (ROWS - 1, MARK)):
         if not np.array_equal(opener.row(source, index), wanted):
-            raise WrongAnswer(f"row {index} is another")
+            raise WrongAnswer(f"row {index} has the wrong bytes")
     del source
     gc.collect()
-    before = held()
+    before = resident_bytes()
     sources = [opener.open(path) for _ in range(AT_ONCE)]
-    memory = max(held() - before, 0) // AT_ONCE
+    memory = max(resident_bytes() - before, 0) // AT_ONCE
     del sources
 
     def run() -> None:

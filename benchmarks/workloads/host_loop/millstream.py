@@ -36,6 +36,6 @@ def build(data: Arrays, *, normalize: bool = False) -> Loop:
 
 
 def loop_of(loader: ms.DataLoader) -> Loop:
-    """The loop over `iterate`, another seed each epoch."""
+    """The loop over `iterate`, with another seed in each epoch."""
     seeds = count()
     return Loop(lambda: loader.iterate(loader.init_state(next(seeds))), masked_fields)

@@ -15,9 +15,9 @@ Batch = tuple[np.ndarray, np.ndarray]
 
 
 def taken(
-    data: Arrays, normalize: bool, *, recycle: bool = False
+    data: Arrays, normalize: bool, *, reuse: bool = False
 ) -> Callable[[], Iterator[Batch]]:
-    """Epochs of batches in new arrays, or in the same ones each time."""
+    """Epochs of batches in new arrays, or with ``reuse`` always in the same arrays."""
     generator = np.random.default_rng(0)
     shape = data.image.shape[1:]
     pixels = np.empty((BATCH, *shape), np.uint8)
@@ -26,13 +26,13 @@ def taken(
         image = np.empty((BATCH, *shape), np.float32 if normalize else np.uint8)
         return image, np.empty(BATCH, np.int32)
 
-    recycled = batch_arrays()
+    reused = batch_arrays()
 
     def epoch() -> Iterator[Batch]:
         order = generator.permutation(len(data))
         for start in range(0, len(order), BATCH):
             chosen = order[start : start + BATCH]
-            image, label = recycled if recycle else batch_arrays()
+            image, label = reused if reuse else batch_arrays()
             image, label = image[: len(chosen)], label[: len(chosen)]
             np.take(data.label, chosen, out=label, mode="clip")
             raw = pixels[: len(chosen)] if normalize else image

@@ -9,5 +9,5 @@ from workloads.host_loop.workload import Loop
 
 
 def build(data: Arrays, *, normalize: bool = False) -> Loop:
-    """The loop over batches of NumPy arrays that stay where they are."""
-    return Loop(taken(data, normalize, recycle=True), reaches_jax=False)
+    """The loop over batches of NumPy arrays that are not passed to JAX."""
+    return Loop(taken(data, normalize, reuse=True), reaches_jax=False)

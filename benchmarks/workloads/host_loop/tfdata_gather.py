@@ -24,7 +24,7 @@ def views(item: Any) -> tuple[np.ndarray, np.ndarray, None]:
 
 
 def build(data: Arrays, *, normalize: bool = False) -> Loop:
-    """The loop over batches of tensors, seen as NumPy arrays."""
+    """The loop over batches of tensors, viewed as NumPy arrays."""
     image, label = tf.constant(data.image), tf.constant(data.label)
     steps = len(data) // (TOGETHER * BATCH) * TOGETHER
 

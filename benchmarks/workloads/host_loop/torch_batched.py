@@ -49,7 +49,7 @@ class Batches(Dataset):
 
 
 def unchanged(batch: Batch) -> Batch:
-    """Replaces the default, which makes tensors of NumPy arrays."""
+    """Replaces the default collation, which converts NumPy arrays to tensors."""
     return batch
 
 

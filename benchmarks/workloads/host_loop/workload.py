@@ -1,4 +1,4 @@
-"""Batches of an epoch in a Python loop, each handed to a jitted step."""
+"""A Python loop that passes each batch of an epoch to a jitted step."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ import numpy as np
 from dataset import fashion_mnist
 from harness import Task, WrongAnswer, as_pixels, check_once, fingerprints
 
-EPOCHS = 2  # of a round
+EPOCHS = 2  # per round
 
 
 def pair(item: Any) -> tuple[Any, Any, None]:
@@ -33,9 +33,10 @@ def masked_fields(item: Any) -> tuple[Any, Any, Any]:
 
 @dataclass(frozen=True)
 class Loop:
-    """What a contender builds: `epoch()` yields items, `unpack` names their parts.
+    """What a contender builds: `epoch()` yields items that `unpack` splits.
 
-    A limit may hand nothing to the step (`reaches_jax=False`) and need not shuffle.
+    `unpack` returns image, label and mask. A limit may leave out passing batches to JAX
+    (`reaches_jax=False`) and shuffling.
     """
 
     epoch: Callable[[], Iterable[Any]]
@@ -46,18 +47,18 @@ class Loop:
 
 @jax.jit
 def step(image: Any, label: Any, mask: Any) -> Any:
-    """The least that a training step does: it receives the batch."""
+    """The minimal training step: it receives the batch."""
     return label[0] + image[0, 0, 0].astype(np.int32)
 
 
 @jax.jit
 def received(image: Any, label: Any, mask: Any) -> Any:
-    """The batch as the step receives it."""
+    """Returns the batch as the step receives it."""
     return image, label, mask
 
 
 def run(loop: Loop) -> None:
-    """The epochs of a round, as a user's loop runs them."""
+    """Runs the epochs of a round as a user's loop would."""
     unpack, done = loop.unpack, None
     for _ in range(EPOCHS):
         if loop.reaches_jax:
@@ -84,10 +85,10 @@ def rows(batch: Any, *, normalize: bool, label_dtype: Any) -> np.ndarray:
 def prepare(
     contender: ModuleType, *, normalize: bool = False, label_dtype: Any = np.int32
 ) -> Task:
-    """Checks an epoch of the contender, and then another: both must be complete.
+    """Checks that two epochs of the contender are complete.
 
-    The batches are looked at after the epoch has ended: what JAX holds must not
-    change when the contender makes the next batch.
+    The batches are checked after the end of their epoch, to find a contender that
+    overwrites memory that JAX still uses.
     """
     data = fashion_mnist()
     loop: Loop = contender.build(data, normalize=normalize)

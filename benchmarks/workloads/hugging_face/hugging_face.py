@@ -23,7 +23,7 @@ def arrays_of(table: pa.Table) -> tuple[np.ndarray, np.ndarray]:
 
 
 def orders(length: int) -> Iterator[np.ndarray]:
-    """Batches of indices without end, each epoch in another order."""
+    """Endless batches of indices, in another order in each epoch."""
     generator = np.random.default_rng(0)
     while True:
         order = generator.permutation(length)

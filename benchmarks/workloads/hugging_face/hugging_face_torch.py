@@ -18,7 +18,7 @@ from workloads.hugging_face.workload import Stream
 
 
 class Batches(torch.utils.data.Dataset):
-    """A data set that is asked for several samples at once, and gives a batch."""
+    """A data set that returns a batch for a list of indices."""
 
     def __init__(self, dataset: Dataset) -> None:
         self.tables: Any = dataset.with_format("arrow")

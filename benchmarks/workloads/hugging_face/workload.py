@@ -1,8 +1,8 @@
 """Shuffled batches of a Hugging Face data set in a Python loop with a jitted step.
 
 The data set is a memory map of an Arrow file. Each contender has one stream of batches,
-and a round takes the next 1,000 of them. All rounds of a run lie within one epoch, so
-they do not include making the order of an epoch.
+and a round takes the next 1,000 of them. All rounds of a run are in one epoch, so they
+do not include the time to shuffle an epoch.
 """
 
 import os
@@ -23,8 +23,8 @@ from dataset import BATCH, CACHE
 from harness import Task, WrongAnswer
 
 ROWS, COLUMNS = 1_000_000, 64
-LIMIT = 1 << 24  # whole numbers below it are exact in float32
-BATCHES = 1000  # of a round
+LIMIT = 1 << 24  # float32 represents all integers below this exactly
+BATCHES = 1000  # per round
 
 
 def pair(item: Any) -> tuple[Any, Any, None]:
@@ -41,7 +41,7 @@ def masked_fields(item: Any) -> tuple[Any, Any, Any]:
 
 @dataclass(frozen=True)
 class Stream:
-    """What a contender builds: batches of epoch after epoch, and what they hold."""
+    """What a contender builds: endless batches, which `unpack` splits into fields."""
 
     batches: Iterator[Any]
     unpack: Callable[[Any], tuple[Any, Any, Any]] = pair
@@ -49,13 +49,13 @@ class Stream:
 
 @jax.jit
 def step(x: Any, label: Any, mask: Any) -> Any:
-    """The least that a training step does: it receives the batch."""
+    """The minimal training step: it receives the batch."""
     return label[0] + x[0, 0].astype(np.int32)
 
 
 @jax.jit
 def received(x: Any, label: Any, mask: Any) -> Any:
-    """The batch as the step receives it."""
+    """Returns the batch as the step receives it."""
     return x, label
 
 
@@ -75,29 +75,29 @@ def table_of(label: np.ndarray) -> pa.Table:
 def saved() -> Path:
     """The folder of the data set, written once.
 
-    The run that writes it shows a larger peak of memory.
+    The process that writes it has a higher peak memory.
     """
     folder = CACHE / f"hugging_face-{ROWS}x{COLUMNS}"
     if not folder.exists():
-        own = folder.with_name(f"{folder.name}.{os.getpid()}")
+        temporary = folder.with_name(f"{folder.name}.{os.getpid()}")
         table = table_of(np.arange(ROWS, dtype=np.int64))
-        Dataset(table).save_to_disk(own, num_shards=1)
+        Dataset(table).save_to_disk(temporary, num_shards=1)
         try:
-            own.rename(folder)
+            temporary.rename(folder)
         except OSError:  # another process was faster
-            shutil.rmtree(own)
+            shutil.rmtree(temporary)
     return folder
 
 
 def check(stream: Stream) -> None:
-    """Passes if the first batches are shuffled, intact, and hold no row twice.
+    """Raises unless the first batches have correct, shuffled rows, none twice.
 
-    They are looked at after the last of them was delivered: what JAX holds must not
-    change when the contender makes the next batch.
+    The batches are checked after the last of them was delivered, to find a contender
+    that overwrites memory that JAX still uses.
     """
     taken = islice(stream.batches, BATCHES)
-    kept = [received(*stream.unpack(item)) for item in taken]
-    x, label = (np.concatenate(parts) for parts in zip(*kept, strict=True))
+    batches = [received(*stream.unpack(item)) for item in taken]
+    x, label = (np.concatenate(field) for field in zip(*batches, strict=True))
     if (x.dtype, label.dtype) != (np.float32, np.int32):
         raise WrongAnswer(f"features of {x.dtype} with labels of {label.dtype}")
     if x.shape != (BATCHES * BATCH, COLUMNS) or label.shape != (BATCHES * BATCH,):
@@ -113,7 +113,7 @@ def check(stream: Stream) -> None:
 
 
 def prepare(contender: ModuleType) -> Task:
-    """Checks the first batches of the stream. A round takes as many of the next."""
+    """Checks the first batches of the stream. A round takes the next 1,000."""
     stream: Stream = contender.build(load_from_disk(saved()))
     check(stream)
 

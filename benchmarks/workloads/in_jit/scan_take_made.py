@@ -11,7 +11,7 @@ from workloads.in_jit.workload import Body, Epoch
 
 
 def build(data: Arrays, body: Body) -> Epoch:
-    """The epoch of whole batches in a permutation of its own."""
+    """The epoch of whole batches, with a new permutation for each epoch."""
     arrays = jax.device_put((data.image, data.label))
 
     @jax.jit

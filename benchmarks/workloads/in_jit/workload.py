@@ -1,4 +1,4 @@
-"""A whole epoch with a jitted body: inside one jit, or a Python loop around a step."""
+"""An epoch with a jitted body: inside one jit, or as a Python loop around a step."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ from dataset import Arrays, fashion_mnist
 from harness import Task, WrongAnswer, check_once, fingerprints
 from workloads.host_loop.workload import Loop
 
-EPOCHS = 2  # of a round
+EPOCHS = 2  # per round
 
 Body = Callable[[Any, Any, Any, Any], tuple[Any, Any]]
 
@@ -23,8 +23,8 @@ class Epoch:
     """What a contender builds: `step(state, carry)` runs an epoch of the body.
 
     It returns the next state, the carry and the outputs of the body, stacked or in a
-    list. The body is called with a carry, images, labels and a mask or None. A jitted
-    `step` does not return arrays that it only reads: XLA would copy them.
+    list. The body gets a carry, images, labels and a mask or None. A jitted `step` must
+    not return arrays that it only reads, because XLA would copy them.
     """
 
     step: Callable[[Any, Any], tuple[Any, Any, Any]]
@@ -32,13 +32,13 @@ class Epoch:
     shuffled: bool = True
 
     def run(self, carry: Any) -> tuple[Any, Any]:
-        """Runs the next epoch and returns its carry and outputs when they are ready."""
+        """Runs the next epoch, waits for it, and returns its carry and outputs."""
         self.state, carry, outputs = self.step(self.state, carry)
         return jax.block_until_ready((carry, outputs))
 
 
 def scan_of(loader: Any, key: Any, body: Body) -> Epoch:
-    """The epoch of a loader that has `scan_epoch`, jitted by the user."""
+    """The epoch of a loader with `scan_epoch`, inside jit."""
 
     def step(carry: Any, batch: Any, mask: Any) -> tuple[Any, Any]:
         return body(carry, batch["image"], batch["label"], mask)
@@ -51,7 +51,7 @@ def scan_of(loader: Any, key: Any, body: Body) -> Epoch:
 
 
 def host_loop_of(build: Callable[[Arrays], Loop]) -> Callable[[Arrays, Body], Epoch]:
-    """A builder of epochs that call a jitted step with each item of a Python loop."""
+    """Makes a builder of epochs that pass each item of a Python loop to a step."""
 
     def built(data: Arrays, body: Body) -> Epoch:
         loop = build(data)
@@ -77,9 +77,9 @@ def recognise(carry: Any, image: Any, label: Any, mask: Any) -> tuple[Any, Any]:
 
 
 def total(carry: Any, image: Any, label: Any, mask: Any) -> tuple[Any, None]:
-    """The trivial body: the sum of images and labels; padding is zero.
+    """The timed body: the sum of images and labels. Padding is zero.
 
-    A batch of Fashion-MNIST sums to less than 2**24, so float32 holds it exactly.
+    A batch of Fashion-MNIST sums to less than 2**24, so float32 is exact.
     """
     pixels = jnp.sum(image, dtype=jnp.float32).astype(jnp.uint32)
     return carry + pixels + jnp.sum(label).astype(jnp.uint32), None
@@ -93,7 +93,7 @@ def rows_of(outputs: Any) -> np.ndarray:
 
 
 def check(contender: ModuleType, data: Arrays) -> int:
-    """Checks an epoch of the contender and returns how many samples it holds."""
+    """Checks an epoch of the contender and returns its number of samples."""
     epoch = contender.build(data, recognise)
     _, outputs = epoch.run(jnp.uint32(0))
     seen = rows_of(outputs)
@@ -102,7 +102,7 @@ def check(contender: ModuleType, data: Arrays) -> int:
 
 
 def prepare(contender: ModuleType, *, unit_axis: bool = False) -> Task:
-    """Checks an epoch of the contender and the sum of another."""
+    """Checks the rows of one epoch of the contender, and the sum of another."""
     data = fashion_mnist()
     if unit_axis:
         data = replace(data, image=data.image[..., None])

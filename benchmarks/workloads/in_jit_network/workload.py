@@ -1,4 +1,4 @@
-"""A whole epoch of training: the SGD step of the JAX tutorial's network."""
+"""An epoch of training: the SGD step of the network in the JAX tutorial."""
 
 from itertools import pairwise
 from types import ModuleType
@@ -18,7 +18,7 @@ JUDGED = 5000
 
 
 def initial() -> list[tuple[jax.Array, jax.Array]]:
-    """Weights and zero biases of the layers, the same for every contender."""
+    """Random weights and zero biases, the same for every contender."""
     keys = jax.random.split(jax.random.PRNGKey(0), len(SIZES) - 1)
     return [
         (0.01 * jax.random.normal(key, shape), jnp.zeros(shape[1]))
@@ -38,7 +38,7 @@ def loss(params: Any, image: Any, label: Any, mask: Any) -> jax.Array:
 
 
 def update(params: Any, image: Any, label: Any, mask: Any) -> tuple[Any, None]:
-    """The body: one step down the gradient."""
+    """The body: one step of gradient descent."""
     gradients = jax.grad(loss)(params, image, label, mask)
     return jax.tree.map(lambda p, g: p - RATE * g, params, gradients), None
 

@@ -1,8 +1,8 @@
 """Images of 224 x 224 x 3 in memory, normalised by channel and given to a jitted step.
 
-The step receives float32 and looks at one element of it. Where XLA normalises, the
-normalised batch is the output of a jitted function, as it is the input of the first
-layer of a network: XLA must write all of it and cannot skip what the step ignores.
+The step receives float32 and uses one element of it. If XLA normalises, a jitted
+function of its own returns the batch. So XLA must write the whole batch and cannot skip
+what the step ignores.
 """
 
 from types import ModuleType
@@ -23,11 +23,11 @@ FACTOR, OFFSET = np.float32(1 / 255) / STD, -MEAN / STD
 """`(pixel / 255 - MEAN) / STD` as one multiplication and one addition."""
 
 ROW_FACTOR, ROW_OFFSET = np.tile(FACTOR, SIDE), np.tile(OFFSET, SIDE)
-"""The same for the 672 numbers of a row, over which libraries vectorise better."""
+"""The same for the 672 numbers of a row, which libraries vectorise better."""
 
 
 def images() -> np.ndarray:
-    """Random images; the first two numbers of each say which one it is."""
+    """Random images. The first two numbers of each image are its index."""
     made = np.random.default_rng(0).integers(256, size=(IMAGES, *SHAPE), dtype=np.uint8)
     made[:, 0, 0, 0] = np.arange(IMAGES) % 256
     made[:, 0, 0, 1] = np.arange(IMAGES) // 256
@@ -53,9 +53,10 @@ def recogniser(data: np.ndarray) -> Any:
 
 
 def gathered(data: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-    """The normalised batch of these images, made by NumPy.
+    """The normalised batch of these images, made with NumPy.
 
-    One image at a time stays in the processor's cache and needs no copy as uint8.
+    It works on one image at a time, which fits in the processor's cache and avoids a
+    uint8 copy of the batch.
     """
     batch = np.empty((BATCH, *SHAPE), np.float32)
     for image, number in zip(batch, chosen, strict=True):
@@ -66,12 +67,12 @@ def gathered(data: np.ndarray, chosen: np.ndarray) -> np.ndarray:
 
 
 def step(carry: Any, batch: Any) -> Any:
-    """The least that a training step does: it receives the normalised images."""
+    """The minimal training step: it receives the normalised images."""
     return carry + batch[0, 0, 0, 0].astype(np.int32)
 
 
 def prepare(contender: ModuleType) -> Task:
-    """Checks two epochs of the contender; a round is a whole epoch again."""
+    """Checks two epochs of the contender. A round is an epoch."""
     data = images()
     per_epoch = IMAGES // BATCH
     question = Question(

@@ -14,7 +14,7 @@ from dataset import BATCH
 
 
 class Labels(Dataset):
-    """A data set indexed by a tensor: what comes back is a batch."""
+    """A data set that returns a batch for a tensor of indices."""
 
     def __init__(self, labels: np.ndarray) -> None:
         self.labels = torch.from_numpy(labels)

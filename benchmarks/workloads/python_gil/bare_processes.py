@@ -20,7 +20,7 @@ AHEAD = 4
 
 
 def build(function: Function, length: int) -> Stream:
-    """The stream of NumPy arrays: one message a batch, nothing handed over."""
+    """The stream of NumPy arrays, one message per batch, not passed to JAX."""
 
     def batches() -> Iterator[np.ndarray]:
         context = get_context("spawn")

@@ -27,7 +27,7 @@ def load(
 
 
 def build(function: Function, length: int) -> Stream:
-    """The stream of JAX arrays that alias shared memory; none may be kept."""
+    """The stream of JAX arrays that alias shared memory. Callers must not keep them."""
 
     def batches() -> Iterator[jax.Array]:
         layout = {"row": (ROWS.shape[1:], np.uint8, jnp.uint8)}
@@ -42,6 +42,6 @@ def build(function: Function, length: int) -> Stream:
                 held = [batch.arrays["row"]]
                 del batch  # a reference here would keep its memory in use
                 yield held.pop()
-                gc.collect(0)  # makes JAX free the arrays that nobody refers to
+                gc.collect(0)  # makes JAX free unreferenced arrays
 
     return Stream(batches, keeps=False, ahead=DEPTH + 4)

@@ -25,7 +25,7 @@ class Batches(Dataset):
 
 
 class Endless:
-    """Batches of indices without end."""
+    """Endless batches of indices."""
 
     def __init__(self, length: int) -> None:
         self.length = length
@@ -35,12 +35,12 @@ class Endless:
 
 
 def collated(batch: torch.Tensor) -> torch.Tensor:
-    """The batch as it is."""
+    """Returns the batch unchanged."""
     return batch
 
 
 def build(function: Function, length: int) -> Stream:
-    """The stream of tensors in shared memory, seen as NumPy arrays."""
+    """The stream of tensors in shared memory, viewed as NumPy arrays."""
 
     def batches() -> Iterator[np.ndarray]:
         loader = DataLoader(

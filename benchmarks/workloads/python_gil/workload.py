@@ -1,8 +1,8 @@
-"""Samples that a Python function makes in two workers, a millisecond each.
+"""Samples that a Python function makes in two workers, in a millisecond each.
 
-The stream of batches never ends. Before a round the batches that were made ahead
-while the contender was idle are taken out, so that none of them is timed. A round is an
-even number of batches: workers that make whole batches deliver them in pairs.
+The stream of batches is endless. Before a round, the batches that the contender made
+while it was idle are taken and not timed. A round has an even number of batches,
+because two workers that make whole batches deliver them in pairs.
 """
 
 import gc
@@ -24,11 +24,11 @@ Function = Callable[[int], np.ndarray]
 
 @dataclass(frozen=True)
 class Stream:
-    """What a contender builds: `batches()`, a generator of batches without end.
+    """What a contender builds: `batches()`, an endless generator of batches.
 
-    A limit may hand nothing to the step (`reaches_jax=False`). A contender that waits
-    for ever for batches that are kept (`keeps=False`) is checked batch by batch. At
-    most `ahead` batches are made before somebody asks for them.
+    A limit may leave out passing batches to JAX (`reaches_jax=False`). A contender that
+    deadlocks if batches are kept (`keeps=False`) is checked batch by batch. It makes at
+    most `ahead` batches ahead.
     """
 
     batches: Callable[[], Iterator[Any]]
@@ -39,7 +39,7 @@ class Stream:
 
 @jax.jit
 def step(batch: Any) -> Any:
-    """The least that a training step does: it receives the batch."""
+    """The minimal training step: it receives the batch."""
     return batch[0, 0]
 
 
@@ -56,12 +56,12 @@ def checked_one_by_one(batches: Iterator[Any]) -> Iterator[np.ndarray]:
     for batch in batches:
         seen = rows(batch)
         del batch
-        gc.collect()  # JAX releases an array's memory late
+        gc.collect()  # makes JAX release the array's memory now
         yield seen
 
 
 def check(stream: Stream, batches: Iterator[Any], length: int) -> None:
-    """Passes if the next batches are an epoch of the function's rows."""
+    """Raises unless the next batches are an epoch of the function's rows."""
     received = jax.jit(lambda batch: batch) if stream.reaches_jax else np.array
     epoch = islice(batches, length // BATCH)
     if stream.keeps:
@@ -79,7 +79,7 @@ def prepare(
     length: int = 1024,
     window: int = 24,
 ) -> Task:
-    """Checks an epoch of the contender; a round is a window of its batches."""
+    """Checks an epoch of the contender. A round takes the next `window` batches."""
     stream: Stream = contender.build(function, length)
     batches = stream.batches()
     check(stream, batches, length)

@@ -1,6 +1,6 @@
-"""What a loader with two workers uses of the CPU after its prefetch buffer is full.
+"""The CPU time of a loader with two workers after its prefetch buffer is full.
 
-A round is a second in which nobody asks for a batch.
+A round is a second in which nobody requests a batch.
 """
 
 import time
@@ -16,7 +16,7 @@ IDLE = 1.0
 
 
 def prepare(contender: ModuleType) -> Task:
-    """Checks an epoch of the contender, and lets it come to rest."""
+    """Checks an epoch of the contender. It is idle afterwards."""
     stream: Stream = contender.build(row, LENGTH)
     batches = stream.batches()
     check(stream, batches, LENGTH)

@@ -17,7 +17,7 @@ SHARE = ROWS // WORKERS
 
 
 def build() -> Blocks:
-    """The first batches asked for one by one; then windows timed in the processes."""
+    """The first batches come one by one for the check. A round is one request."""
     context = get_context("spawn")
     memory = SharedMemory(create=True, size=SLOTS * ROWS * BLOCK)
     slots = np.ndarray((SLOTS, ROWS, BLOCK), np.uint8, memory.buf)
@@ -41,7 +41,7 @@ def build() -> Blocks:
             for number in range(LENGTH // ROWS):
                 asked(number, 1)
                 yield slots[number % SLOTS]
-            raise AssertionError("the rest is timed by `window`")
+            raise AssertionError("`window` makes all further batches")
         finally:
             for process in processes:
                 process.kill()

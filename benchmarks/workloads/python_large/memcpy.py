@@ -13,7 +13,7 @@ from workloads.python_large.workload import LENGTH, ROWS, SLOTS, Blocks
 
 
 def build() -> Blocks:
-    """The batches, each the copy of blocks that are there already."""
+    """The batches, each a copy of another one."""
     slots = np.zeros((SLOTS, ROWS, BLOCK), np.uint8)
 
     def batches() -> Iterator[np.ndarray]:

@@ -1,7 +1,7 @@
 """Samples of 4 MiB that a Python function writes into the memory of the batch.
 
-`function_alone` is the time of the function in two processes that do nothing else; what
-a loader takes beyond it is the cost of handing the batches over.
+`function_alone` is the time of the function in two processes that do nothing else. Any
+further time of a loader is the cost of delivering the batches.
 """
 
 from collections.abc import Callable, Iterator
@@ -25,10 +25,10 @@ AHEAD = 10
 
 @dataclass(frozen=True)
 class Blocks:
-    """What a contender builds: `batches()` of `ROWS` blocks of one sample each.
+    """What a contender builds: `batches()` yields batches of `ROWS` blocks.
 
-    One with `window()` runs a window by itself; it yields no batches beyond the first
-    `LENGTH` samples.
+    A block is one sample. A contender with `window()` makes the batches of a round with
+    that, and yields only the first `LENGTH` samples.
     """
 
     batches: Callable[[], Iterator[Any]]
@@ -38,19 +38,19 @@ class Blocks:
 
 
 def numbers(batch: Any, *, reaches_jax: bool) -> list[int]:
-    """The numbers of the samples of a batch, each of one value throughout."""
+    """The numbers of a batch's samples. Checks that each block has one value."""
     if reaches_jax and not isinstance(batch, jax.Array):
         raise WrongAnswer("batches that are not JAX arrays")
     blocks = np.asarray(batch)
     if blocks.shape != (ROWS, BLOCK) or blocks.dtype != np.uint8:
         raise WrongAnswer(f"batches of {blocks.dtype}{list(blocks.shape)}")
     if np.any(blocks.min(axis=1) != blocks.max(axis=1)):
-        raise WrongAnswer("blocks that are written in part")
+        raise WrongAnswer("blocks that are only partly written")
     return blocks[:, 0].tolist()
 
 
 def prepare(contender: ModuleType) -> Task:
-    """Checks an epoch of the contender; a round is a window of batches."""
+    """Checks an epoch of the contender. A round takes the next `WINDOW` batches."""
     made: Blocks = contender.build()
     batches = made.batches()
     seen: list[int] = []

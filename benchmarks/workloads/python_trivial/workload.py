@@ -1,6 +1,6 @@
 """The stream of `python_gil` with a function that only returns its row.
 
-What is left is the cost of handing samples over.
+It measures the cost of delivering samples.
 """
 
 from functools import partial

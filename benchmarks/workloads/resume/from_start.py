@@ -9,7 +9,7 @@ STEP = 0
 
 
 def first_batch(rows: np.ndarray) -> tuple[int, jax.Array]:
-    """A new loader, its first state, and the batch that it names."""
+    """Builds a loader; returns step 0 and the first batch."""
     loader = loader_of(rows)
     state = loader.init_state(0)
     batch, _ = next(loader.iterate(state))

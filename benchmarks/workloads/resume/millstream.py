@@ -21,7 +21,7 @@ def loader_of(rows: np.ndarray) -> ms.DataLoader:
 
 
 def saved(rows: np.ndarray) -> bytes:
-    """What a run that got so far has saved."""
+    """The saved state of a run that reached `STEP`."""
     loader = loader_of(rows)
     state = loader.init_state(0)
     words = np.array(state.words)
@@ -29,14 +29,14 @@ def saved(rows: np.ndarray) -> bytes:
     return loader.save(ms.LoaderState(words), format="bytes")
 
 
-_kept: list[bytes] = []
+_saved: list[bytes] = []
 
 
 def first_batch(rows: np.ndarray) -> tuple[int, jax.Array]:
-    """A new loader, the state from bytes, and the batch that it names."""
-    if not _kept:
-        _kept.append(saved(rows))
+    """Builds a loader and restores a state; returns its step and its next batch."""
+    if not _saved:
+        _saved.append(saved(rows))
     loader = loader_of(rows)
-    state = loader.restore(_kept[0])
+    state = loader.restore(_saved[0])
     batch, _ = next(loader.iterate(state))
     return state.step, batch["row"]

@@ -1,4 +1,4 @@
-"""A loader of 1e9 shuffled samples: built, given a state, and asked for a batch."""
+"""The time to build a loader of 1e9 shuffled samples, restore it and get a batch."""
 
 from collections.abc import Callable
 from types import ModuleType
@@ -14,11 +14,11 @@ STARTS = 20
 ROW = np.arange(64, dtype=np.uint8)
 
 First = Callable[[np.ndarray], tuple[int, jax.Array]]
-"""What a contender is: from the rows to the step of a batch, and the batch."""
+"""What a contender defines: returns the step of a batch of the rows, and the batch."""
 
 
 def prepare(contender: ModuleType) -> Task:
-    """Checks the first batch. A round starts several times."""
+    """Checks the first batch. A round builds and restores several loaders."""
     rows = np.broadcast_to(ROW, (SAMPLES, ROW.size))
     first: First = contender.first_batch
     step, batch = first(rows)

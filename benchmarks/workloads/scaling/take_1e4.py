@@ -11,7 +11,7 @@ from workloads.scaling.workload import Stepper, rows_of
 
 
 def stepper(size: int, steps: int) -> Stepper:
-    """The steps over the rows, copied to the device, and a permutation."""
+    """The steps over rows on the device, in the order of a permutation."""
 
     @jax.jit
     def init() -> Any:

@@ -1,6 +1,6 @@
-"""A step inside jit, and the state that it needs, as the number of samples grows.
+"""The time of a step inside jit and the size of the state, for N samples.
 
-All N samples share the memory of one row, so only the cost of the order can grow.
+All N samples share the memory of one row, so only the cost of the order depends on N.
 """
 
 from collections.abc import Callable
@@ -23,8 +23,8 @@ ROW = np.arange(64, dtype=np.uint8)
 class Stepper:
     """What a contender builds: `init()` makes a state, `step` a batch, mask and state.
 
-    `constants` are arrays that `step(state, constants)` reads; they are no state. A
-    contender that is too slow for `STEPS` steps names a smaller number.
+    `step(state, constants)` also reads the arrays in `constants`, which do not count as
+    state. A contender that is too slow for `STEPS` steps sets a smaller number.
     """
 
     init: Callable[[], Any]
@@ -41,7 +41,7 @@ def rows_of(size: int) -> np.ndarray:
 def stepper_of(
     loader: Any, following: Callable[[Any], Any], key: Any, steps: int = STEPS
 ) -> Stepper:
-    """The stepper of a loader of `{"row": ...}`, whatever it calls its next batch."""
+    """The stepper of a loader of `{"row": ...}`; `following` returns the next batch."""
 
     def step(state: Any, constants: Any) -> tuple[Any, Any, Any]:
         batch, state, mask = following(state)
@@ -76,5 +76,5 @@ def prepare(contender: ModuleType) -> Task:
     total, count = run(state)
     if int(count) != stepper.steps * BATCH or int(total) != int(count) * ROW.sum():
         raise WrongAnswer(f"{int(count)} rows with the sum {int(total)}")
-    held = sum(np.asarray(leaf).nbytes for leaf in jax.tree.leaves(state))
-    return Task(stepper.steps, lambda: run(state), extra={"state, bytes": held})
+    size = sum(np.asarray(leaf).nbytes for leaf in jax.tree.leaves(state))
+    return Task(stepper.steps, lambda: run(state), extra={"state, bytes": size})

@@ -29,6 +29,6 @@ def loop_of(records: np.ndarray, placement: object, devices: int) -> Loop:
 
 
 def build(records: np.ndarray) -> Loop:
-    """An eighth of each batch on each device."""
+    """Places an eighth of each batch on each device."""
     mesh = jax.make_mesh((8,), ("data",))
     return loop_of(records, NamedSharding(mesh, PartitionSpec("data")), 8)

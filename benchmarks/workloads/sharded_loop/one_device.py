@@ -7,5 +7,5 @@ from workloads.sharded_loop.workload import Loop
 
 
 def build(records: np.ndarray) -> Loop:
-    """All of each batch on the first device."""
+    """Places each batch on the first device."""
     return loop_of(records, None, 1)

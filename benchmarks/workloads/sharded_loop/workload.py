@@ -22,9 +22,9 @@ EPOCHS = 8
 
 @dataclass(frozen=True)
 class Loop:
-    """What a contender builds: `epochs(n)` yields the batches of so many epochs.
+    """What a contender builds: `epochs(n)` yields the batches of n epochs.
 
-    `devices` is how many devices hold a part of each.
+    `devices` is the number of devices that hold rows of each batch.
     """
 
     epochs: Callable[[int], Iterable[jax.Array]]
@@ -32,14 +32,14 @@ class Loop:
 
 
 def records() -> np.ndarray:
-    """Rows of bytes that begin with their number."""
+    """Rows of random bytes. The first four bytes are the row's number."""
     made = np.random.default_rng(0).integers(0, 256, (RECORDS, ROW), dtype=np.uint8)
     made[:, :4] = np.arange(RECORDS, dtype=np.uint32)[:, None].view(np.uint8)
     return made
 
 
 def check(loop: Loop, source: np.ndarray) -> None:
-    """Passes if an epoch holds every record once, on the devices that it says."""
+    """Raises unless an epoch has every record once, on `loop.devices` devices."""
     batches = list(loop.epochs(1))
     held = {len(batch.sharding.device_set) for batch in batches}
     if held != {loop.devices}:
@@ -47,13 +47,13 @@ def check(loop: Loop, source: np.ndarray) -> None:
     seen = np.concatenate([np.asarray(batch) for batch in batches])
     numbers = np.ascontiguousarray(seen[:, :4]).view(np.uint32).ravel()
     if not np.array_equal(np.sort(numbers), np.arange(RECORDS)):
-        raise WrongAnswer(f"{len(numbers)} records, not every one once")
+        raise WrongAnswer(f"{len(numbers)} records, but not every one once")
     if not np.array_equal(seen, source[numbers]):
         raise WrongAnswer("records with other bytes than the source's")
 
 
 def prepare(contender: ModuleType) -> Task:
-    """Checks an epoch of the contender; a round is a few epochs."""
+    """Checks an epoch of the contender. A round is a few epochs."""
     source = records()
     loop = contender.build(source)
     check(loop, source)

@@ -1,4 +1,7 @@
-"""A whole process: the imports, and the first batch of 1e8 shuffled records."""
+"""The time of a whole process that imports JAX and makes the first batch.
+
+The batch is from 1e8 shuffled records.
+"""
 
 from types import ModuleType
 
@@ -10,7 +13,7 @@ RECORDS = 10**8
 
 
 def prepare(contender: ModuleType) -> Task:
-    """Checks a first batch of fewer, numbered records. A round is a process."""
+    """Checks a first batch of fewer, numbered records. A round is one process."""
     name = contender.__name__
     numbers = launched(name, str(CHECKED), "check")
     if len(set(numbers)) != BATCH or max(numbers) >= CHECKED:

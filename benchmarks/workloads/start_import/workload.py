@@ -1,4 +1,4 @@
-"""A whole process that imports what a contender names, and ends."""
+"""The time of a whole process that only imports the contender's packages."""
 
 from types import ModuleType
 
@@ -7,6 +7,6 @@ from launch import launched
 
 
 def prepare(contender: ModuleType) -> Task:
-    """A round is a process."""
+    """Starts one process as a check. A round is one process."""
     launched(contender.__name__)
     return Task(1, lambda: launched(contender.__name__))

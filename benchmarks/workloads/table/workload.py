@@ -1,4 +1,4 @@
-"""A table of 20 columns in memory, each batch handed to a jitted step as a dict."""
+"""A table of 20 columns in memory. Each batch is a dict for a jitted step."""
 
 from types import ModuleType
 from typing import Any
@@ -22,7 +22,7 @@ def table() -> dict[str, np.ndarray]:
 
 
 def numbers(batch: Any) -> np.ndarray:
-    """The numbers of the rows of a batch, found in every column."""
+    """The numbers of a batch's rows. Checks every column."""
     if list(batch) != NAMES:
         raise WrongAnswer(f"a batch of {', '.join(batch)}")
     columns = [np.asarray(batch[name]) for name in NAMES]
@@ -36,7 +36,7 @@ def numbers(batch: Any) -> np.ndarray:
 
 
 def step(carry: Any, batch: Any) -> Any:
-    """The least that a training step does: it receives all columns."""
+    """The minimal training step: it receives all columns."""
     return carry + sum(column[0] for column in batch.values()).astype(np.int32)
 
 
@@ -44,5 +44,5 @@ QUESTION = Question(ROWS, BATCH, numbers, step, checked=64, round=300)
 
 
 def prepare(contender: ModuleType) -> Task:
-    """Checks the first batches of the contender; a round is a part of the epoch."""
+    """Checks the first batches of the contender. A round is a part of the epoch."""
     return streams.prepare(contender.build(table()), QUESTION)

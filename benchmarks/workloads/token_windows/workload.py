@@ -1,7 +1,7 @@
-"""Windows of 2,048 tokens of a mapped file, shuffled, each batch given to a step.
+"""Shuffled windows of 2,048 tokens of a memory-mapped file, given to a jitted step.
 
-The windows do not overlap, so that every window can be counted. The file is in the page
-cache. Batches arrive as uint16, as the file has them; a model's step casts them.
+The file is in the page cache. The windows do not overlap, so that the check can count
+them. Batches are uint16, like the file; a real step would cast them.
 """
 
 from pathlib import Path
@@ -43,7 +43,7 @@ def mapped(path: Path) -> np.ndarray:
 
 
 def numbers(batch: Any) -> np.ndarray:
-    """The numbers of the windows of a batch, all their tokens checked."""
+    """The numbers of a batch's windows. Checks every token."""
     tokens = np.ascontiguousarray(batch)
     if tokens.shape != (BATCH, WINDOW) or tokens.dtype != np.uint16:
         raise WrongAnswer(f"a batch that is {tokens.dtype}{list(tokens.shape)}")
@@ -57,7 +57,7 @@ def numbers(batch: Any) -> np.ndarray:
 
 
 def step(carry: Any, batch: Any) -> Any:
-    """The least that a training step does: it receives the tokens."""
+    """The minimal training step: it receives the tokens."""
     return carry + batch[0, 0].astype(np.int32)
 
 
@@ -67,7 +67,7 @@ QUESTION = Question(
 
 
 def prepare(contender: ModuleType) -> Task:
-    """Checks the first batches of the contender; a round is a part of the epoch."""
+    """Checks the first batches of the contender. A round is a part of the epoch."""
     path = file()
     warm(path)
     return streams.prepare(contender.build(path), QUESTION)

@@ -15,7 +15,7 @@ from workloads.torch_dataset.workload import Loop, masked
 
 
 def loop_of(source: ms.DatasetSource) -> Loop:
-    """The loop over `iterate`, epoch after epoch."""
+    """The loop over `iterate`; each epoch continues from the last one's state."""
     loader = ms.DataLoader([source, ms.BatchTransform(BATCH)])
     state = loader.init_state(0)
 

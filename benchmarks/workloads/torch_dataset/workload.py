@@ -1,4 +1,4 @@
-"""Epochs of a light torch data set in a Python loop with a jitted step."""
+"""Epochs of a torch data set with cheap samples, in a loop with a jitted step."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -20,14 +20,17 @@ def triple(item: Any) -> tuple[Any, Any, Any, None]:
 
 
 def masked(item: Any) -> tuple[Any, Any, Any, Any]:
-    """Image, float, int and mask of a batch and its mask."""
+    """Image, float, int and mask of an item that is a batch and a mask."""
     batch, mask = item
     return *batch, mask
 
 
 @dataclass(frozen=True)
 class Loop:
-    """What a contender builds: `epoch()` yields items, `unpack` names their parts."""
+    """What a contender builds: `epoch()` yields items that `unpack` splits.
+
+    `unpack` returns image, float, int and mask.
+    """
 
     epoch: Callable[[], Iterable[Any]]
     unpack: Callable[[Any], tuple[Any, Any, Any, Any]] = triple
@@ -35,33 +38,33 @@ class Loop:
 
 @jax.jit
 def step(image: Any, weight: Any, label: Any, mask: Any) -> Any:
-    """The least that a training step does: it receives the batch."""
+    """The minimal training step: it receives the batch."""
     return label[0] + weight[0] + image[0, 0, 0, 0]
 
 
 @jax.jit
 def received(image: Any, weight: Any, label: Any, mask: Any) -> Any:
-    """The batch as the step receives it."""
+    """Returns the batch as the step receives it."""
     return image, weight, label, mask
 
 
 def check(loop: Loop, images: Images) -> None:
-    """Passes if an epoch holds every sample once, intact and shuffled.
+    """Raises unless an epoch has every sample once, correct and shuffled.
 
-    The batches are looked at after the epoch has ended: what JAX holds must not
-    change when the contender makes the next batch.
+    The batches are checked after the end of the epoch, to find a contender that
+    overwrites memory that JAX still uses.
     """
     batches = [received(*loop.unpack(item)) for item in loop.epoch()]
-    kept = []
+    valid_rows = []
     for *fields, mask in batches:
         valid = slice(None) if mask is None else np.asarray(mask)
-        kept.append([np.asarray(field)[valid] for field in fields])
-    image, weight, label = (np.concatenate(parts) for parts in zip(*kept, strict=True))
+        valid_rows.append([np.asarray(field)[valid] for field in fields])
+    image, weight, label = map(np.concatenate, zip(*valid_rows, strict=True))
     dtypes = [field.dtype.name for field in (image, weight, label)]
     if dtypes != ["float32", "float32", "int32"]:
         raise WrongAnswer(f"batches of {', '.join(dtypes)}")
     if not np.array_equal(np.sort(label), np.arange(len(images))):
-        raise WrongAnswer("not every sample once")
+        raise WrongAnswer("an epoch that does not have every sample once")
     if not np.array_equal(weight, label / np.float32(4)):
         raise WrongAnswer("floats of other samples than their ints")
     if not np.array_equal(image, images.image.numpy()[label]):
@@ -71,7 +74,7 @@ def check(loop: Loop, images: Images) -> None:
 
 
 def prepare(contender: ModuleType) -> Task:
-    """Checks an epoch of the contender, and then another. A round is an epoch."""
+    """Checks two epochs of the contender. A round is an epoch."""
     images = Images()
     loop: Loop = contender.build(images)
     for _ in range(2):

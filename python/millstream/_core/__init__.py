@@ -1,1 +1,1 @@
-"""What every other folder uses: errors, checked arguments, devices, lazy imports."""
+"""Modules that all folders use: errors, argument checks, devices, lazy imports."""

@@ -1,4 +1,4 @@
-"""Numbers among the arguments."""
+"""Checks of arguments."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ import numpy as np
 
 
 def whole(name: str, value: Any, least: int, most: float = (1 << 63) - 1) -> int:
-    """``value``, also of NumPy's, as an int; ``ValueError`` names what was given."""
+    """``value`` as an int; ``ValueError`` unless it is an integer in range.
+
+    NumPy integers are accepted, bools are not.
+    """
     try:
         number = operator.index(value)
     except TypeError:
@@ -24,27 +27,27 @@ def whole(name: str, value: Any, least: int, most: float = (1 << 63) - 1) -> int
 
 
 def flag(name: str, value: Any) -> bool:
-    """``value``, also of NumPy's, as a bool; ``TypeError`` names what was given."""
+    """``value`` as a bool; ``TypeError`` unless it is a bool of Python or NumPy."""
     if not isinstance(value, bool | np.bool_):
-        raise TypeError(f"{name} is True or False, not {value!r}")
+        raise TypeError(f"{name} must be True or False, not {value!r}")
     return bool(value)
 
 
 def check_unmasked(name: str, value: Any) -> None:
-    """Raises ``ValueError`` for a masked array that hides some of its elements."""
+    """Raises ``ValueError`` for a masked array with masked elements."""
     if not isinstance(value, np.ndarray) or not hasattr(value, "_mask"):
         return
     hidden = np.count_nonzero(value.mask)  # type: ignore[attr-defined]
     if hidden:
         raise ValueError(
             f"'{name}' is a masked array that hides {hidden} of its {value.size} "
-            "elements, which arrays of JAX cannot do: give array.filled(0), and "
-            "np.ma.getmaskarray(array) as another field"
+            "elements, and JAX has no masked arrays. Pass array.filled(0), and "
+            "np.ma.getmaskarray(array) as another field."
         )
 
 
 def number(name: str, value: Any) -> float:
-    """``value`` as a float; ``TypeError`` names what was given."""
+    """``value`` as a float; ``TypeError`` unless it is a number."""
     try:
         if isinstance(value, str | bytes) or np.ndim(value):
             raise TypeError

@@ -1,4 +1,4 @@
-"""Values that describe a part of a pipeline."""
+"""The base class of descriptions: sources, stages and orders of a pipeline."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import numpy as np
 
 Tree = Any
 
-"""A pytree. Where fields are meant, its leaves are their positions in the engine."""
+"""A pytree. If it describes fields, its leaves are their indices in the engine."""
 
 
 class Description:
-    """A base of frozen dataclasses that are compared by value and hashed by identity.
+    """A base class of frozen dataclasses, compared by value and hashed by identity.
 
-    The equality of `dataclass` cannot compare fields that are arrays.
+    It replaces the ``__eq__`` of `dataclass`, which cannot compare arrays.
     """
 
     def __eq__(self, other: object) -> bool:

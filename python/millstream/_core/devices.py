@@ -1,4 +1,4 @@
-"""Finds JAX devices by the names that people write."""
+"""Finds JAX devices by name, such as ``"gpu:1"``."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ if TYPE_CHECKING:
 
 
 def device_named(name: jax.Device | str | None = None) -> jax.Device:
-    """Return the device of this process that ``name`` means.
+    """Return the local device called ``name``.
 
-    ``"cpu"`` is the first device of that platform and ``"gpu:1"`` the second; a device
-    is returned as it is, and ``None`` gives JAX's default device.
+    ``"cpu"`` is the first device of that platform, ``"gpu:1"`` the second GPU. A device
+    is returned unchanged. None gives JAX's default device.
 
-    Raises ``ValueError`` for a platform or an index that does not exist, naming those
-    that do.
+    Raises ``ValueError`` for an unknown platform or an index out of range.
     """
     import jax
 
@@ -25,27 +24,27 @@ def device_named(name: jax.Device | str | None = None) -> jax.Device:
         return _default_device()
     if not isinstance(name, str):
         raise ValueError(
-            "a device is a jax.Device, a string such as 'cpu' or 'gpu:1', or None; "
-            f"found {name!r} of type {type(name).__name__}"
+            "a device must be a jax.Device, a string such as 'cpu' or 'gpu:1', or "
+            f"None; found {name!r} of type {type(name).__name__}"
         )
     platform, colon, index = name.strip().lower().partition(":")
     if not platform or (colon and not (index.isascii() and index.isdigit())):
         raise ValueError(
-            f"device {name!r} is not of the form 'platform' or 'platform:index', "
-            "such as 'cpu' or 'gpu:1'"
+            f"device {name!r} must have the form 'platform' or 'platform:index', such "
+            "as 'cpu' or 'gpu:1'"
         )
     try:
         devices = jax.local_devices(backend=platform)
     except RuntimeError as error:
         raise ValueError(
-            f"device {name!r}: no platform {platform!r} here; "
-            f"the platforms are {', '.join(_platforms())}"
+            f"device {name!r}: JAX has no platform {platform!r} here; the platforms "
+            f"are {', '.join(_platforms())}"
         ) from error
     position = int(index or 0)
     if position >= len(devices):
         raise ValueError(
-            f"device {name!r}: platform {platform!r} has {len(devices)} device(s), "
-            f"numbered from 0, so there is no {position}"
+            f"device {name!r}: index {position} is out of range, because platform "
+            f"{platform!r} has {len(devices)} device(s), numbered from 0"
         )
     return devices[position]
 
@@ -53,11 +52,11 @@ def device_named(name: jax.Device | str | None = None) -> jax.Device:
 def _default_device() -> jax.Device:
     import jax
 
-    chosen: object = getattr(jax.config, "jax_default_device", None)
-    if isinstance(chosen, jax.Device):
-        return chosen
-    if isinstance(chosen, str):
-        return device_named(chosen)
+    default: object = getattr(jax.config, "jax_default_device", None)
+    if isinstance(default, jax.Device):
+        return default
+    if isinstance(default, str):
+        return device_named(default)
     return jax.local_devices()[0]
 
 

@@ -1,4 +1,4 @@
-"""Packages that import their names when first asked for: a worker needs no jax."""
+"""Lazy imports, so that worker processes can import millstream without jax."""
 
 from __future__ import annotations
 

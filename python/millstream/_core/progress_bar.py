@@ -1,4 +1,4 @@
-"""Progress on standard error: tqdm's bar where tqdm is installed, else plain lines."""
+"""Shows progress on standard error: a tqdm bar, or lines if tqdm is not installed."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _UNITS = ("B", "kB", "MB", "GB", "TB")
 class ProgressBar:
     """Shows how many bytes are done.
 
-    It is shown on terminals only, unless ``shown`` or the environment variable
-    MILLSTREAM_PROGRESS (1 or 0) says otherwise. Without tqdm there is a line after ten
-    seconds, then ever more rarely, and one at the end. A stream that cannot be written
-    is no error.
+    By default it is shown on terminals only. ``shown`` or the environment variable
+    MILLSTREAM_PROGRESS (1 or 0) overrides that. Without tqdm it prints a line after ten
+    seconds, further lines at growing intervals, and one at the end. Errors of the
+    stream are ignored.
     """
 
     _format: ClassVar[dict[str, Any]] = {"unit": "B", "unit_scale": True}
-    _patient: ClassVar[bool] = False  # whether other streams than terminals get lines
+    _lines_without_terminal: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class ProgressBar:
         self._stream = sys.stderr if stream is None else stream
         wanted = _is_wanted(self._stream) if shown is None else shown
         self._shown = bool(wanted) and self._stream is not None
-        self._lines = self._shown or (wanted is None and self._patient)
+        self._lines = self._shown or (wanted is None and self._lines_without_terminal)
         self._clock = clock
         self._bar: Any = None
         self._done: int | None = None
@@ -53,7 +53,7 @@ class ProgressBar:
         return self._shown
 
     def update(self, done: int, total: int | None = None) -> None:
-        """Show ``done`` of ``total`` bytes, unless the last time was just now."""
+        """Show ``done`` of ``total`` bytes, if it is time for another update."""
         self._total = self._total if total is None else total
         if self._done is None:
             self._due = self._clock() + _FIRST_PAUSE
@@ -119,7 +119,7 @@ class ProgressBar:
 
 
 def amount_text(count: float) -> str:
-    """Return a number of bytes as people read it, such as ``"26.4 MB"``."""
+    """Return a number of bytes with a unit, such as ``"26.4 MB"``."""
     for unit in _UNITS[:-1]:
         if abs(count) < 1000:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
@@ -128,7 +128,7 @@ def amount_text(count: float) -> str:
 
 
 def _is_wanted(stream: TextIO | None) -> bool | None:
-    """What MILLSTREAM_PROGRESS says, else True on a terminal and None elsewhere."""
+    """Whether MILLSTREAM_PROGRESS is on; if unset, True on a terminal, else None."""
     asked = os.environ.get("MILLSTREAM_PROGRESS")
     if asked is not None:
         return asked not in ("", "0")

@@ -1,1 +1,1 @@
-"""Data sets that find, fetch and read their own files."""
+"""Data sets that find, download and read their own files."""

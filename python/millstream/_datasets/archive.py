@@ -1,4 +1,4 @@
-"""Unpacks tar and zip archives without leaving the folder they are unpacked into."""
+"""Unpacks tar and zip archives, and never writes outside the target folder."""
 
 from __future__ import annotations
 
@@ -28,15 +28,13 @@ Member = tuple[tuple[str, ...], IO[bytes], int]
 
 
 def extract_folder(archive: Path, name: str, into: Path) -> Path:
-    """Return ``into / name``, unpacked from the folder ``name`` of ``archive``.
+    """Unpack the folder ``name`` of ``archive`` to ``into / name`` and return that.
 
-    The folder appears only once it is complete. One that is there is kept, and of
-    threads and processes that want it at once one unpacks and the others wait. Archive
-    members that name a place outside, links and devices are refused before anything is
-    written in their place.
+    The folder appears only once it is complete. An existing folder is used as it is. If
+    several threads or processes call this at once, one unpacks and the others wait.
 
-    Raises ``DataError`` for a damaged or dangerous archive and for one without
-    ``name``.
+    Raises ``DataError`` if the archive is damaged, has no folder ``name``, or has a
+    member that is a link, a device or outside the folder.
     """
     final = into / name
     if is_filled(final):
@@ -55,20 +53,20 @@ def extract_folder(archive: Path, name: str, into: Path) -> Path:
         try:
             unfinished.rename(final)
         except OSError:
-            # Without locks another may have been first.
+            # On a file system without locks, another process may have been faster.
             if not is_filled(final):
                 raise
     return final
 
 
 def extract_member(archive: Path, name: str, target: Path) -> Path:
-    """Return ``target``, a copy of ``name`` in whatever folder of ``archive`` it is.
+    """Unpack the member ``name``, from any folder of ``archive``, to ``target``.
 
-    What ``target`` held before is replaced; what another thread or process put there
-    in the meantime is kept.
+    Replaces an existing ``target``, unless another thread or process has written it
+    since this call began. Returns ``target``.
 
-    Raises ``DataError`` for a damaged or dangerous archive and for one without
-    ``name``.
+    Raises ``DataError`` if the archive is damaged, has no member ``name``, or has a
+    member that is a link, a device or outside the folder.
     """
     before = _version(target)
     with _scratch(archive, target) as scratch:
@@ -84,7 +82,7 @@ def extract_member(archive: Path, name: str, target: Path) -> Path:
 
 
 def is_filled(folder: Path) -> bool:
-    """Whether there is such a folder with anything in it."""
+    """Whether the folder exists and is not empty."""
     return folder.is_dir() and any(folder.iterdir())
 
 
@@ -98,15 +96,15 @@ def _version(path: Path) -> tuple[int, int, int] | None:
 
 @contextlib.contextmanager
 def _scratch(archive: Path, target: Path) -> Iterator[Path]:
-    """A temporary folder next to ``target`` for the caller alone, deleted at the end.
+    """A private temporary folder next to ``target``, deleted at the end.
 
-    The lock of ``target`` is held meanwhile; folders that killed processes left behind
-    are deleted. Only its owner may enter the folder, so what is to stay is made in it
-    and moved out. Damage to ``archive`` is a ``DataError``.
+    Holds the lock of ``target`` meanwhile, and deletes the folders of killed processes.
+    The caller makes a result in the folder and moves it out. Raises ``DataError`` if
+    ``archive`` turns out to be damaged.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
-    with locked(target) as alone:
-        if alone:
+    with locked(target) as is_held:
+        if is_held:
             for other in target.parent.glob(f".{glob.escape(target.name)}.*.part"):
                 if other.name.count(".") == target.name.count(".") + 3:
                     shutil.rmtree(other, ignore_errors=True)
@@ -114,13 +112,13 @@ def _scratch(archive: Path, target: Path) -> Iterator[Path]:
             tempfile.TemporaryDirectory(
                 prefix=f".{target.name}.", suffix=".part", dir=target.parent
             ) as folder,
-            _naming_damage(archive),
+            _damage_as_data_error(archive),
         ):
             yield Path(folder)
 
 
 @contextlib.contextmanager
-def _naming_damage(archive: Path) -> Iterator[None]:
+def _damage_as_data_error(archive: Path) -> Iterator[None]:
     try:
         yield
     except (
@@ -167,7 +165,7 @@ def _tar_members(archive: Path) -> Iterator[Member]:
                 raise _refusal(archive, member.name, "is a link or a device")
             with stream:
                 yield parts, stream, member.size
-        # A compressed stream is known to be whole only once it is read to its end.
+        # The checksum of a compressed stream is checked only at its end.
         while opened.fileobj is not None and opened.fileobj.read(_CHUNK):
             pass
 

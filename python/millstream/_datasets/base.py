@@ -1,4 +1,4 @@
-"""What all data sets share: samples are rows of named arrays, read when first used."""
+"""The base class of data sets. Samples are rows of named arrays."""
 
 from __future__ import annotations
 
@@ -26,21 +26,24 @@ T = TypeVar("T")
 class ArrayDataset:
     """A frozen description of a data set whose arrays are read on first use.
 
-    Subclasses are frozen dataclasses that say which files they need and how these are
-    read. Equality, hash, repr and pickle see the description only, never the arrays.
+    Subclasses are frozen dataclasses. They define which files they need and how to read
+    them. Equality, hash, repr and pickle ignore the arrays.
     """
 
     def files(self) -> tuple[Path, ...]:
-        """Return the local files of this split, fetched where they are missing."""
+        """Return the local files of this split. Missing files are downloaded."""
         raise NotImplementedError
 
     def _read(self) -> Arrays:
         raise NotImplementedError
 
     def _open(self, cache: Path | str) -> _engine.Source:
-        """The same samples in the engine; what is packed is unpacked into ``cache``."""
+        """The same samples as an engine source; unpacks archives into ``cache``."""
         del cache
-        raise TypeError(f"{type(self).__name__} cannot be read off the disk")
+        raise TypeError(
+            f"{type(self).__name__} cannot be read from disk. Use "
+            "ArraySampleSource(dataset.as_array_dict())."
+        )
 
     @classmethod
     def make_disk_source(
@@ -52,10 +55,10 @@ class ArrayDataset:
         prefetch_size: int = 64,
         **more: Any,
     ) -> OrderedSource:
-        """Return a source that reads samples from their files as they are asked for.
+        """Return a source that reads samples from their files on demand.
 
-        The samples are those of the data set, in the same numbering. ``prefetch_size``
-        is how many of them to make ahead, and ``more`` are further arguments of the
+        The samples are those of the data set, with the same indices. ``prefetch_size``
+        is the number of samples to read ahead. ``more`` are further arguments of the
         data set, such as EMNIST's ``subset``.
         """
         from millstream._datasets.disk import DatasetDiskSource
@@ -75,7 +78,7 @@ class ArrayDataset:
         return len(next(iter(self._arrays.values())))
 
     def __getitem__(self, index: int) -> Sample:
-        """Return sample ``index``, counted from the end when negative."""
+        """Return sample ``index``; a negative index counts from the end."""
         position = checked_index(index, len(self))
         return {name: array[position] for name, array in self._arrays.items()}
 
@@ -98,7 +101,7 @@ def checked_index(index: int, count: int) -> int:
     """Return ``index`` as a position in ``range(count)`` or raise ``IndexError``."""
     position = operator.index(index)
     if not -count <= position < count:
-        raise IndexError(f"sample {position} of {count}")
+        raise IndexError(f"index {position} is out of range for {count} samples")
     return position % count
 
 
@@ -117,26 +120,27 @@ def cache_folder(cache_dir: str | Path | None, default: str) -> Path:
         return Path.home() / ".cache" / default
     except RuntimeError as error:
         raise RuntimeError(
-            f"there is no home folder to keep .cache/{default} in: set HOME, or pass "
-            "cache_dir="
+            f"there is no home folder for the cache .cache/{default}: set HOME, or "
+            "pass cache_dir="
         ) from error
 
 
 def first_existing(folder: Path, names: tuple[str, ...]) -> Path | None:
-    """Return the first of ``names`` that ``folder`` holds."""
+    """Return the path of the first of ``names`` that exists in ``folder``."""
     return next((folder / name for name in names if (folder / name).exists()), None)
 
 
-def mended(
+def read_or_replace(
     path: Path,
     read: Callable[[Path], T],
     replace: Callable[[], Path],
     *,
     owned: Path | None,
 ) -> T:
-    """Return ``read(path)``; of a damaged file, of that which ``replace`` returns.
+    """Return ``read(path)``; if the file is damaged, replace it and read it again.
 
-    Where it is the user's own it is left, and the error says to delete ``owned``.
+    ``owned`` is the file or folder to delete if the user provided it, else None. It is
+    never replaced: the error tells the user to delete it.
     """
     try:
         return read(path)
@@ -153,9 +157,9 @@ def mended(
 
 
 def fetched(file: RemoteFile, target: Path, *, trusted: bool) -> Path:
-    """Return ``target``, which is fetched when it is missing.
+    """Return ``target``; download it if it is missing.
 
-    One that is there is kept as it is if ``trusted`` and checked otherwise: what lies
-    in a folder of the user's choice is the user's, in the default cache it is a copy.
+    An existing file is checked first, unless ``trusted``. Files in a folder that the
+    user chose are trusted. Files in the default cache are not.
     """
     return target if trusted and target.exists() else fetch(file, target)

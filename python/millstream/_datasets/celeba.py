@@ -48,14 +48,14 @@ def _on_drive(key: str) -> tuple[str, ...]:
 class CelebADataset(ArrayDataset):
     """Faces: samples are ``{"image": uint8[218, 178, 3], "attributes": int32[40]}``.
 
-    The forty attributes are 0 or 1, named by ``attribute_names``; without
-    ``include_attributes`` samples hold the image alone. ``data_dir`` (or ``cache_dir``,
-    by default ``~/.cache/cyreal_celeba``) holds ``img_align_celeba/``,
-    ``list_eval_partition.txt`` and ``list_attr_celeba.txt``; what is not there is
-    fetched.
+    The attributes are 0 or 1; ``attribute_names`` has their names. With
+    ``include_attributes=False`` samples have the image only. ``data_dir`` (or
+    ``cache_dir``, by default ``~/.cache/cyreal_celeba``) holds ``img_align_celeba/``,
+    ``list_eval_partition.txt`` and ``list_attr_celeba.txt``. Missing files are
+    downloaded.
 
-    Images are decoded by Pillow when a sample is asked for. ``as_array_dict()`` decodes
-    them all, which for the train split takes 19 GB.
+    Pillow decodes an image when its sample is accessed. ``as_array_dict()`` decodes all
+    images, which takes 19 GB of memory for the train split.
     """
 
     split: str = "train"
@@ -101,7 +101,7 @@ class CelebADataset(ArrayDataset):
 
     @property
     def attribute_names(self) -> tuple[str, ...]:
-        """The names of the attributes in order, empty without attributes."""
+        """The names of the attributes in order; empty without attributes."""
         return self._attributes[0]
 
     def __len__(self) -> int:
@@ -109,7 +109,7 @@ class CelebADataset(ArrayDataset):
         return len(self._image_names)
 
     def __getitem__(self, index: int) -> Sample:
-        """Return sample ``index``, counted from the end when negative."""
+        """Return sample ``index``; a negative index counts from the end."""
         position = checked_index(index, len(self))
         sample: Sample = {
             "image": _decoder()(self._image_folder / self._image_names[position])
@@ -150,11 +150,11 @@ class CelebADataset(ArrayDataset):
         worker_kind: str = "thread",
         **more: Any,
     ) -> DatasetSource:
-        """Return a source that decodes samples as they are asked for.
+        """Return a source that decodes samples on demand.
 
-        Pillow decodes them without the GIL, so threads suffice: by default as many as
-        this process may use. ``prefetch_size`` is how many samples to make ahead, and
-        ``more`` are ``data_dir`` and ``include_attributes``.
+        Pillow releases the GIL while it decodes, so thread workers are enough. There is
+        one per available CPU by default. ``prefetch_size`` is the number of samples to
+        decode ahead. ``more`` may have ``data_dir`` and ``include_attributes``.
         """
         from millstream._sources.functions import DatasetSource
 
@@ -255,7 +255,7 @@ def _decoder() -> Callable[[Path], NDArray[np.uint8]]:
     except ImportError as error:
         raise ImportError(
             "CelebADataset decodes images with Pillow, which is not installed: "
-            "install the package pillow"
+            "install the package pillow, for example with pip install pillow"
         ) from error
 
     def decode(path: Path) -> NDArray[np.uint8]:

@@ -20,7 +20,7 @@ from millstream._datasets.base import (
     cache_folder,
     check_choice,
     fetched,
-    mended,
+    read_or_replace,
 )
 from millstream._datasets.download import RemoteFile
 from millstream._sources.ordered import recast
@@ -34,7 +34,7 @@ _MXNET = (
 
 @dataclass(frozen=True)
 class _CifarDataset(ArrayDataset):
-    """Images in the binary or the Python archive's files, whichever are there."""
+    """Images from the files of the binary archive or of the Python archive."""
 
     split: str = "train"
     cache_dir: str | Path | None = None
@@ -48,7 +48,10 @@ class _CifarDataset(ArrayDataset):
         check_choice("split", self.split, ("train", "test"))
 
     def files(self) -> tuple[Path, ...]:
-        """Return the files of this split in order: ``.bin``, or pickled without one."""
+        """Return the files of this split in order: binary or pickled.
+
+        Binary files end in ``.bin``; pickled files have no extension.
+        """
         root = self._root()
         binary, pickled = self._folders
         for name, folder in (
@@ -60,7 +63,7 @@ class _CifarDataset(ArrayDataset):
             if all(path.exists() for path in files):
                 return files
         files = self._files_in(pickled, root)
-        if all(path.is_file() for path in files):  # "train" may well be a folder
+        if all(path.is_file() for path in files):  # "train" may also be a folder
             return files
         packed = (
             key for key, file in self._folders.items() if (root / file.name).exists()
@@ -84,17 +87,17 @@ class _CifarDataset(ArrayDataset):
         return cache_folder(self.cache_dir, self._cache_name)
 
     def _archive(self, name: str) -> Path:
-        """The archive of a folder, fetched where it is missing."""
+        """The archive of the folder ``name``. A missing archive is downloaded."""
         file = self._folders[name]
         is_own = self.cache_dir is not None
         return fetched(file, self._root() / file.name, trusted=is_own)
 
-    def _mended(self, path: Path, read: Callable[[Path], T]) -> T:
-        """Return ``read(path)``, of a damaged file in the default cache a new copy."""
+    def _read_or_replace(self, path: Path, read: Callable[[Path], T]) -> T:
+        """Return ``read(path)``; replaces a damaged file in the default cache."""
         binary, pickled = self._folders
         name = binary if path.suffix == ".bin" else pickled
         owned = path if path.parent == self._root() else path.parent
-        return mended(
+        return read_or_replace(
             path,
             read,
             lambda: extract_member(self._archive(name), path.name, path),
@@ -106,14 +109,16 @@ class _CifarDataset(ArrayDataset):
         return tuple(folder / f"{batch}{suffix}" for batch in self._batches[self.split])
 
     def _read(self) -> Arrays:
-        batches = [self._mended(path, self._read_batch) for path in self.files()]
+        batches = [
+            self._read_or_replace(path, self._read_batch) for path in self.files()
+        ]
         return {
             name: np.concatenate([batch[name] for batch in batches])
             for name in batches[0]
         }
 
     def _read_batch(self, path: Path) -> Arrays:
-        source = self._opened(path)
+        source = self._open_files(path)
         columns = source.read(np.arange(len(source)))
         return {
             name: column
@@ -121,16 +126,16 @@ class _CifarDataset(ArrayDataset):
         }
 
     def _open(self, cache: Path | str) -> _engine.Source:
-        del cache  # the archive is unpacked where it lies
+        del cache  # files() unpacks the archive next to itself
         files = self.files()
         try:
-            return self._opened(*files)
+            return self._open_files(*files)
         except DataError:
             for path in files:
-                self._mended(path, self._opened)
-            return self._opened(*files)
+                self._read_or_replace(path, self._open_files)
+            return self._open_files(*files)
 
-    def _opened(self, *files: Path) -> _engine.Source:
+    def _open_files(self, *files: Path) -> _engine.Source:
         native = _engine.cifar_batches(list(files), self._classes)
         labels = range(1, len(native.schema))
         return recast(native, {at: (native.schema[at][0], "int32") for at in labels})
@@ -139,12 +144,12 @@ class _CifarDataset(ArrayDataset):
 @public
 @dataclass(frozen=True)
 class CIFAR10Dataset(_CifarDataset):
-    """Photographs of ten kinds of things: 50,000 to train on and 10,000 to test with.
+    """CIFAR-10: photographs in 10 classes, 50,000 for training and 10,000 for testing.
 
-    Samples are ``{"image": uint8[32, 32, 3], "label": int32}``. In ``cache_dir`` (by
-    default ``~/.cache/cyreal_cifar10``) the unpacked folders ``cifar-10-batches-bin``
-    and ``cifar-10-batches-py`` are looked for, then their files without a folder, then
-    their archives; the binary archive is fetched when none is there.
+    Samples are ``{"image": uint8[32, 32, 3], "label": int32}``. ``cache_dir`` is by
+    default ``~/.cache/cyreal_cifar10``. It may contain the unpacked folder
+    ``cifar-10-batches-bin`` or ``cifar-10-batches-py``, the files of either, or one of
+    the archives. Otherwise the binary archive is downloaded into it.
     """
 
     _cache_name: ClassVar[str] = "cyreal_cifar10"
@@ -178,13 +183,12 @@ class CIFAR10Dataset(_CifarDataset):
 @public
 @dataclass(frozen=True)
 class CIFAR100Dataset(_CifarDataset):
-    """Photographs of a hundred kinds of things in twenty groups, 60,000 in all.
+    """CIFAR-100: 60,000 photographs in 100 classes, which form 20 coarse classes.
 
     Samples are ``{"image": uint8[32, 32, 3], "label": int32, "coarse_label": int32}``.
-    In ``cache_dir`` (by default ``~/.cache/cifar100``) the unpacked folders
-    ``cifar-100-binary`` and ``cifar-100-python`` are looked for, then their files
-    without a folder, then their archives; the binary archive is fetched when none is
-    there.
+    ``cache_dir`` is by default ``~/.cache/cifar100``. It may contain the unpacked
+    folder ``cifar-100-binary`` or ``cifar-100-python``, the files of either, or one of
+    the archives. Otherwise the binary archive is downloaded into it.
     """
 
     _cache_name: ClassVar[str] = "cifar100"

@@ -1,4 +1,4 @@
-"""Data sets read where they lie: the same samples as their arrays, off the disk."""
+"""Sources that read the samples of a data set from its files, not from memory."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR)
 
 @dataclass(frozen=True, eq=False)
 class DatasetDiskSource(OrderedSource):
-    """The samples of a data set, read from its files as they are asked for.
+    """The samples of a data set, read from its files on demand.
 
-    Compressed files are unpacked once: into ``unpacked`` in the data set's
-    ``cache_dir``, or where it has none or that cannot be written into MILLSTREAM_CACHE
-    or ``~/.cache/millstream``.
+    Compressed files are unpacked once, into the folder ``unpacked`` of the data set's
+    ``cache_dir``. Without a ``cache_dir``, or if that is not writable, they are
+    unpacked into MILLSTREAM_CACHE or ``~/.cache/millstream``.
 
     Args:
       dataset: A data set in the formats of MNIST or CIFAR.
       ordering: "shuffle", "sequential", or an Order.
-      prefetch_size: How many samples to make ahead, rounded up to batches; a loader's
-        own ``prefetch`` comes first.
+      prefetch_size: How many samples to read ahead, rounded up to whole batches. A
+        loader's own ``prefetch`` overrides it.
     """
 
     dataset: Any
@@ -51,7 +51,7 @@ class DatasetDiskSource(OrderedSource):
 
 
 def opened(dataset: ArrayDataset) -> _engine.Source:
-    """The engine's source over the files of a data set, fetched where missing."""
+    """The engine's source of a data set's files. Missing files are downloaded."""
     own: str | Path | None = getattr(dataset, "cache_dir", None)
     if own is None:
         return dataset._open(cache_path())
@@ -65,7 +65,7 @@ def opened(dataset: ArrayDataset) -> _engine.Source:
 
 
 class _NamedDiskSource(DatasetDiskSource):
-    """The disk source of one data set, made of the data set's own arguments."""
+    """The disk source of one data set, with the data set's arguments."""
 
     _kind: ClassVar[type[MNISTDataset | CIFAR10Dataset]]
 
@@ -81,13 +81,13 @@ class _NamedDiskSource(DatasetDiskSource):
 
 @public
 class MNISTDiskSource(_NamedDiskSource):
-    """MNIST off the disk: ``MNISTDataset.make_disk_source`` as a class."""
+    """MNIST read from disk: ``MNISTDataset.make_disk_source`` as a class."""
 
     _kind = MNISTDataset
 
 
 @public
 class CIFAR10DiskSource(_NamedDiskSource):
-    """CIFAR-10 off the disk: ``CIFAR10Dataset.make_disk_source`` as a class."""
+    """CIFAR-10 read from disk: ``CIFAR10Dataset.make_disk_source`` as a class."""
 
     _kind = CIFAR10Dataset

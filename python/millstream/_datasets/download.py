@@ -1,4 +1,4 @@
-"""Fetches files into a cache: checked, resumed, one process at a time."""
+"""Downloads files into a cache, checks them and resumes partial downloads."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from millstream._datasets.lock import locked, open_regular
 
 _CHUNK = 1 << 16
 _ROUNDS = 2
-_MOST_BREAKS = 4096
-_PASSING = (TimeoutError, ConnectionError, http.client.HTTPException)
+_MAX_RESUMES = 4096
+_TRANSIENT_ERRORS = (TimeoutError, ConnectionError, http.client.HTTPException)
 _PAUSE = 1.0
 _TRANSIENT_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A file that mirrors offer, and how to know it when it has come.
+    """A file on mirrors, and how to check a copy of it.
 
-    ``folder`` tells files of one name apart on a mirror of one's own, which holds
-    ``folder/name``. ``size`` is known or else at most ``limit``. ``check`` reads a file
-    that has no checksum and raises ``DataError`` unless it is what it should be.
+    A private mirror holds the file as ``folder/name``. ``limit`` is the maximum size if
+    ``size`` is unknown. ``check`` validates a file without a checksum: it raises
+    ``DataError`` if the file is wrong.
     """
 
     name: str
@@ -47,11 +47,11 @@ class RemoteFile:
 
     @property
     def has_sum(self) -> bool:
-        """Whether there is a checksum; only then are pieces put together."""
+        """Whether there is a checksum. Only then are partial downloads resumed."""
         return self.sha256 is not None
 
     def problem_with(self, path: Path) -> str | None:
-        """Return what is wrong with the file at ``path``, or ``None``."""
+        """Return a description of what is wrong with the file, or None."""
         size = path.stat().st_size
         if self.size is not None and size != self.size:
             return f"expected {self.size} bytes, found {size}"
@@ -70,8 +70,8 @@ class RemoteFile:
     def addresses(self, mirrors: Sequence[str] | None = None) -> tuple[str, ...]:
         """Return the URLs to try in turn.
 
-        ``mirrors``, or else the base URLs in the environment variable
-        MILLSTREAM_MIRROR (separated by blanks), take the place of the public ones.
+        The base URLs in ``mirrors``, or in the environment variable MILLSTREAM_MIRROR
+        (separated by spaces), replace the public URLs.
         """
         if mirrors is None:
             mirrors = os.environ.get("MILLSTREAM_MIRROR", "").split()
@@ -89,18 +89,20 @@ def fetch(
     timeout: float = 30.0,
     progress: bool | None = None,
 ) -> Path:
-    """Return ``target`` once it holds ``file``, fetching it where need be.
+    """Download ``file`` to ``target``, unless it is there, and return ``target``.
 
-    A file that is there already and passes its checks is left alone; one that does not
-    is replaced. Mirrors are tried in turn; one that sends something else, such as a
-    page to log in at, has failed and nothing of it is kept. What has come of a file
-    with a checksum is kept in ``target`` + ``.part`` and the next call, in this process
-    or another, asks for the rest. The name ``target`` only ever holds a checked file.
-    Other threads and processes wait and then find it. An answer's headers have to come
-    within ``timeout`` seconds, and its body has to bring 256 bytes/s over as long. A
-    proxy is taken from the environment.
+    An existing file is kept if it passes its checks and replaced otherwise. Only a
+    checked file ever gets the name ``target``. Other threads and processes that want it
+    wait.
 
-    Raises ``DownloadError`` with the steps to do it by hand when no mirror delivers.
+    Mirrors are tried in turn. A mirror that sends something else, such as a login page,
+    has failed, and what it sent is discarded. A partial download of a file with a
+    checksum stays in ``target`` + ``.part``, and the next call resumes it.
+
+    A mirror must send its headers within ``timeout`` seconds, and then at least 256
+    bytes/s. The environment may name a proxy.
+
+    Raises ``DownloadError`` with manual instructions if all mirrors fail.
     """
     target = Path(target)
     if _is_good(file, target):
@@ -128,7 +130,7 @@ def fetch(
         raise type(error)(
             error.errno,
             f"cannot write {error.filename or target.parent} to fetch {target.name}: "
-            f"{error.strerror}. Pass cache_dir= with a folder that can be written.\n"
+            f"{error.strerror}. Pass cache_dir= with a writable folder.\n"
             f"{_steps(file, target, urls)}",
         ) from error
     tried = "".join(f"  {url}: {reason}\n" for url, reason in failures.items())
@@ -138,19 +140,23 @@ def fetch(
 
 
 class _MirrorError(Exception):
-    """A mirror failed; ``kept`` says that what it sent may be a part of the file."""
+    """A mirror failed.
+
+    ``transient`` errors are worth another attempt. After a ``resumable`` one the bytes
+    received so far may be the start of the file.
+    """
 
     def __init__(
-        self, reason: object, *, transient: bool = False, kept: bool = False
+        self, reason: object, *, transient: bool = False, resumable: bool = False
     ) -> None:
         super().__init__(str(reason) or type(reason).__name__)
         self.transient = transient
-        self.kept = kept
+        self.resumable = resumable
 
 
 @dataclass(frozen=True)
 class _Download:
-    """Fetches ``file`` into ``part``, which nobody else writes meanwhile."""
+    """Downloads ``file`` to ``part``, which nobody else writes meanwhile."""
 
     file: RemoteFile
     part: Path
@@ -158,12 +164,15 @@ class _Download:
     bar: ProgressBar
 
     def run(self, urls: Sequence[str]) -> dict[str, str]:
-        """Fetch from the first mirror that has the file; else say why each failed."""
+        """Download from the first mirror that works.
+
+        Returns an empty dict, or the reason why each mirror failed.
+        """
         reasons: dict[str, str] = {}
-        waiting = list(urls)
+        remaining = list(urls)
         for attempt in range(_ROUNDS):
-            time.sleep(_PAUSE if attempt and waiting else 0)
-            for url in tuple(waiting):
+            time.sleep(_PAUSE if attempt and remaining else 0)
+            for url in tuple(remaining):
                 try:
                     self._fetch_from(url)
                     return {}
@@ -171,13 +180,15 @@ class _Download:
                     reasons[url] = str(error)
                     self.bar.say(f"{url}: {error}")
                     if not error.transient:
-                        waiting.remove(url)
+                        remaining.remove(url)
         return reasons
 
     def _fetch_from(self, url: str) -> None:
-        """Return once the part is the file; after an error a part that may grow stays.
+        """Download the file from one mirror.
 
-        A mirror that breaks off is asked for the rest as long as it gets further.
+        If the mirror closes the connection early, the rest is requested again, as long
+        as each request makes progress. After an error, a part that can be resumed
+        stays.
         """
         file, part = self.file, self.part
         was_begun = file.has_sum and part.stat().st_size > 0
@@ -199,20 +210,21 @@ class _Download:
             if problem is None and (broken is None or file.has_sum):
                 return
             found = part.stat().st_size
-            may_grow = broken is not None and broken.kept and found != file.size
+            may_grow = broken is not None and broken.resumable and found != file.size
             if broken is None or not may_grow or not file.has_sum:
-                is_wrong = broken is None or (broken.kept and found == file.size)
+                is_wrong = broken is None or (broken.resumable and found == file.size)
                 os.truncate(part, 0 if is_wrong else start)
                 if not is_wrong or not was_begun:
                     raise broken or _MirrorError(problem)
-                was_begun = False  # it was continued from a part that was wrong
+                # The part of an earlier call may have been wrong. Try once from 0.
+                was_begun = False
                 continue
-            least = _CHUNK if file.size is None else file.size // _MOST_BREAKS + 1
+            least = _CHUNK if file.size is None else file.size // _MAX_RESUMES + 1
             if found - start < least:
                 raise broken
 
     def _opened(self, url: str, start: int) -> Any:
-        """The answer to a request for the bytes from ``start``, or else for all."""
+        """The response with the bytes from ``start``, or from 0 on HTTP 416."""
         headers = {"User-Agent": "millstream", "Accept-Encoding": "identity"}
         if start:
             headers["Range"] = f"bytes={start}-"
@@ -223,16 +235,16 @@ class _Download:
             error.close()
             if start and error.code == http.client.REQUESTED_RANGE_NOT_SATISFIABLE:
                 return self._opened(url, 0)
-            passing = error.code in _TRANSIENT_STATUS
+            transient = error.code in _TRANSIENT_STATUS
             reason = f"HTTP {error.code} {error.reason}"
-            raise _MirrorError(reason, transient=passing) from error
+            raise _MirrorError(reason, transient=transient) from error
         except (OSError, http.client.HTTPException, ValueError) as error:
             cause = getattr(error, "reason", error)
-            passing = isinstance(cause, _PASSING)
-            raise _MirrorError(cause, transient=passing) from error
+            transient = isinstance(cause, _TRANSIENT_ERRORS)
+            raise _MirrorError(cause, transient=transient) from error
 
     def _receive(self, response: Any, output: IO[bytes], start: int) -> None:
-        """Append to ``output``, which has ``start`` bytes, what the answer has more."""
+        """Append the response's bytes after ``start`` to ``output``."""
         size, length = self.file.size, getattr(response, "length", None)
         done = 0
         if start and response.status == http.client.PARTIAL_CONTENT:
@@ -241,30 +253,31 @@ class _Download:
             done = int(first[1]) if first else -1
         if done not in (0, start):
             raise _MirrorError(
-                f"asked for bytes from {start}, was sent them from {done}"
+                f"requested bytes from {start}, received bytes from {done}"
             )
         total = size if length is None else done + length
         if size not in (None, total):
-            raise _MirrorError(f"expected {size} bytes, it announces {total}")
+            raise _MirrorError(f"expected {size} bytes, the mirror announces {total}")
         while chunk := self._read(response):
             new = chunk[max(start - done, 0) :]
             done += len(chunk)
             most = self.file.limit if size is None else size
             if most is not None and done > most:
-                raise _MirrorError(f"sends more than {most} bytes")
+                raise _MirrorError(f"the mirror sends more than {most} bytes")
             output.write(new)
             self.bar.update(done, total)
         if length is not None and total is not None and done < total:
-            reason = f"broke off after {done} of {total} bytes"
-            raise _MirrorError(reason, transient=True, kept=True)
-        if size not in (None, done):  # without a length, a break may look like an end
+            reason = f"the connection broke off after {done} of {total} bytes"
+            raise _MirrorError(reason, transient=True, resumable=True)
+        # Without a Content-Length, a closed connection looks like the end of the file.
+        if size not in (None, done):
             raise _MirrorError(f"expected {size} bytes, found {done}", transient=True)
 
     def _read(self, response: Any) -> bytes:
         try:
             chunk: bytes = response.read1(_CHUNK)
         except (OSError, http.client.HTTPException) as error:
-            raise _MirrorError(error, transient=True, kept=True) from error
+            raise _MirrorError(error, transient=True, resumable=True) from error
         return chunk
 
 
@@ -274,7 +287,7 @@ def _is_good(file: RemoteFile, path: Path) -> bool:
 
 def _steps(file: RemoteFile, target: Path, urls: Sequence[str]) -> str:
     listed = dict.fromkeys((*urls, *file.urls))
-    lines = ["To do it by hand, fetch one of", *(f"  {url}" for url in listed)]
+    lines = ["To download it by hand, fetch one of", *(f"  {url}" for url in listed)]
     known = {"size": file.size, "sha256": file.sha256}
     checks = [f"{kind} {value}" for kind, value in known.items() if value is not None]
     if checks:

@@ -29,16 +29,16 @@ _ARCHIVE = RemoteFile(
 @public
 @dataclass(frozen=True)
 class EMNISTDataset(IdxDataset):
-    """Handwritten characters in five subsets, as upright images.
+    """EMNIST: handwritten characters in five subsets.
 
     ``subset`` is ``"balanced"`` (47 classes), ``"byclass"`` (62), ``"bymerge"`` (47),
     ``"digits"`` (10) or ``"letters"`` (26, whose labels count from 1). Samples are
-    ``{"image": uint8[28, 28, 1], "label": int32}``. The files store each image with
-    rows and columns exchanged; here they are put right.
+    ``{"image": uint8[28, 28, 1], "label": int32}``. The files store transposed images;
+    the samples are upright.
 
-    The files are looked for in ``cache_dir`` (by default ``~/.cache/emnist/{subset}``),
-    under their published names first, then as ``{split}_{images,labels}.gz``; else they
-    are unpacked from the archive of all subsets, which is fetched when it is not there.
+    ``cache_dir`` is by default ``~/.cache/emnist/{subset}``. It may contain the files
+    under their published names, or as ``{split}_{images,labels}.gz``. Otherwise they
+    are unpacked from the archive of all subsets, which is downloaded if it is missing.
     """
 
     subset: str = "balanced"

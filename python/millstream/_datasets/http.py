@@ -1,4 +1,4 @@
-"""Opens URLs such that no server can keep a request waiting for ever."""
+"""Opens URLs with time limits, so that no server can block a request forever."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import time
 import urllib.request
 from typing import Any
 
-_SLOWEST = 256  # bytes of the body in a second
+_MIN_RATE = 256  # bytes per second of the body
 
 
 def opened(request: urllib.request.Request, timeout: float) -> Any:
-    """Return the answer to a request, whose ``read1`` gives its body in pieces.
+    """Return the response to a request. Read its body with ``read1``.
 
-    The headers have to come within ``timeout`` seconds, and so do each 256 bytes of
-    the body times ``timeout``. What is late is a ``TimeoutError``.
+    Raises ``TimeoutError`` if the headers take more than ``timeout`` seconds, or if the
+    body arrives at less than 256 bytes/s over ``timeout`` seconds.
     """
-    opener = urllib.request.build_opener(_Http, _Https, _Redirects)
+    opener = urllib.request.build_opener(_HttpHandler, _HttpsHandler, _Redirects)
     return opener.open(request, timeout=timeout)
 
 
-class _Received(io.RawIOBase):
-    """What a socket receives until ``deadline``; then ``TimeoutError``."""
+class _DeadlineReader(io.RawIOBase):
+    """Reads from a socket; raises ``TimeoutError`` after ``deadline``."""
 
     deadline = 0.0
 
@@ -49,21 +49,21 @@ class _Received(io.RawIOBase):
 
 
 class _Response(http.client.HTTPResponse):
-    """One deadline for all headers of an answer, and a least rate for its body."""
+    """A response with one deadline for all headers and a minimum rate for the body."""
 
     def __init__(
         self, sock: socket.socket, *arguments: Any, timeout: float, **more: Any
     ) -> None:
         super().__init__(sock, *arguments, **more)
         self._timeout = timeout
-        self._received = _Received(sock, self.fp)
-        self.fp = io.BufferedReader(self._received)
-        self._came: float = 0
-        self._extend()
+        self._reader = _DeadlineReader(sock, self.fp)
+        self.fp = io.BufferedReader(self._reader)
+        self._received: float = 0
+        self._extend_deadline()
 
-    def _extend(self) -> None:
-        self._came = 0
-        self._received.deadline = time.monotonic() + self._timeout
+    def _extend_deadline(self) -> None:
+        self._received = 0
+        self._reader.deadline = time.monotonic() + self._timeout
 
     def begin(self) -> None:
         try:
@@ -71,37 +71,45 @@ class _Response(http.client.HTTPResponse):
         except TimeoutError as error:
             late = f"sent no complete headers for {self._timeout:g} s"
             raise TimeoutError(late) from error
-        self._extend()
+        self._extend_deadline()
 
     def read1(self, n: int = -1) -> bytes:
         try:
             chunk = super().read1(n)
         except TimeoutError as error:
-            few = f"sent less than {_SLOWEST} bytes/s" if self._came else "silent"
+            few = (
+                f"sent less than {_MIN_RATE} bytes/s"
+                if self._received
+                else "was silent"
+            )
             raise TimeoutError(f"{few} for {self._timeout:g} s") from error
-        self._came += len(chunk)
-        if self._came >= _SLOWEST * self._timeout:
-            self._extend()
+        self._received += len(chunk)
+        if self._received >= _MIN_RATE * self._timeout:
+            self._extend_deadline()
         return chunk
 
 
-class _Pacing(urllib.request.AbstractHTTPHandler):
+class _TimedHandler(urllib.request.AbstractHTTPHandler):
+    """Opens connections whose responses have deadlines."""
+
     def do_open(self, http_class: Any, req: Any, **more: Any) -> Any:
-        def connection(host: str, **given: Any) -> Any:
-            made = http_class(host, **given)
-            made.response_class = functools.partial(_Response, timeout=req.timeout)
-            return made
+        def connect(host: str, **options: Any) -> Any:
+            connection = http_class(host, **options)
+            connection.response_class = functools.partial(
+                _Response, timeout=req.timeout
+            )
+            return connection
 
-        return super().do_open(connection, req, **more)
+        return super().do_open(connect, req, **more)
 
 
-class _Http(_Pacing, urllib.request.HTTPHandler): ...
+class _HttpHandler(_TimedHandler, urllib.request.HTTPHandler): ...
 
 
-class _Https(_Pacing, urllib.request.HTTPSHandler): ...
+class _HttpsHandler(_TimedHandler, urllib.request.HTTPSHandler): ...
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, req: Any, fp: Any, *more: Any) -> Any:
-        fp.close()  # or its body would be read to its end
+        fp.close()  # otherwise urllib reads the whole body of the redirect
         return super().redirect_request(req, fp, *more)

@@ -1,4 +1,4 @@
-"""What the data sets in MNIST's format share: a pair of IDX files for each split."""
+"""The base class of data sets in MNIST's format: two IDX files for each split."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from millstream._datasets.base import (
     cache_folder,
     check_choice,
     first_existing,
-    mended,
+    read_or_replace,
 )
 from millstream._datasets.download import RemoteFile, fetch
 from millstream._sources.ordered import described, recast
@@ -30,7 +30,7 @@ STANDARD_NAMES = {
 
 
 class IdxDataset(ArrayDataset):
-    """A pair of IDX files: uint8 images of one channel and their labels."""
+    """Two IDX files: uint8 images with one channel, and their labels."""
 
     split: str
     cache_dir: str | Path | None
@@ -42,14 +42,14 @@ class IdxDataset(ArrayDataset):
         check_choice("split", self.split, ("train", "test"))
 
     def files(self) -> tuple[Path, ...]:
-        """Return the paths of the images and of the labels, fetched where missing."""
+        """Return the image file and the label file. Missing files are downloaded."""
         return self._file("images"), self._file("labels")
 
     def _folder(self) -> Path:
         return cache_folder(self.cache_dir, self._cache_name)
 
     def _cache(self) -> Path | None:
-        """The same folder; None for one in the home folder of a user without one."""
+        """The data set's folder, or None if the user has no home folder."""
         try:
             return self._folder()
         except RuntimeError:
@@ -73,7 +73,7 @@ class IdxDataset(ArrayDataset):
         return fetch(self._remote[f"{self.split}_{content}"], target)
 
     def _read(self) -> Arrays:
-        # Unpacked for the moment only: what is asked for as arrays is not read again.
+        # The arrays stay in memory, so the unpacked files are not needed afterwards.
         with TemporaryDirectory(prefix="millstream-") as cache:
             native = self._open(Path(cache))
             fields = native.read(np.arange(len(native)))
@@ -98,7 +98,7 @@ class IdxDataset(ArrayDataset):
 
             if path.parent != self._cache():
                 return content, [check(path)]
-            usable_path = mended(
+            usable_path = read_or_replace(
                 path,
                 check,
                 lambda: self._fetch(content, path.parent / self._names(content)[0]),

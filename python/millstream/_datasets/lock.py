@@ -1,4 +1,4 @@
-"""Files that one thread of one process makes while others wait."""
+"""File locks: one thread of one process makes a file while others wait."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ _NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVA
 def locked(
     target: Path, *, when_waiting: Callable[[], None] | None = None
 ) -> Iterator[bool]:
-    """Hold the lock of ``target``: the file ``.{name}.lock`` next to it, which stays.
+    """Hold the lock of ``target``: the file ``.{name}.lock`` next to it.
 
-    Threads exclude each other as processes do. Yields whether the lock is held: False
-    on a file system that has none. ``when_waiting`` is called if another has it.
+    The lock works between threads and between processes. Yields False on a file system
+    without locks, else True. Calls ``when_waiting`` if somebody else holds the lock.
+    The lock file is not deleted.
     """
     import fcntl
 
@@ -42,10 +43,10 @@ def locked(
 
 
 def open_regular(path: Path) -> int:
-    """Open ``path`` to read and write, and make it where it is missing.
+    """Open ``path`` for reading and writing; create it if it is missing.
 
-    Raises ``OSError`` for a link, a pipe or anything else that is not a regular file:
-    where others can write to the folder, these could lead elsewhere or never answer.
+    Raises ``OSError`` for anything but a regular file with one link. In a folder that
+    others can write to, a link could point elsewhere and a pipe could block forever.
     """
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:

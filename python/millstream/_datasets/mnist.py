@@ -1,4 +1,4 @@
-"""MNIST and the data sets that share its files: Fashion-MNIST and KMNIST."""
+"""MNIST and the data sets with the same file format: Fashion-MNIST and KMNIST."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from millstream._datasets.idx import STANDARD_NAMES, IdxDataset
 def _remote_files(
     folder: str, bases: tuple[str, ...], sizes: tuple[int, ...], sums: tuple[str, ...]
 ) -> dict[str, RemoteFile]:
-    """The files of a data set; ``sizes`` and ``sums`` are as ``STANDARD_NAMES`` are."""
+    """The files of a data set; ``sizes`` and ``sums`` follow ``STANDARD_NAMES``."""
     files = {}
     for role, size, sha256 in zip(STANDARD_NAMES, sizes, sums, strict=True):
         name = f"{STANDARD_NAMES[role]}.gz"
@@ -26,12 +26,12 @@ def _remote_files(
 @public
 @dataclass(frozen=True)
 class MNISTDataset(IdxDataset):
-    """Handwritten digits: 60,000 images to train on and 10,000 to test with.
+    """MNIST: handwritten digits, 60,000 for training and 10,000 for testing.
 
-    Samples are ``{"image": uint8[28, 28, 1], "label": int32}``. The files are looked
-    for in ``cache_dir`` (by default ``~/.cache/jax_mnist``) as
-    ``{split}_{images,labels}.gz`` or under their published names, gzipped or not, and
-    fetched when they are not there.
+    Samples are ``{"image": uint8[28, 28, 1], "label": int32}``. ``cache_dir`` is by
+    default ``~/.cache/jax_mnist``. It may contain the files under their published
+    names, or as ``{split}_{images,labels}.gz``, gzipped or not. Otherwise they are
+    downloaded into it.
     """
 
     split: str = "train"
@@ -57,11 +57,12 @@ class MNISTDataset(IdxDataset):
 @public
 @dataclass(frozen=True)
 class FashionMNISTDataset(IdxDataset):
-    """Zalando's articles of clothing, in MNIST's format and numbers.
+    """Fashion-MNIST: Zalando's articles of clothing, in MNIST's format and sizes.
 
-    Samples are ``{"image": uint8[28, 28, 1], "label": int32}``. Debian's package
-    ``dataset-fashion-mnist`` is used when it is installed; else the files are looked
-    for and fetched as in ``MNISTDataset``, in ``~/.cache/fashion_mnist`` by default.
+    Samples are ``{"image": uint8[28, 28, 1], "label": int32}``. ``cache_dir`` is by
+    default ``~/.cache/fashion_mnist``, and may contain the same files as that of
+    ``MNISTDataset``. Otherwise the files of Debian's package ``dataset-fashion-mnist``
+    are used if it is installed, or else they are downloaded.
     """
 
     split: str = "train"
@@ -92,8 +93,9 @@ class FashionMNISTDataset(IdxDataset):
 class KMNISTDataset(IdxDataset):
     """Kuzushiji-MNIST: ten characters of cursive Japanese, in MNIST's format.
 
-    Samples are ``{"image": uint8[28, 28, 1], "label": int32}``. The files are looked
-    for and fetched as in ``MNISTDataset``, in ``~/.cache/kmnist`` by default.
+    Samples are ``{"image": uint8[28, 28, 1], "label": int32}``. ``cache_dir`` is by
+    default ``~/.cache/kmnist``, and may contain the same files as that of
+    ``MNISTDataset``. Otherwise they are downloaded into it.
     """
 
     split: str = "train"

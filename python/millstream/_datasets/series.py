@@ -1,4 +1,4 @@
-"""Two short time series, cut into windows to forecast from."""
+"""Two short time series, cut into windows for forecasting."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ _BASES = (
     "https://cdn.jsdelivr.net/gh/jbrownlee/Datasets@master/",
 )
 _LINE = 100
-"""Bytes that a line of a published file has at most."""
+"""The maximum number of bytes in a line of a published file."""
 _SHOWN = 60
-"""Characters of a wrong line that an error shows: a page may be one line."""
+"""The maximum number of characters of a wrong line in an error message."""
 
 
 def read_values(path: Path, count: int | None = None) -> NDArray[np.float32]:
     """Return the second column of a CSV file with a header line, as float32.
 
-    Raises ``DataError`` for a line without a finite number there, and unless there are
-    ``count`` of them, where it is known. No checksum of these files is published.
+    Raises ``DataError`` for a line without a finite number in that column, or if
+    ``count`` is given and the file has another number of values.
     """
     import csv
 
@@ -112,7 +112,7 @@ class _SeriesDataset(ArrayDataset):
             check_at_least(name, getattr(self, name), 1)
 
     def files(self) -> tuple[Path, ...]:
-        """Return the path of the CSV file, fetched where it is missing."""
+        """Return the path of the CSV file. A missing file is downloaded."""
         if self.data_path is not None:
             return (Path(self.data_path).expanduser(),)
         folder = cache_folder(self.cache_dir, self._cache_name)
@@ -124,7 +124,7 @@ class _SeriesDataset(ArrayDataset):
     ) -> ArraySampleSource:
         """Return a source of the windows; ``options`` are those of the data set.
 
-        The series is small and read once; its windows are views of it.
+        The series is read into memory once. Its windows are views of it.
         """
         arrays = cls(**options).as_array_dict()
         return make_sequence_disk_source(
@@ -139,7 +139,7 @@ class _SeriesDataset(ArrayDataset):
         if self.data_path is not None:
             return read_values(path)
         try:
-            # A folder of the user's may hold another series of the same name.
+            # The user's own folder may hold another series under the same name.
             return read_values(path, self._count if self.cache_dir is None else None)
         except DataError as error:
             message = f"{error}; delete {path} to have it fetched again"
@@ -163,13 +163,13 @@ class _SeriesDataset(ArrayDataset):
 @public
 @dataclass(frozen=True)
 class DailyMinTemperaturesDataset(_SeriesDataset):
-    """The coldest temperature of each day in Melbourne, 1981 to 1990.
+    """The minimum temperature of each day in Melbourne, 1981 to 1990.
 
     Samples are ``{"context": float32[context_length], "target":
-    float32[prediction_length]}``. Windows start at every step, or share no step with
-    each other when not ``overlapping``. The CSV file is ``data_path``, or lies in
-    ``cache_dir`` (by default ``~/.cache/cyreal_daily_min_temperatures``) and is fetched
-    when it is not there.
+    float32[prediction_length]}``. A window starts at every step; without
+    ``overlapping``, windows have no step in common. The CSV file is ``data_path``. If
+    that is None, the file is in ``cache_dir`` (by default
+    ``~/.cache/cyreal_daily_min_temperatures``) and is downloaded if it is missing.
     """
 
     _cache_name: ClassVar[str] = "cyreal_daily_min_temperatures"
@@ -185,10 +185,10 @@ class SunspotsDataset(_SeriesDataset):
     """The number of sunspots in each month from 1749 to 1983.
 
     Samples are ``{"context": float32[context_length], "target":
-    float32[prediction_length]}``. Windows start at every step, or share no step with
-    each other when not ``overlapping``. The CSV file is ``data_path``, or lies in
-    ``cache_dir`` (by default ``~/.cache/cyreal_sunspots``) and is fetched when it is
-    not there.
+    float32[prediction_length]}``. A window starts at every step; without
+    ``overlapping``, windows have no step in common. The CSV file is ``data_path``. If
+    that is None, the file is in ``cache_dir`` (by default ``~/.cache/cyreal_sunspots``)
+    and is downloaded if it is missing.
     """
 
     _: KW_ONLY

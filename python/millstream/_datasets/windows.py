@@ -1,7 +1,7 @@
 """Cuts time series into splits and windows, without copying them.
 
-A series is ``(time,)`` or ``(time, features)``; with three or more dimensions it is
-``(series, time, features)`` and the time axis is the second.
+A series has the shape ``(time,)`` or ``(time, features)``. An array with three or more
+dimensions holds several series: ``(series, time, features)``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SPLITS = ("train", "val", "test")
 
 
 def check_fractions(split: str, train_fraction: float, val_fraction: float) -> None:
-    """Raise ``ValueError`` unless the fractions leave something for ``split``."""
+    """Raise ``ValueError`` if the fractions are wrong or leave ``split`` empty."""
     check_choice("split", split, SPLITS)
     if not 0.0 < train_fraction < 1.0:
         raise ValueError(
@@ -35,8 +35,8 @@ def check_fractions(split: str, train_fraction: float, val_fraction: float) -> N
         )
     if train_fraction + val_fraction >= 1.0:
         raise ValueError(
-            "train_fraction and val_fraction must leave something to test with; "
-            f"found {train_fraction} and {val_fraction}"
+            "train_fraction and val_fraction must add up to less than 1, so that the "
+            f"test split is not empty; found {train_fraction} and {val_fraction}"
         )
     if split == "val" and val_fraction == 0.0:
         raise ValueError("split 'val' needs a val_fraction above 0; found 0.0")
@@ -51,10 +51,10 @@ def select_split(
     context_length: int,
     val_fraction: float = 0.0,
 ) -> NDArray[Any]:
-    """Return the part of a series in time that belongs to ``split``, as a view.
+    """Return the time steps of a series that belong to ``split``, as a view.
 
     ``"train"`` comes first, then ``"val"``, then ``"test"``. The last two start
-    ``context_length`` steps early, so that their first prediction has its history.
+    ``context_length`` steps earlier, so that their first target has a full context.
     """
     series = np.asarray(array)
     axis = _time_axis(series)
@@ -62,11 +62,13 @@ def select_split(
     check_at_least("context_length", context_length, 0)
     count = series.shape[axis]
     if count == 0:
-        raise ValueError(f"a series of shape {series.shape} has no steps in time")
-    train_end = max(_share(count, train_fraction), 1)
+        raise ValueError(
+            f"a series needs at least one time step; found shape {series.shape}"
+        )
+    train_end = max(_fraction_of(count, train_fraction), 1)
     val_end = train_end
     if val_fraction > 0.0:
-        val_end = max(_share(count, train_fraction + val_fraction), train_end + 1)
+        val_end = max(_fraction_of(count, train_fraction + val_fraction), train_end + 1)
     start, end = {
         "train": (0, train_end),
         "val": (max(train_end - context_length, 0), min(val_end, count)),
@@ -81,9 +83,9 @@ def sliding_window_many(
 ) -> NDArray[Any]:
     """Return all windows of ``window_size`` steps, as a read-only view.
 
-    The time axis counts the windows and a new last axis runs within each, so a series
-    ``(time, features)`` gives ``(windows, features, window_size)``. The first window
-    starts at ``offset`` and the next ones ``stride`` steps further each.
+    The time axis becomes the axis of windows, and the steps within a window become the
+    last axis: ``(time, features)`` gives ``(windows, features, window_size)``. The
+    first window starts at ``offset``, and each next one ``stride`` steps later.
     """
     series = np.asarray(array)
     axis = _time_axis(series)
@@ -110,11 +112,11 @@ def prepare_time_series_windows(
     val_fraction: float = 0.0,
     stride: int = 1,
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return the windows of a split and the steps that follow each of them.
+    """Return the windows of a split, and the steps that follow each of them.
 
-    Contexts are ``(windows, context_length)`` and targets ``(windows,
-    prediction_length)``, with features last and several series first where there are
-    any. Both are views of ``series``.
+    Contexts have the shape ``(windows, context_length)`` and targets ``(windows,
+    prediction_length)``. An axis of features comes last and an axis of several series
+    first. Both are views of ``series``.
     """
     return prepare_seq_to_seq_windows(
         series,
@@ -142,15 +144,15 @@ def prepare_seq_to_seq_windows(
     sliding_window_stride: int = 1,
     target_offset: int = 0,
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return windows of one series and the windows of another that go with them.
+    """Return windows of one series and the matching windows of another, as views.
 
-    A target starts ``target_offset`` steps after its inputs, and the next pair
-    ``sliding_window_stride`` steps further. The first target starts where the split
-    does, or as early as there are inputs for it, and no window goes beyond the split's
-    end: all targets lie in the split, while inputs may reach back before it.
+    A target window starts ``target_offset`` steps after its input window. The next pair
+    starts ``sliding_window_stride`` steps later. All targets lie in the split; inputs
+    may start up to ``target_offset`` steps before it. The first target starts at the
+    split's start, or later if its inputs would start before the series does.
+
     Shapes are ``(windows, steps)`` for ``(time,)``, ``(windows, steps, features)`` for
     ``(time, features)`` and ``(series, windows, steps, features)`` for several series.
-    Both are views.
     """
     inputs, targets = np.asarray(input_sequence), np.asarray(target_sequence)
     _check_aligned(inputs, targets)
@@ -192,9 +194,9 @@ def make_sequence_disk_source(
 ) -> ArraySampleSource:
     """Return a source of windows: ``{"context": ..., "target": ...}``.
 
-    The windows are read where they are: views of a memory-mapped series stay on disk,
-    and overlapping ones take no more memory than the series. ``prefetch_size`` is taken
-    for the sake of other loaders; what is in place need not be fetched.
+    The windows are not copied. Views of a memory-mapped series stay on disk, and
+    overlapping windows take no more memory than the series. ``prefetch_size`` has no
+    effect; it is accepted because Cyreal has it.
     """
     from millstream._sources.arrays import ArraySampleSource
 
@@ -208,7 +210,7 @@ def _time_axis(series: NDArray[Any]) -> int:
     return 1 if series.ndim >= 3 else 0
 
 
-def _share(count: int, fraction: float) -> int:
+def _fraction_of(count: int, fraction: float) -> int:
     return math.floor(count * fraction + 1e-9)
 
 

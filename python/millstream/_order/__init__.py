@@ -1,1 +1,1 @@
-"""Which sample comes when."""
+"""Orders: which sample comes at which position of an epoch."""

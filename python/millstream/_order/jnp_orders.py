@@ -1,8 +1,8 @@
-"""The plain orders in `jnp`, for data that lives on an accelerator.
+"""Sequential, shuffled and split orders in `jnp`, for data on an accelerator.
 
-A program that gathers there need not wait for the host. The arithmetic is that of
-engine/millstream/order, in 32-bit words; there are fewer than 2^31 samples. Tests hold
-both to the same answers. The indices of all other orders come from the engine.
+A program can compute these indices on the device without waiting for the host. The
+arithmetic is that of engine/millstream/order in 32-bit words, for fewer than 2^31
+samples; tests compare both. The engine computes the indices of all other orders.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def mulhi(a: Array, b: Array) -> Array:
 
 
 def philox(counter: tuple[Array, ...], key: Key) -> tuple[Array, ...]:
-    """Four random words for each counter of four words."""
+    """Philox4x32-10: four random words for each counter of four words."""
     c0, c1, c2, c3 = counter
     high, low = key
     k0, k1 = low, high
@@ -66,7 +66,7 @@ def _words(count: int, key: Key, epoch: Array, purpose: int) -> Array:
 
 
 def permuted(n: int, key: Key, epoch: Array, positions: Array, purpose: int) -> Array:
-    """Where a permutation of [0, n) takes ``positions``."""
+    """The images of ``positions`` under a random permutation of [0, n)."""
     if n <= EXACT:
         table = jnp.argsort(_words(n, key, epoch, purpose), stable=True)
         return table.astype(jnp.uint32)[positions]
@@ -79,23 +79,24 @@ def permuted(n: int, key: Key, epoch: Array, positions: Array, purpose: int) -> 
         h = (h ^ (h >> _word(15))) * _word(0x85EBCA77)
         return (h ^ (h >> _word(13))) * _word(0xC2B2AE3D)
 
-    def turned(x: Array, other: Array, word: Array, size: int) -> Array:
+    def add_hash(x: Array, other: Array, word: Array, size: int) -> Array:
         total = x + mulhi(hashed(other, word), _word(size))
         return jnp.minimum(total, total - _word(size))
 
-    def turn(index: Array) -> Array:
+    def permute(index: Array) -> Array:
         row, column = index // _word(columns), index % _word(columns)
         for i in range(0, ROUNDS, 2):
-            row = turned(row, column, keys[i], rows)
-            column = turned(column, row, keys[i + 1], columns)
+            row = add_hash(row, column, keys[i], rows)
+            column = add_hash(column, row, keys[i + 1], columns)
         return row * _word(columns) + column
 
     if rows * columns == n:
-        return turn(positions)
+        return permute(positions)
+    # The grid has more than n cells: permute again until the index is below n.
     return lax.while_loop(
         lambda index: jnp.any(index >= _word(n)),
-        lambda index: jnp.where(index >= _word(n), turn(index), index),
-        turn(positions),
+        lambda index: jnp.where(index >= _word(n), permute(index), index),
+        permute(positions),
     )
 
 
@@ -107,7 +108,7 @@ def shuffle(n: int) -> Order:
     return lambda key, epoch, positions: permuted(n, key, epoch, positions, SHUFFLE)
 
 
-def parted(
+def split_order(
     inner: Order,
     n: int,
     *,
@@ -115,6 +116,8 @@ def parted(
     gap: tuple[int, int],
     seed: tuple[int, int] | None,
 ) -> Order:
+    """The order of a `SplitRange`."""
+
     def order(key: Key, epoch: Array, positions: Array) -> Array:
         place = inner(key, epoch, positions) + _word(first)
         place = jnp.where(place >= _word(gap[0]), place + _word(gap[1]), place)
@@ -129,7 +132,7 @@ def parted(
 def batch_indices(
     order: Order, length: int, batch_size: int, words: Array
 ) -> tuple[Array, Array]:
-    """The samples (uint32) and the mask of the batch that a state's words name."""
+    """The sample indices (uint32) and the mask of a state's next batch."""
     rows = jnp.arange(batch_size, dtype=jnp.uint32)
     positions = words[STEP_LOW] * _word(batch_size) + rows
     mask = positions < _word(length)
@@ -138,7 +141,7 @@ def batch_indices(
 
 
 def next_words(words: Array, steps: int) -> Array:
-    """The words after the batch that these name."""
+    """The state's words after its next batch."""
     step = words[STEP_LOW] + _word(1)
     ended = step >= _word(steps)
     epoch = words[EPOCH] + ended.astype(jnp.uint32)

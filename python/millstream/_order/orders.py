@@ -1,4 +1,4 @@
-"""Which sample comes when: descriptions that `ordering=` takes."""
+"""The orders that ``ordering=`` accepts."""
 
 from __future__ import annotations
 
@@ -21,21 +21,24 @@ if TYPE_CHECKING:
 
 @public
 class Order(Description):
-    """Which sample comes when: a pure function of (seed, epoch, position)."""
+    """Which sample comes at a position: a pure function of (seed, epoch, position)."""
 
     names_samples: ClassVar[bool] = False
-    """Whether it knows samples by their numbers, so that it is not one of a part."""
+    """Whether it refers to samples by index, so that it cannot apply to a subset."""
 
     def native(self, n: int) -> _engine.Order:
         """The engine's order of ``n`` samples."""
-        raise TypeError(f"{type(self).__name__} is not an order of its own")
+        raise TypeError(
+            f"{type(self).__name__} is not a complete order. Use Shuffle, Sequential, "
+            "WithReplacement, Weighted or Listed."
+        )
 
     def traced(self, n: int) -> jnp_orders.Order | None:
-        """The same order in `jnp`; None where only the engine knows it."""
+        """The same order in `jnp`, or None if only the engine implements it."""
         return None
 
     def length(self, n: int) -> int:
-        """Positions in one epoch."""
+        """The number of positions in one epoch."""
         return n
 
 
@@ -54,12 +57,12 @@ class Sequential(Order):
 @public
 @dataclass(frozen=True, eq=False)
 class Shuffle(Order):
-    """Every sample once an epoch, in an order of the epoch's own.
+    """Every sample once per epoch, in a different random order in each epoch.
 
-    With ``window``, samples stay near their neighbours, for disks and networks where
-    random access is dear: blocks of ``block_size`` samples (1024 unless given) are
-    shuffled, then samples within each window of so many shuffled blocks. An epoch reads
-    one window's blocks, then the next one's; there is no buffer to fill or to lose.
+    Use ``window`` for disks and networks with slow random access. Then blocks of
+    ``block_size`` samples (1024 by default) are shuffled first, and then the samples
+    within each group of ``window`` shuffled blocks. An epoch reads all blocks of one
+    group before the next group. There is no shuffle buffer.
     """
 
     window: int | None = field(default=None, kw_only=True)
@@ -70,7 +73,8 @@ class Shuffle(Order):
             _set_whole(self, name, math.inf)
         if self.window is None and self.block_size is not None:
             raise ValueError(
-                f"Shuffle: block_size={self.block_size} needs a window, in blocks"
+                f"Shuffle: block_size={self.block_size} needs a window. Pass window=, "
+                "the number of blocks to shuffle together."
             )
 
     def __repr__(self) -> str:
@@ -81,7 +85,8 @@ class Shuffle(Order):
     def native(self, n: int) -> _engine.Order:
         if self.window is None:
             return _engine.shuffle(n)
-        most = (1 << 63) - 1  # more of either than samples is as many as samples
+        # The engine takes 64-bit integers. Any larger value means all samples.
+        most = (1 << 63) - 1
         block = min(self.block_size or 1024, most)
         return _engine.windowed_shuffle(n, block, min(self.window, most))
 
@@ -92,7 +97,10 @@ class Shuffle(Order):
 @public
 @dataclass(frozen=True, eq=False)
 class WithReplacement(Order):
-    """Draws of any sample: ``num_samples`` an epoch, or as many as there are."""
+    """Random draws with replacement: ``num_samples`` per epoch.
+
+    By default an epoch has as many draws as there are samples.
+    """
 
     num_samples: int | None = None
 
@@ -109,10 +117,10 @@ class WithReplacement(Order):
 @public
 @dataclass(frozen=True, eq=False)
 class Weighted(Order):
-    """Draws of samples as often as their weights say, with replacement.
+    """Random draws with replacement, with probabilities proportional to ``weights``.
 
-    ``weights`` has one number a sample; an epoch is ``num_samples`` draws, or as many
-    as there are samples.
+    ``weights`` has one number per sample. An epoch has ``num_samples`` draws, by
+    default as many as there are samples.
     """
 
     names_samples = True
@@ -123,7 +131,9 @@ class Weighted(Order):
     def __post_init__(self) -> None:
         weights = np.ascontiguousarray(self.weights, np.float64)
         if weights.ndim != 1:
-            raise ValueError(f"weights are a vector, not of shape {weights.shape}")
+            raise ValueError(
+                f"Weighted: weights must be a vector; found shape {weights.shape}"
+            )
         object.__setattr__(self, "weights", weights)
         _set_whole(self, "num_samples")
 
@@ -133,16 +143,20 @@ class Weighted(Order):
     def native(self, n: int) -> _engine.Order:
         weights = np.asarray(self.weights)
         if len(weights) != n:
-            raise ValueError(f"there are {len(weights)} weights for {n} samples")
+            raise ValueError(
+                f"Weighted: expected one weight per sample, found {len(weights)} "
+                f"weights for {n} samples"
+            )
         return _engine.weighted(weights, self.length(n))
 
 
 @public
 @dataclass(frozen=True, eq=False)
 class Listed(Order):
-    """The samples that ``indices`` lists, as listed or shuffled anew in each epoch.
+    """The samples with the given ``indices``, in that order or shuffled in each epoch.
 
-    A matrix holds several lists: epoch e takes row e modulo their number.
+    Each row of a matrix is a list of its own: epoch e uses row e modulo the number of
+    rows.
     """
 
     names_samples = True
@@ -154,7 +168,7 @@ class Listed(Order):
         given = np.asarray(self.indices)
         if given.dtype.kind not in "iu" or given.ndim not in (1, 2) or given.size == 0:
             raise ValueError(
-                "indices are a vector or a matrix of integers, at least one; "
+                "Listed: indices must be a vector or a matrix of at least one integer; "
                 f"found {given.dtype}{list(given.shape)}"
             )
         lists = np.ascontiguousarray(np.atleast_2d(given), np.int64)
@@ -171,7 +185,11 @@ class Listed(Order):
 
 @dataclass(frozen=True, eq=False)
 class SplitRange(Order):
-    """One part of a split, visited in the order of ``inner``."""
+    """The samples of one split, in the order ``inner``.
+
+    They are the ``count`` positions from ``first`` on, skipping ``gap`` (start,
+    length). With ``seed`` these are positions in a fixed permutation of all samples.
+    """
 
     inner: Order
     first: int
@@ -192,13 +210,13 @@ class SplitRange(Order):
         inner = self.inner.traced(self.count)
         if inner is None:
             return None
-        return jnp_orders.parted(
+        return jnp_orders.split_order(
             inner, n, first=self.first, gap=self.gap, seed=self.seed
         )
 
 
 def _set_whole(order: Order, name: str, most: float = 1 << 62) -> None:
-    """Makes an int of a field that counts something; None stays."""
+    """Checks a field that counts something and stores it as an int; None stays."""
     value = getattr(order, name)
     if value is not None:
         count = whole(f"{type(order).__name__}: {name}", value, 1, most)
@@ -209,37 +227,44 @@ _NAMED: dict[str, Order] = {"shuffle": Shuffle(), "sequential": Sequential()}
 
 
 def order_of(ordering: Any) -> Order:
-    """The order that ``ordering`` means; ``ValueError`` names those that exist."""
+    """The `Order` for the argument ``ordering``; ``ValueError`` for an unknown one."""
     if isinstance(ordering, Order):
         return ordering
     if isinstance(ordering, str) and ordering in _NAMED:
         return _NAMED[ordering]
     raise ValueError(
-        f"unknown ordering {ordering!r}: it is 'shuffle', 'sequential' or an Order "
+        f"unknown ordering {ordering!r}: expected 'shuffle', 'sequential' or an Order "
         "(Shuffle, Sequential, WithReplacement, Weighted, Listed)"
     )
 
 
 def split_sizes(n: int, parts: tuple[float, ...]) -> list[int]:
-    """How many of ``n`` samples go to each part: counts as they are, fractions rounded.
+    """How many of ``n`` samples go to each part of a split.
 
-    Fractions that add up to one take every sample.
+    ``parts`` are counts of samples, or fractions, which are rounded. Fractions that add
+    up to 1 use every sample.
     """
     if not parts:
-        raise ValueError("a split needs at least one part")
+        raise ValueError("a split needs at least one part. Pass counts or fractions.")
     for part in parts:
         if isinstance(part, bool):
-            raise TypeError(f"a part is a fraction or a count of samples, not {part}")
+            raise TypeError(
+                f"a part must be a fraction or a number of samples, not {part}"
+            )
         number("a part", part)
     try:
         sizes = [operator.index(part) for part in parts]  # type: ignore[arg-type]
     except TypeError:
         if any(not 0 < part <= 1 for part in parts) or sum(parts) > 1 + 1e-9:
             raise ValueError(
-                f"fractions lie in (0, 1] and add up to at most 1, not {parts}"
+                "the fractions of a split must be in (0, 1] and add up to at most 1; "
+                f"found {parts}"
             ) from None
         edges = np.rint(np.cumsum((0.0, *parts)) * n).astype(int)
         sizes = [int(size) for size in np.diff(edges)]
     if any(size < 1 for size in sizes) or sum(sizes) > n:
-        raise ValueError(f"parts of {sizes} samples cannot be had from {n}")
+        raise ValueError(
+            f"{n} samples cannot be split into parts of {sizes}: every part needs at "
+            f"least 1 sample, and together they may have at most {n}"
+        )
     return sizes

@@ -1,7 +1,8 @@
-"""Hydrax's vocabulary over Millstream: change the import and keep the code.
+"""Hydrax's interface on top of Millstream: change the import and keep your code.
 
-Importing this package imports no jax, so that a loader's module may import it in a
-worker process. See docs/hydrax.md for what differs from Hydrax and why.
+Importing this package does not import jax. A module that defines a loader function can
+therefore import it in a worker process. docs/hydrax.md lists the differences from
+Hydrax.
 """
 
 from __future__ import annotations

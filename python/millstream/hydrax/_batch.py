@@ -1,4 +1,4 @@
-"""Batches as the training loop gets them."""
+"""The batches that a `Dataloader` yields."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ D = TypeVar("D")
 
 
 class BatchData(Sequence[D]):
-    """The descriptors of a batch's items, looked up when asked for."""
+    """The descriptors of a batch's items. Each is looked up when it is accessed."""
 
     __slots__ = ("_group", "_indices")
 
@@ -40,10 +40,10 @@ class BatchData(Sequence[D]):
 
 
 class Batch(Generic[D]):
-    """What a `Dataloader` yields: a `TrainingBatch` or a `ValidationBatch`.
+    """A `TrainingBatch` or a `ValidationBatch`, as a `Dataloader` yields them.
 
-    Its arrays alias memory that is used again once nothing refers to it any more. A
-    batch that is kept costs that memory and never holds up the loader.
+    The loader reuses a batch's memory once nothing refers to its arrays any more.
+    Keeping a batch costs its memory, but never blocks the loader.
     """
 
     __slots__ = (
@@ -51,7 +51,7 @@ class Batch(Generic[D]):
         "_additional",
         "_arrays",
         "_group",
-        "_keep",
+        "_save",
         "_step",
         "_uncached",
     )
@@ -62,7 +62,7 @@ class Batch(Generic[D]):
         self._arrays: dict[str, jax.Array] = {}
         self._additional: dict[str, list[Any]] = {}
         self._uncached = True
-        self._keep: Callable[[Step, Mapping[str, Any], Any], None] | None = None
+        self._save: Callable[[Step, Mapping[str, Any], Any], None] | None = None
 
     def __len__(self) -> int:
         return len(self._step.indices)
@@ -79,17 +79,17 @@ class Batch(Generic[D]):
 
     @property
     def group(self) -> DataGroup[D]:
-        """The group that the batch is of."""
+        """The group that the batch belongs to."""
         return self._group
 
     @property
     def group_index(self) -> int:
-        """The number of the batch within its group."""
+        """The batch's number within its group, from 0."""
         return self._step.index
 
     @property
     def indices(self) -> Sequence[int]:
-        """The numbers of the items within the group."""
+        """The indices of the items within the group."""
         return self._step.indices
 
     @property
@@ -104,9 +104,9 @@ class Batch(Generic[D]):
 
     @property
     def layouts(self) -> MappingProxyType[str, ArrayLayout]:
-        """The layouts of ``arrays``: the loader's or, unless ``uncached``, the cache's.
+        """The layouts of ``arrays``: the loader's if ``uncached``, else the cache's.
 
-        A last batch that is shorter has fewer rows than its layouts say.
+        A short last batch has fewer rows than its layouts.
         """
         group = self._group
         layouts = group._loader_layouts if self._uncached else group._cache_layouts
@@ -114,36 +114,38 @@ class Batch(Generic[D]):
 
     @property
     def arrays(self) -> MappingProxyType[str, jax.Array]:
-        """The arrays by name, items first."""
+        """The arrays by name. The first axis counts items."""
         return MappingProxyType(self._arrays)
 
     def get_array(self, name: str) -> jax.Array:
-        """The array of that name."""
+        """The array called ``name``."""
         return self._arrays[name]
 
     @property
     def additional(self) -> MappingProxyType[str, Sequence[Any]]:
-        """What the loader function returned: a list with a value an item for each key.
+        """The additional data of the loader function: a list per key, a value per item.
 
-        The value is None where the function did not return the key for an item.
+        The value is None for an item whose dict does not have the key.
         """
         return MappingProxyType(self._additional)
 
     def get_additional(
         self, key: str, index: int | None = None, *, default: Any = None
     ) -> Any:
-        """The values of ``key``, or the one of an item; ``default`` where none is."""
+        """All values of ``key``, or that of one item. ``default`` replaces None."""
         values = self._additional.get(key, [None] * len(self))
         if index is None:
             return [default if value is None else value for value in values]
         if not -len(self) <= index < len(self):
-            raise IndexError(f"item {index} of a batch of {len(self)}")
+            raise IndexError(
+                f"index {index} is out of range for a batch of {len(self)} items"
+            )
         value = values[index]
         return default if value is None else value
 
     @property
     def uncached(self) -> bool:
-        """Whether the arrays are the loader's and not those of the cache."""
+        """Whether the arrays come from the loader function, not from the cache."""
         return self._uncached
 
     def cache(
@@ -153,25 +155,31 @@ class Batch(Generic[D]):
         *,
         persist: bool = True,
     ) -> None:
-        """Makes these the batch's arrays and keeps them on disk.
+        """Replaces the batch's arrays and writes them to the cache.
 
-        They have to fit the group's ``cache_layouts``. Additional data stay as they are
-        unless given. With ``persist=False``, or where the cache is read only, nothing
-        is written.
+        The arrays must match the group's ``cache_layouts``. ``additional``, if given,
+        replaces the additional data. Nothing is written with ``persist=False`` or with
+        a read-only cache.
         """
         if not self._uncached:
-            raise RuntimeError("the batch is cached already")
+            raise RuntimeError(
+                "the batch is cached already. Call Batch.cache() only if "
+                "batch.uncached is True."
+            )
         layouts = self._group._cache_layouts
         if layouts is None:
-            raise RuntimeError("the batch's group has no cache_arrays")
+            raise RuntimeError(
+                "the batch's group has no cache_arrays. Pass cache_arrays= and "
+                "cache_location= to DataGroup."
+            )
         check_arrays(arrays, layouts, len(self), "Batch.cache was given")
         if additional is not None:
             check_additional(additional, len(self))
             self._additional = {key: list(values) for key, values in additional.items()}
         self._arrays = dict(arrays)
         self._uncached = False
-        if persist and self._keep is not None:
-            self._keep(self._step, self._arrays, self._additional)
+        if persist and self._save is not None:
+            self._save(self._step, self._arrays, self._additional)
 
     def _fill(
         self,
@@ -186,7 +194,7 @@ class Batch(Generic[D]):
 
 
 class TrainingBatch(Batch[D]):
-    """A batch to train with."""
+    """A training batch."""
 
     __slots__ = ()
 
@@ -195,32 +203,32 @@ class TrainingBatch(Batch[D]):
 
     @property
     def epoch(self) -> int:
-        """The number of the epoch."""
+        """The epoch's number, from 0."""
         return self._step.epoch
 
     @property
     def epoch_batch(self) -> int:
-        """The number of the batch within its epoch."""
+        """The batch's number within its epoch, from 0."""
         return self._step.epoch_batch
 
     @property
     def batch_num(self) -> int:
-        """The number of the batch, counted from the very beginning."""
+        """The batch's number, counted from the first batch of epoch 0."""
         return self._step.batch_num
 
     @property
     def seed(self) -> int:
-        """The seed of the batch, which is that of its first item."""
+        """The seed of the batch's first item."""
         return self._step.seed or 0
 
     @property
     def seeds(self) -> Sequence[int]:
-        """The seed that the loader function was given for each item."""
+        """The seed that the loader function got for each item."""
         return range(self.seed, self.seed + len(self))
 
 
 class ValidationBatch(Batch[D]):
-    """A batch to validate with; its numbers count from the run's first validation."""
+    """A validation batch. Its numbers count from the run's first validation."""
 
     __slots__ = ()
 
@@ -229,15 +237,15 @@ class ValidationBatch(Batch[D]):
 
     @property
     def validation_epoch(self) -> int:
-        """The number of the validation."""
+        """The validation's number within the run, from 0."""
         return self._step.epoch
 
     @property
     def validation_epoch_batch(self) -> int:
-        """The number of the batch within its validation."""
+        """The batch's number within its validation, from 0."""
         return self._step.epoch_batch
 
     @property
     def validation_batch_num(self) -> int:
-        """The number of the batch among all of validation."""
+        """The batch's number among all validation batches of the run."""
         return self._step.batch_num

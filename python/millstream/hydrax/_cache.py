@@ -1,8 +1,9 @@
-"""Batches on disk: the descriptor of a cache, and the file of a batch.
+"""The cache on disk: its descriptor ``cache.json``, and one file per batch.
 
-A file has each array at its layout's offset, then the additional data, then a trailer
-with the length of that data and a checksum of everything. Files are written next to
-their place and renamed, so a file that is there is whole.
+A batch's file holds each array at its layout's offset, then the pickled additional
+data, then a trailer with that data's length and a checksum of everything before it.
+Each file is written under a temporary name and then renamed, so a crash never leaves an
+incomplete file under the final name.
 """
 
 from __future__ import annotations
@@ -35,11 +36,14 @@ Additional: TypeAlias = dict[str, list[Any]]
 
 
 class Abandoned(Exception):
-    """A file was not written to its end, because the run is over."""
+    """The run ended before a file was completely written."""
 
 
 def batch_path(group: DataGroup[Any], epoch: int, index: int) -> Path | None:
-    """The file of a batch; batches that never change have one for all epochs."""
+    """The file of a batch, or None without a cache.
+
+    A batch that is the same in every epoch has one file.
+    """
     if group._cache_location is None:
         return None
     number = epoch if group._order.reseeds else 0
@@ -47,7 +51,10 @@ def batch_path(group: DataGroup[Any], epoch: int, index: int) -> Path | None:
 
 
 def prepare(group: DataGroup[Any]) -> None:
-    """Makes the cache, or raises where the one that is there does not fit the group."""
+    """Creates the group's cache if there is none.
+
+    Raises ``RuntimeError`` if the existing cache was written for another group.
+    """
     if group._cache_location is None:
         return
     path = group._cache_location / "cache.json"
@@ -55,29 +62,36 @@ def prepare(group: DataGroup[Any]) -> None:
         group._cache_location.mkdir(parents=True, exist_ok=True)
         _remove_abandoned(group._cache_location)
         if not path.exists():
-            _create(path, json.dumps(_described(group), indent=4).encode())
+            _create(path, json.dumps(_descriptor(group), indent=4).encode())
     try:
         found = json.loads(path.read_bytes())
         if not isinstance(found, dict):
-            raise ValueError("it holds no object")
+            raise ValueError(f"expected a JSON object, found {type(found).__name__}")
     except ValueError as error:
-        raise RuntimeError(f"{path} is no cache descriptor: {error}") from None
+        raise RuntimeError(
+            f"{path} is not a cache descriptor: {error}. Delete the directory, or pass "
+            "another cache_location="
+        ) from None
     names = found.pop("array_names", None)
     names = [str(name) for name in names] if isinstance(names, list) else []
     if sorted(names) == sorted(group._cache_layouts or ()):
         group._arrange_cache(names)
-    expected = _described(group)
+    expected = _descriptor(group)
     del expected["array_names"]
     if found != expected:
         differences = "; ".join(
-            f"{key} is {found.get(key)!r} there and {expected.get(key)!r} here"
+            f"{key} is {found.get(key)!r} in the cache and {expected.get(key)!r} in "
+            "the group"
             for key in expected | found
             if found.get(key) != expected.get(key)
         )
-        raise RuntimeError(f"the cache {path} does not match the group: {differences}")
+        raise RuntimeError(
+            f"the cache {path} does not match the group: {differences}. Delete the "
+            "directory, or pass another cache_location="
+        )
 
 
-def _described(group: DataGroup[Any]) -> dict[str, Any]:
+def _descriptor(group: DataGroup[Any]) -> dict[str, Any]:
     order = group._order
     layouts = _by_offset(group._cache_layouts or {})
     return {
@@ -97,24 +111,23 @@ def _described(group: DataGroup[Any]) -> dict[str, Any]:
 
 
 def _by_offset(layouts: Mapping[str, ArrayLayout]) -> list[tuple[str, ArrayLayout]]:
-    """As the arrays follow one another in a file."""
+    """The layouts in the order in which a file holds the arrays."""
     return sorted(layouts.items(), key=lambda item: item[1][3])
 
 
 def read(
     path: Path, layouts: Mapping[str, ArrayLayout], size: int, rows: int
 ) -> tuple[Arrays, Additional]:
-    """The arrays, each at an aligned address, and the additional data of a batch.
+    """The arrays and the additional data of a batch. The arrays' memory is aligned.
 
-    Raises ``FileNotFoundError`` where there is none and ``DataError`` where it is
-    damaged.
+    Raises ``FileNotFoundError`` if there is no file, ``DataError`` if it is damaged.
     """
     with open(path, "rb", buffering=0) as file:
         length = os.fstat(file.fileno()).st_size
         if length < size + _TRAILER.size:
             raise data_error(
                 path=path,
-                expected=f"a cached batch of at least {size} bytes",
+                expected=f"a cached batch of at least {size + _TRAILER.size} bytes",
                 found=f"{length} bytes",
             )
         memory = np.empty(length + ALIGNMENT, np.uint8)
@@ -125,13 +138,15 @@ def read(
             count = file.readinto(memory[done:].data)
             if not count:
                 raise data_error(
-                    path=path, expected=f"{length} bytes", found=f"the end at {done}"
+                    path=path,
+                    expected=f"{length} bytes",
+                    found=f"the end of the file after {done}",
                 )
             done += count
     magic, blob_length, checksum = _TRAILER.unpack(memory[-_TRAILER.size :].data)
     body = memory[: -_TRAILER.size]
     if magic != _MAGIC or blob_length != len(body) - size:
-        raise data_error("it is not the file of a cached batch", path=path)
+        raise data_error("the trailer is not that of a cached batch", path=path)
     found = zlib.crc32(body.data)
     if found != checksum:
         raise data_error(
@@ -140,7 +155,9 @@ def read(
     try:
         additional = pickle.loads(body[size:].data)
     except Exception as error:
-        raise data_error(f"its additional data: {error}", path=path) from error
+        raise data_error(
+            f"the additional data cannot be unpickled: {error}", path=path
+        ) from error
     arrays = {}
     for name, (shape, dtype, _, offset, count) in layouts.items():
         values = body[offset : offset + count * dtype.itemsize].view(dtype)
@@ -157,7 +174,7 @@ def write(
     *,
     is_over: Callable[[], bool],
 ) -> None:
-    """Writes the file of a batch; raises `Abandoned` as soon as ``is_over()``."""
+    """Writes the file of a batch; raises `Abandoned` once ``is_over()`` is true."""
     blob = pickle.dumps(additional)
     temporary = _temporary_name(path)
     try:
@@ -189,40 +206,40 @@ def _pieces(
         position = offset + len(view)
         for start in range(0, len(view), _CHUNK):
             yield view[start : start + _CHUNK]
-    if size > position:  # a batch that is shorter than the others
+    if size > position:  # a short last batch
         yield bytes(size - position)
     yield blob
 
 
 def _temporary_name(path: Path) -> Path:
-    """A name for the file while it is written, that tells whose it is."""
+    """The file's name while it is written; it contains the host and the process id."""
     return path.with_name(f"{path.name}.{socket.gethostname()}.{os.getpid()}.tmp")
 
 
 def _create(path: Path, text: bytes) -> None:
-    """Writes the file unless another process has."""
+    """Writes the file unless another process has already written it."""
     temporary = _temporary_name(path)
     temporary.write_bytes(text)
     try:
         os.link(temporary, path)
     except FileExistsError:
         pass
-    except OSError:  # a file system without links
+    except OSError:  # the file system has no hard links
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
 
 
 def _remove_abandoned(location: Path) -> None:
-    """Removes what processes of this machine that were killed left behind."""
+    """Removes the temporary files of dead processes of this host."""
     marker = f".{socket.gethostname()}."
     for path in location.glob("*.tmp"):
         pid = path.name.removesuffix(".tmp").rpartition(".")[2]
-        if marker in path.name and pid.isdigit() and not _runs(int(pid)):
+        if marker in path.name and pid.isdigit() and not _is_alive(int(pid)):
             path.unlink(missing_ok=True)
 
 
-def _runs(pid: int) -> bool:
+def _is_alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

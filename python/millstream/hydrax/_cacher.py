@@ -19,10 +19,10 @@ _POLL = 0.05
 
 
 class Cacher:
-    """Reads batches ahead and writes them behind the loop's back.
+    """Reads and writes cached batches on threads.
 
-    What is written is held until it is on disk. At most ``depth`` batches wait to be
-    written; then ``save`` waits for one of them.
+    It keeps a batch's arrays alive until they are on disk. While ``depth`` batches
+    wait to be written, ``save`` blocks.
     """
 
     def __init__(self, depth: int, writers: int) -> None:
@@ -39,7 +39,7 @@ class Cacher:
     def read(
         self, path: Path, layouts: Mapping[str, ArrayLayout], size: int, rows: int
     ) -> Future[tuple[Arrays, Additional]]:
-        """Begins to read a batch."""
+        """Starts reading a batch."""
         return self._readers.submit(_cache.read, path, layouts, size, rows)
 
     def save(
@@ -52,11 +52,15 @@ class Cacher:
         *,
         is_over: Callable[[], bool],
     ) -> None:
-        """Begins to write a batch, unless it is being written; NumPy or JAX arrays."""
-        self.tell()
+        """Starts writing a batch of NumPy or JAX arrays.
+
+        Does nothing if a write to ``path`` is pending, or once ``is_over()`` is true.
+        """
+        self.warn_of_failures()
         if self._writers is None or self._over.is_set():
             raise RuntimeError(
-                "the batch cannot be kept: its dataloader is not running any more"
+                "the batch cannot be cached: its dataloader is not running any more. "
+                "Call Batch.cache() inside the with block."
             )
         while True:
             with self._lock:
@@ -72,13 +76,13 @@ class Cacher:
                 return
             wait(waiting, _POLL, "FIRST_COMPLETED")
 
-    def tell(self) -> None:
-        """Warns, in the thread that calls, of batches that could not be written."""
+    def warn_of_failures(self) -> None:
+        """Warns, on the calling thread, of each batch that could not be written."""
         while self._failed:
             warnings.warn(self._failed.pop(0), RuntimeWarning, stacklevel=4)
 
     def close(self, *, is_over: Callable[[], bool]) -> None:
-        """Waits until all is written, or ends at once what is, as soon as told to."""
+        """Waits for pending writes; abandons them once ``is_over()`` is true."""
         while not is_over():
             with self._lock:
                 waiting = list(self._saving.values())
@@ -89,7 +93,7 @@ class Cacher:
         for pool in (self._readers, self._writers):
             if pool is not None:
                 pool.shutdown(wait=True, cancel_futures=True)
-        self.tell()
+        self.warn_of_failures()
 
     def _save(
         self,
@@ -114,7 +118,7 @@ class Cacher:
             pass
         except Exception as error:
             self._failed.append(
-                f"{path}: the batch was not kept: {type(error).__name__}: {error}"
+                f"{path}: the batch was not cached: {type(error).__name__}: {error}"
             )
         finally:
             with self._lock:

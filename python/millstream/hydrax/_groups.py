@@ -1,4 +1,4 @@
-"""Data that share a descriptor, a batch size and array shapes."""
+"""Data groups: data descriptors with one batch size and one set of array shapes."""
 
 from __future__ import annotations
 
@@ -23,22 +23,23 @@ class DataGroup(Sequence[D], Generic[D]):
     """Data descriptors, and the arrays that a batch of them fills.
 
     Args:
-      batch_size: Items a batch; where there are fewer items, their number, with a
-        warning.
-      data: The descriptors, one an item. A sequence is kept as it is, another iterable
-        is made a list. Loader processes get a pickled copy.
+      batch_size: The number of items per batch. If there are fewer items, their number
+        is used instead, with a warning.
+      data: The descriptors, one per item. A sequence is used as it is; any other
+        iterable is converted to a list. Loader processes get a pickled copy.
       loader_arrays: For each array that the loader function fills, ``(shape of an item,
         NumPy dtype, JAX dtype)``.
-      cache_arrays: The same for what is kept on disk: the loader's own arrays, kept as
-        they are loaded, unless given; then what ``Batch.cache`` is called with.
-      cache_location: A directory for the cache, made where there is none.
-      cache_readonly: Only read from the cache, never write to it.
-      seed: What shuffling and the seeds of items begin from.
+      cache_arrays: The same for the arrays in the cache, which you pass to
+        ``Batch.cache``. Without it the loader's arrays are cached automatically.
+      cache_location: The cache's directory. It is created if it does not exist.
+      cache_readonly: Whether the cache is only read, never written.
+      seed: The seed of the shuffles. Item seeds count up from it.
       shuffle_first: Whether to shuffle the items of the first epoch.
-      shuffle_later: What changes in later epochs: ``"repeat"`` nothing, ``"reseed"``
-        the seeds, ``"itemwise"`` seeds and items, ``"batchwise"`` the order of batches,
-        ``"default"`` batchwise with a cache and itemwise without one.
-      drop_last: Whether the items that fill no batch are left out of an epoch. With
+      shuffle_later: What changes in later epochs. ``"repeat"``: nothing. ``"reseed"``:
+        the seeds. ``"itemwise"``: the seeds and the order of the items.
+        ``"batchwise"``: the order of the batches. ``"default"``: batchwise with a
+        cache, itemwise without one.
+      drop_last: Whether an epoch leaves out the items that do not fill a batch. With
         False the last batch is shorter.
     """
 
@@ -59,7 +60,7 @@ class DataGroup(Sequence[D], Generic[D]):
         if type(self) is not DataGroup:
             warnings.warn(
                 f"{type(self).__name__} derives from hydrax.DataGroup, which is not "
-                "supported",
+                "supported. Use a DataGroup as an attribute instead.",
                 SyntaxWarning,
                 stacklevel=2,
             )
@@ -69,9 +70,11 @@ class DataGroup(Sequence[D], Generic[D]):
                 f"{shuffle_later!r}"
             )
         if loader_arrays is None and cache_arrays is None:
-            raise ValueError("either loader_arrays or cache_arrays must be given")
+            raise ValueError(
+                "a DataGroup needs arrays. Pass loader_arrays= or cache_arrays="
+            )
         if cache_location is None and cache_arrays is not None:
-            raise ValueError("cache_arrays need a cache_location")
+            raise ValueError("cache_arrays= also needs cache_location=")
         self._data = _as_sequence(data)
         size = _clamped(batch_size, len(self._data))
         if shuffle_later == "default":
@@ -104,7 +107,7 @@ class DataGroup(Sequence[D], Generic[D]):
             self._cache_size = self._loader_size
 
     def _arrange_cache(self, names: list[str]) -> None:
-        """Puts the arrays of a cached batch where a cache with this order has them."""
+        """Lays out the arrays of a cached batch in the order of ``names``."""
         assert self._cache_layouts is not None
         specs = {
             name: (shape[1:], stored, placed)
@@ -143,25 +146,25 @@ class DataGroup(Sequence[D], Generic[D]):
     def loader_layouts(self) -> MappingProxyType[str, ArrayLayout] | None:
         """``{name: (shape with the batch, NumPy dtype, JAX dtype, offset, count)}``.
 
-        None where nothing is loaded but from a cache.
+        None without ``loader_arrays``.
         """
         layouts = self._loader_layouts
         return None if layouts is None else MappingProxyType(layouts)
 
     @property
     def cache_layouts(self) -> MappingProxyType[str, ArrayLayout] | None:
-        """The same for the arrays in the cache; None where there is no cache."""
+        """The same for the arrays in the cache; None without a cache."""
         layouts = self._cache_layouts
         return None if layouts is None else MappingProxyType(layouts)
 
     @property
     def loader_size(self) -> int | None:
-        """The bytes of a loaded batch; None without ``loader_arrays``."""
+        """The size of a loaded batch in bytes; None without ``loader_arrays``."""
         return self._loader_size
 
     @property
     def cache_size(self) -> int | None:
-        """The bytes of a cached batch's arrays; None without a cache."""
+        """The size of a cached batch's arrays in bytes; None without a cache."""
         return self._cache_size
 
 
@@ -181,8 +184,8 @@ def _clamped(batch_size: Any, items: int) -> int:
         raise ValueError("data is empty: a group needs at least one item")
     if size > items:
         warnings.warn(
-            f"batch_size {size} is more than the {items} items there are: batches "
-            f"have {items}",
+            f"batch_size {size} is more than the {items} items of the group. Batches "
+            f"have {items} items instead.",
             UserWarning,
             stacklevel=4,
         )

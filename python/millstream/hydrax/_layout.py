@@ -1,4 +1,4 @@
-"""Where the arrays of a batch lie in its memory."""
+"""Layouts: where each array lies in the memory of a batch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ArrayLayout: TypeAlias = tuple[
 ]
 """``(shape with the batch first, NumPy dtype, JAX dtype, offset, count)``."""
 
-# JAX aliases memory that begins at a multiple of so many bytes, and copies other.
+# JAX aliases memory whose address is a multiple of this, and copies any other.
 ALIGNMENT = 64
 
 
@@ -27,7 +27,7 @@ def layouts_of(
     """The layout of each array and the size of a batch in bytes."""
     if not isinstance(arrays, Mapping):
         raise TypeError(
-            f"{argument} must map names to (shape, NumPy dtype, JAX dtype), not be a "
+            f"{argument} must map names to (shape, NumPy dtype, JAX dtype); found "
             f"{type(arrays).__name__}"
         )
     if not arrays:
@@ -49,31 +49,34 @@ def _checked(
 ) -> tuple[tuple[int, ...], np.dtype[Any], np.dtype[Any]]:
     where = f"{argument}[{name!r}]"
     if not isinstance(name, str):
-        raise TypeError(f"{argument} has a name that is no text: {name!r}")
+        raise TypeError(f"{argument} must have strings as names; found {name!r}")
     if not isinstance(spec, (tuple, list)) or len(spec) != 3:
         raise ValueError(
-            f"{where} must be (shape, NumPy dtype, JAX dtype), not {spec!r}"
+            f"{where} must be (shape, NumPy dtype, JAX dtype); found {spec!r}"
         )
     try:
         shape = tuple(operator.index(length) for length in spec[0])
     except TypeError:
         raise ValueError(
-            f"{where} has the shape {spec[0]!r}, not a tuple of whole numbers"
+            f"{where} must have a tuple of integers as its shape; found {spec[0]!r}"
         ) from None
     if any(length < 1 for length in shape):
         raise ValueError(
-            f"{where} has the shape {shape}: every length must be at least 1"
+            f"{where} must have a shape whose lengths are at least 1; found {shape}"
         )
     return shape, _dtype(where, "NumPy", spec[1]), _dtype(where, "JAX", spec[2])
 
 
 def _dtype(where: str, whose: str, given: Any) -> np.dtype[Any]:
     if isinstance(given, str):
-        import ml_dtypes  # noqa: F401 - gives NumPy names such as "bfloat16"
+        import ml_dtypes  # noqa: F401 - adds names such as "bfloat16" to NumPy
     try:
         dtype = np.dtype(given)
     except TypeError:
-        raise ValueError(f"{where} has {given!r} as its {whose} dtype") from None
+        raise ValueError(f"{where}: {given!r} is not a {whose} dtype") from None
     if dtype.hasobject:
-        raise ValueError(f"{where} has the {whose} dtype object; use additional data")
+        raise ValueError(
+            f"{where}: the {whose} dtype object is not supported. Return such values "
+            "as additional data."
+        )
     return dtype

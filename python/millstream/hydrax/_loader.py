@@ -1,4 +1,4 @@
-"""The loader: a with block around a loop over batches."""
+"""The `Dataloader`: used in a with block, it iterates over batches."""
 
 from __future__ import annotations
 
@@ -23,38 +23,38 @@ Groups = Iterable[DataGroup[D]] | DataGroup[D]
 
 
 class Dataloader(Generic[D]):
-    """Batches that loader processes fill, for training and validation, in one loop.
+    """Yields training and validation batches that loader processes fill.
 
-    ``with dataloader:`` starts the processes and ends them; ``for batch in dataloader``
-    inside it runs from ``start_at`` to ``end_at``. It can be entered again.
+    ``with dataloader:`` starts the processes and ends them. ``for batch in dataloader``
+    inside it runs from ``start_at`` to ``end_at``. You can enter it again afterwards.
 
     Args:
-      loader_func: ``(descriptor, arrays, seed)``, run in the loader processes: writes
-        one item's values into ``arrays`` and may return a dict of additional data.
-        ``seed`` is None for validation. It must not keep the arrays.
-      training: A group, or several, all of which make an epoch.
-      validation: ``("epoch" or "batch", interval, group or groups)``: validation comes
-        after every so many epochs or batches, counted from the very beginning.
-      depth: How many batches exist at once, the one in use included, when none is kept.
-      loader_count: How many loader processes there are; more for groups whose arrays
-        differ, since those have so many each.
+      loader_func: ``(descriptor, arrays, seed)``, called in the loader processes. It
+        writes one item's values into ``arrays`` and may return a dict of additional
+        data. ``seed`` is None for validation. It must not keep the arrays.
+      training: One group or several. An epoch has the batches of all of them.
+      validation: ``("epoch" or "batch", interval, group or groups)``. Validation runs
+        after every ``interval`` epochs or batches, counted from epoch 0.
+      depth: How many batches exist at once, including the one in use.
+      loader_count: The number of loader processes. Groups with different arrays have
+        this many processes each.
       loader_nice: The niceness of the loader processes.
-      cacher_count: How many threads write to caches.
-      start_at: ``(epoch, batches)`` to begin at; the batches may exceed an epoch.
-      end_at: ``("epoch" or "batch", number)``, counted from the very beginning, that is
-        not run any more; ``("never", 0)`` or None to run until interrupted.
-      interleave_groups: Whether the batches of several groups come in turn, the group
-        next that has used the least part of its own, or group by group.
-      deterministic: Whether batches come in order. With False they come as they are
-        ready.
-      timeout_sec: After so many seconds without a batch `BatchTimeoutError` is raised;
-        0 or less, or infinity, waits for ever.
-      startup_func: Called once in each loader process, first of all.
-      placement_func: ``(arrays, layouts, additional, group) -> {name: jax.Array}``
-        instead of JAX's default device.
-      on_error: What an exception of ``loader_func`` or ``placement_func`` does:
-        ``"drop"`` leaves its batch out, with a warning that has the traceback;
-        ``"raise"`` raises it from the loop.
+      cacher_count: The number of threads that write to caches.
+      start_at: ``(epoch, batches)`` to start at. ``batches`` may exceed an epoch.
+      end_at: ``("epoch" or "batch", number)``: the run ends before this epoch or batch,
+        counted from epoch 0. With ``("never", 0)`` or None it runs until interrupted.
+      interleave_groups: Whether the batches of several groups are mixed evenly over the
+        epoch. With False one group follows another.
+      deterministic: Whether batches come in order. With False they come as soon as they
+        are ready.
+      timeout_sec: After this many seconds without a batch the loop raises
+        `BatchTimeoutError`. With 0 or less, or infinity, it waits forever.
+      startup_func: Called once in each loader process, before anything else.
+      placement_func: ``(arrays, layouts, additional, group) -> {name: jax.Array}``.
+        Without it, arrays go to JAX's default device.
+      on_error: What happens when ``loader_func`` or ``placement_func`` raises.
+        ``"drop"`` leaves the batch out and warns with the traceback. ``"raise"`` raises
+        the exception from the loop.
     """
 
     def __init__(
@@ -78,13 +78,14 @@ class Dataloader(Generic[D]):
     ) -> None:
         if is_worker():
             raise RuntimeError(
-                "a Dataloader cannot be made in a loader process; guard the training "
-                "code with if __name__ == '__main__' or hydrax.is_worker()"
+                "a Dataloader cannot be created in a loader process. Guard the "
+                "training code with if __name__ == '__main__': or "
+                "if not hydrax.is_worker():"
             )
         if type(self) is not Dataloader:
             warnings.warn(
                 f"{type(self).__name__} derives from hydrax.Dataloader, which is not "
-                "supported",
+                "supported. Use a Dataloader as an attribute instead.",
                 SyntaxWarning,
                 stacklevel=2,
             )
@@ -93,9 +94,9 @@ class Dataloader(Generic[D]):
             ("placement_func", placement_func),
         ):
             if function is not None and not callable(function):
-                raise TypeError(f"{name} must be a function, not {function!r}")
+                raise TypeError(f"{name} must be a function; found {function!r}")
         if on_error not in ("drop", "raise"):
-            raise ValueError(f"on_error must be 'drop' or 'raise', not {on_error!r}")
+            raise ValueError(f"on_error must be 'drop' or 'raise'; found {on_error!r}")
         trained = _as_groups("training", training)
         mode, validated = _validation(validation)
         groups = (*trained, *validated)
@@ -129,7 +130,10 @@ class Dataloader(Generic[D]):
 
     def __enter__(self) -> Self:
         if self._run is not None:
-            raise RuntimeError("the dataloader is set up already")
+            raise RuntimeError(
+                "the dataloader is set up already. Leave its with block before you "
+                "enter it again."
+            )
         self._interrupted = False
         self._run = Run(self._plan)
         return self
@@ -157,17 +161,17 @@ class Dataloader(Generic[D]):
 
     @property
     def batches_per_validation(self) -> int:
-        """How many batches a validation has; 0 where there is none."""
+        """How many batches a validation has; 0 without ``validation``."""
         return self._plan.schedule.batches_per_validation
 
     @property
     def first_batch(self) -> int:
-        """The number of the training batch that ``start_at`` names."""
+        """The number of the training batch to which ``start_at`` refers."""
         return self._plan.schedule.first
 
     @property
     def last_batch(self) -> int | None:
-        """The number of the training batch that ``end_at`` names; None for no end."""
+        """The number of the training batch before which the run ends, or None."""
         return self._plan.schedule.last
 
     @property
@@ -177,17 +181,17 @@ class Dataloader(Generic[D]):
 
     @property
     def interrupted(self) -> bool:
-        """Whether the run, or the last one, was interrupted."""
+        """Whether the current run, or else the last one, was interrupted."""
         if self._run is not None:
             return self._run.interrupts.stopped
         return self._interrupted
 
     def interrupt(self) -> None:
-        """Ends the run: no more batches come. Any thread may call it."""
+        """Ends the run: the loop gets no more batches. Any thread may call this."""
         self._started().interrupts.stop()
 
     def idle_usec(self) -> int:
-        """For how many microseconds the loop waited for batches since last asked.
+        """How many microseconds the loop has waited for batches since the last call.
 
         The wait for a run's first batch does not count.
         """
@@ -198,7 +202,7 @@ class Dataloader(Generic[D]):
 
     def _started(self) -> Run:
         if self._run is None:
-            raise RuntimeError("the dataloader is not running: use it in a with block")
+            raise RuntimeError("the dataloader is not running: use it in a with block.")
         return self._run
 
 
@@ -206,13 +210,13 @@ def _as_groups(name: str, groups: Any) -> tuple[DataGroup[Any], ...]:
     if isinstance(groups, DataGroup):
         return (groups,)
     if not isinstance(groups, Iterable):
-        raise TypeError(f"{name} must be a DataGroup or several, not {groups!r}")
+        raise TypeError(f"{name} must be a DataGroup or several; found {groups!r}")
     found = tuple(groups)
     for group in found:
         if not isinstance(group, DataGroup):
-            raise TypeError(f"{name} must be DataGroups, not {type(group).__name__}")
+            raise TypeError(f"{name} must be DataGroups; found {type(group).__name__}")
     if not found:
-        raise ValueError(f"{name} has no groups")
+        raise ValueError(f"{name} is empty. Pass at least one DataGroup.")
     return found
 
 
@@ -223,18 +227,20 @@ def _validation(
         return None, ()
     if not isinstance(validation, tuple) or len(validation) != 3:
         raise ValueError(
-            f"validation must be (mode, interval, groups), not {validation!r}"
+            f"validation must be (mode, interval, groups); found {validation!r}"
         )
     mode, interval, groups = validation
     if mode not in ("epoch", "batch"):
-        raise ValueError(f"validation's mode must be 'epoch' or 'batch', not {mode!r}")
+        raise ValueError(
+            f"validation's mode must be 'epoch' or 'batch'; found {mode!r}"
+        )
     interval = whole("validation's interval", interval, 1)
     return (mode, interval), _as_groups("validation", groups)
 
 
 def _first(start_at: Any, per_epoch: int) -> int:
     if not isinstance(start_at, tuple) or len(start_at) != 2:
-        raise ValueError(f"start_at must be (epoch, batches), not {start_at!r}")
+        raise ValueError(f"start_at must be (epoch, batches); found {start_at!r}")
     epoch = whole("start_at's epoch", start_at[0], 0)
     return epoch * per_epoch + whole("start_at's batches", start_at[1], 0)
 
@@ -243,24 +249,24 @@ def _last(end_at: Any, per_epoch: int) -> int | None:
     if end_at is None:
         return None
     if not isinstance(end_at, tuple) or len(end_at) != 2:
-        raise ValueError(f"end_at must be (mode, number), not {end_at!r}")
+        raise ValueError(f"end_at must be (mode, number); found {end_at!r}")
     mode, number = end_at
     if mode == "never":
         return None
     if mode not in ("epoch", "batch"):
         raise ValueError(
-            f"end_at's mode must be 'epoch', 'batch' or 'never', not {mode!r}"
+            f"end_at's mode must be 'epoch', 'batch' or 'never'; found {mode!r}"
         )
     number = whole("end_at's number", number, 0)
     return number * per_epoch if mode == "epoch" else number
 
 
 def _loaders(function: Any, count: Any, groups: tuple[DataGroup[Any], ...]) -> int:
-    """How many processes are needed: none where everything is in caches."""
+    """The number of loader processes; 0 if every group is read from its cache only."""
     if all(group._loader_layouts is None for group in groups):
         return 0
     if not callable(function):
-        raise TypeError(f"loader_func must be a function, not {function!r}")
+        raise TypeError(f"loader_func must be a function; found {function!r}")
     return whole("loader_count", count, 1)
 
 
@@ -277,7 +283,7 @@ def _warn_of_narrowing(group: DataGroup[Any]) -> None:
         for name, (_, _, dtype, _, _) in (layouts or {}).items():
             if canonical(dtype) != dtype:
                 warnings.warn(
-                    f"the array {name!r} asks for {dtype}, and jax_enable_x64 is off: "
+                    f"the array {name!r} asks for {dtype}, but jax_enable_x64 is off: "
                     f"it will be {canonical(dtype)}",
                     UserWarning,
                     stacklevel=4,

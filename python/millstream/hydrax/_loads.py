@@ -1,4 +1,4 @@
-"""Batches on their way: from loader processes or from the cache."""
+"""Batches that are being loaded: by loader processes or from the cache."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Loaded:
-    """The values of a batch, and whether they are those that the cache holds."""
+    """The values of a batch, whether they come from the cache, and warnings."""
 
     arrays: Arrays
     additional: Additional
@@ -29,13 +29,13 @@ class Load(Protocol):
     """A batch that is being loaded."""
 
     def is_done(self) -> bool:
-        """Whether ``result`` returns, or raises, at once."""
+        """Whether ``result`` returns or raises without waiting."""
 
     def pause(self, seconds: float) -> None:
-        """Waits until it is done, but no longer than so many seconds."""
+        """Waits until it is done, but no longer than ``seconds``."""
 
     def result(self) -> Loaded:
-        """What was loaded, once it is done; to be asked for once."""
+        """The values, once they are loaded. May be called once."""
 
 
 class FromWorkers:
@@ -48,18 +48,18 @@ class FromWorkers:
         self._error: BaseException | None = None
 
     def is_done(self) -> bool:
-        """Whether it is filled, or has failed."""
+        """Whether the batch is filled or has failed."""
         return self._made is not None or self._error is not None or self._pending.done
 
     def pause(self, seconds: float) -> None:
-        """Waits until it is filled, but no longer than so many seconds."""
+        """Waits until the batch is filled, but no longer than ``seconds``."""
         try:
             self._made = self._pending.wait(seconds)
         except Exception as error:
             self._error = error
 
     def result(self) -> Loaded:
-        """What was filled; raises what the loader function did."""
+        """The filled arrays; raises what the loader function raised."""
         made, error = self._made, self._error
         self._made = self._error = None
         if error is not None:
@@ -73,81 +73,84 @@ class FromWorkers:
 
 
 class FromCache:
-    """A batch that is read from disk; ``otherwise`` where it cannot be."""
+    """A batch that is read from the cache.
+
+    If reading fails, ``load_again`` starts loading it in another way.
+    """
 
     def __init__(
         self,
         future: Future[tuple[Arrays, Additional]],
-        otherwise: Callable[[], Load],
+        load_again: Callable[[], Load],
     ) -> None:
         self._future = future
-        self._otherwise = otherwise
-        self._instead: Load | None = None
+        self._load_again = load_again
+        self._fallback: Load | None = None
 
     def is_done(self) -> bool:
-        """Whether it is read; where it cannot be, it is loaded anew."""
-        if self._instead is None and self._future.done():
+        """Whether the batch is read; starts the fallback if reading failed."""
+        if self._fallback is None and self._future.done():
             error = self._future.exception()
             if error is None:
                 return True
             if not isinstance(error, FileNotFoundError):
                 warnings.warn(
-                    f"a cached batch cannot be used: {error}",
+                    f"a cached batch cannot be used and is loaded again: {error}",
                     RuntimeWarning,
                     stacklevel=5,
                 )
-            self._instead = self._otherwise()
-        return self._instead is not None and self._instead.is_done()
+            self._fallback = self._load_again()
+        return self._fallback is not None and self._fallback.is_done()
 
     def pause(self, seconds: float) -> None:
-        """Waits until it is read, but no longer than so many seconds."""
-        if self._instead is not None:
-            self._instead.pause(seconds)
+        """Waits until the batch is read, but no longer than ``seconds``."""
+        if self._fallback is not None:
+            self._fallback.pause(seconds)
         else:
             wait([self._future], seconds)
 
     def result(self) -> Loaded:
-        """What was read."""
-        if self._instead is not None:
-            return self._instead.result()
+        """The values that were read, or those of the fallback."""
+        if self._fallback is not None:
+            return self._fallback.result()
         arrays, additional = self._future.result()
         return Loaded(arrays, additional, True)
 
 
 class NotCached(FileNotFoundError):
-    """A batch is not in the only place where it could be."""
+    """A batch is not in the cache, and its group has no other source."""
 
 
 class Missing:
-    """A batch that only the cache could give."""
+    """A batch that is not in the cache, of a group without ``loader_arrays``."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def is_done(self) -> bool:
-        """True: it is missing."""
+        """Always true."""
         return True
 
     def pause(self, seconds: float) -> None:
-        """Does nothing: it is done."""
+        """Returns immediately."""
 
     def result(self) -> Loaded:
-        """Raises: there is nothing to load it with."""
+        """Raises `NotCached`."""
         raise NotCached(
             f"{self._path}: the batch is not in the cache, and its group has no "
-            "loader_arrays"
+            "loader_arrays to load it with. Pass loader_arrays= to DataGroup."
         )
 
 
 def _merged(host_values: list[Any], rows: int) -> tuple[Additional, tuple[str, ...]]:
-    """What the loader function returned for each item, as lists by key."""
+    """The additional data of all items as lists by key, and the distinct remarks."""
     additional: Additional = {}
     remarks: dict[str, None] = {}
     for row, returned in enumerate(host_values[:rows]):
         if returned is None:
             continue
-        values, said = returned
+        values, item_remarks = returned
         for key, value in (values or {}).items():
             additional.setdefault(key, [None] * rows)[row] = value
-        remarks.update(dict.fromkeys(said))
+        remarks.update(dict.fromkeys(item_remarks))
     return additional, tuple(remarks)

@@ -1,7 +1,7 @@
-"""Oklab and sRGB, for NumPy arrays in place and for JAX arrays by value.
+"""Conversion between sRGB and Oklab, for NumPy and JAX arrays.
 
-The matrices and curves are those that Björn Ottosson published for Oklab, and the
-transfer function of IEC 61966-2-1. Channels are last here.
+The Oklab matrices are Björn Ottosson's. The transfer function of sRGB is that of
+IEC 61966-2-1. Arrays have their channels last.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LAB_FROM_LMS = np.array(
         [0.0259040371, 0.7827717662, -0.8086757660],
     ]
 )
-# Inverted here rather than rounded apart, so that a round trip gives back the colour.
+# The published inverses are rounded. Exact ones make a round trip return the colour.
 _RGB_FROM_LMS = np.linalg.inv(_LMS_FROM_RGB)
 _LMS_FROM_LAB = np.linalg.inv(_LAB_FROM_LMS)
 
@@ -39,7 +39,7 @@ def oklab_from_srgb(colours: Any, xp: Any) -> Any:
 
 
 def srgb_from_oklab(colours: Any, xp: Any) -> Any:
-    """Oklab as sRGB; colours outside its gamut are outside [0, 1]."""
+    """Oklab as sRGB. Colours outside the sRGB gamut get values outside [0, 1]."""
     linear = _times(_times(colours, _LMS_FROM_LAB) ** 3, _RGB_FROM_LMS)
     curved = 1.055 * xp.maximum(linear, 0.0031308) ** (1 / 2.4) - 0.055
     return xp.where(linear > 0.0031308, curved, linear * 12.92)
@@ -48,17 +48,17 @@ def srgb_from_oklab(colours: Any, xp: Any) -> Any:
 def converted(image: Any, channel_axis: int, convert: Callable[[Any, Any], Any]) -> Any:
     """The image with its first three channels converted.
 
-    A NumPy array is changed in place and returned; of a JAX array, which cannot be
-    changed, a new one is. Other channels and leading dimensions are left alone.
+    Changes a NumPy array in place and returns it; returns a new array for a JAX array.
+    Further channels stay as they are. The array may have leading dimensions.
     """
     dtype = np.dtype(image.dtype)
     if dtype.kind != "f" and dtype.name != "bfloat16":
-        raise TypeError(f"colours must be floating-point numbers, not {dtype}")
+        raise TypeError(f"colours must be floating-point numbers; found {dtype}")
     if image.ndim < 3 or image.shape[channel_axis] < 3:
         order = "HWC" if channel_axis == -1 else "CHW"
         raise ValueError(
-            f"an image of shape {tuple(image.shape)} is not {order} with at least 3 "
-            "channels"
+            f"expected an image of shape {order} with at least 3 channels, found "
+            f"{tuple(image.shape)}"
         )
     worked = dtype if dtype.itemsize >= 4 else np.dtype(np.float32)
     if isinstance(image, np.ndarray):
@@ -67,7 +67,7 @@ def converted(image: Any, channel_axis: int, convert: Callable[[Any, Any], Any])
         return image
     jax = sys.modules.get("jax")
     if jax is None or not isinstance(image, jax.Array):
-        raise TypeError(f"an array was expected, not {type(image).__name__}")
+        raise TypeError(f"expected a NumPy or JAX array, found {type(image).__name__}")
     import jax.numpy as jnp
 
     channels = jnp.moveaxis(image, channel_axis, -1)

@@ -1,4 +1,4 @@
-"""NumPy arrays of a batch as JAX arrays."""
+"""Placement: makes JAX arrays from the NumPy arrays of a batch."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ def placed(
     additional: dict[str, list[Any]],
     group: DataGroup[Any],
 ) -> dict[str, jax.Array]:
-    """What ``function`` makes of the arrays, checked; by default JAX's own aliases."""
+    """The JAX arrays that ``function`` returns, checked against the layouts.
+
+    Without a function the JAX arrays alias the memory of ``arrays`` where they can.
+    """
     if function is None:
         return _aliases(arrays, layouts)
     rows = len(next(iter(arrays.values())))
@@ -50,7 +53,7 @@ def placed(
 def _aliases(
     arrays: dict[str, np.ndarray[Any, Any]], layouts: Mapping[str, ArrayLayout]
 ) -> dict[str, jax.Array]:
-    """The same memory where JAX can read it; uncommitted, on the default device."""
+    """Uncommitted arrays on the default device. On the CPU, only a cast copies."""
     import jax
     import jax.numpy as jnp
 
@@ -63,13 +66,13 @@ def _aliases(
         else:
             _check_range(name, array, dtype)
             cast[name] = jnp.asarray(array, dtype=dtype)
-    # One call for all, and none of jnp.asarray, which would copy.
+    # jnp.asarray would copy. One call for all arrays is cheaper than one for each.
     aliased = jax.device_put(same)
     return {name: aliased[name] if name in same else cast[name] for name in arrays}
 
 
 def _check_range(name: str, array: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> None:
-    """Raises where JAX, having no 64-bit types, would change the numbers."""
+    """Raises ``OverflowError`` if narrowing 64-bit integers would change them."""
     if array.dtype.kind not in "iu" or dtype.kind not in "iu":
         return
     if array.dtype.itemsize < 8 or dtype.itemsize != 4:
@@ -78,13 +81,13 @@ def _check_range(name: str, array: np.ndarray[Any, Any], dtype: np.dtype[Any]) -
     low, high = array.min(), array.max()
     if low < limits.min or high > limits.max:
         raise OverflowError(
-            f"the array {name!r} has values from {low} to {high}, which {dtype} cannot "
-            "hold"
+            f"the array {name!r} has values from {low} to {high}, which do not fit "
+            f"{dtype}. Set jax_enable_x64, or declare a dtype that holds them."
         )
 
 
 def canonical(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The dtype that JAX makes of it: without x64 there are no 64-bit types."""
+    """The dtype that JAX uses for ``dtype``. Without x64 JAX has no 64-bit types."""
     if dtype.itemsize < 8:
         return dtype
     import jax
@@ -95,11 +98,13 @@ def canonical(dtype: np.dtype[Any]) -> np.dtype[Any]:
 def check_arrays(
     arrays: Any, layouts: Mapping[str, ArrayLayout], rows: int, who: str
 ) -> None:
-    """Raises unless the arrays are JAX's and fit the layouts, with so many rows."""
+    """Raises unless ``arrays`` are JAX arrays that match the layouts and ``rows``."""
     import jax
 
     if not isinstance(arrays, Mapping):
-        raise TypeError(f"{who} a {type(arrays).__name__} and not a dict of arrays")
+        raise TypeError(
+            f"{who} a {type(arrays).__name__}, where a dict of arrays was expected"
+        )
     if arrays.keys() != layouts.keys():
         raise ValueError(
             f"{who} the arrays {sorted(arrays)}, where the layouts have "
@@ -110,7 +115,8 @@ def check_arrays(
         shape = (rows, *full[1:])
         if not isinstance(array, jax.Array):
             raise TypeError(
-                f"{who} {name!r} as a {type(array).__name__}, not a JAX array"
+                f"{who} {name!r} as a {type(array).__name__}, where a JAX array was "
+                "expected"
             )
         if array.shape != shape:
             raise ValueError(
@@ -124,7 +130,7 @@ def check_arrays(
 
 
 def check_additional(additional: Any, rows: int) -> None:
-    """Raises unless every key has a list with a value a row."""
+    """Raises unless every key has a list with one value per row."""
     if not isinstance(additional, Mapping):
         raise TypeError(
             f"additional data must be a dict, not {type(additional).__name__}"

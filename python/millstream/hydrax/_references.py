@@ -1,4 +1,4 @@
-"""Which batches are still held, and by whom."""
+"""Finds the batches that are still alive and what refers to them."""
 
 from __future__ import annotations
 
@@ -12,44 +12,44 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from millstream.hydrax._batch import Batch
 
-_DEEPEST = 12
-_MORE_THAN_DEPTH = 16
+_MAX_LEVELS = 12
+_MARGIN = 16
 
 _serials = itertools.count()
-# Batches and their arrays by (serial, name); it keeps nothing alive.
+# Batches as (serial, "") and their arrays as (serial, name). It keeps nothing alive.
 _live: weakref.WeakValueDictionary[tuple[int, str], Any] = weakref.WeakValueDictionary()
 
 
 class Watch:
-    """Counts the batches of a run that are held, and warns once when they add up."""
+    """Counts the batches of a run that are alive, and warns once if there are many."""
 
     def __init__(self, depth: int) -> None:
-        self._most = depth + _MORE_THAN_DEPTH
+        self._limit = depth + _MARGIN
         self._serials: set[int] = set()
         self._warned = False
 
     def add(self, batch: Batch[Any]) -> None:
-        """A batch that is about to be delivered."""
+        """Counts a batch that the loop is about to get."""
         serial = next(_serials)
         _live[serial, ""] = batch
         for name, array in batch._arrays.items():
             _live[serial, name] = array
         self._serials.add(serial)
-        if self._warned or len(self._serials) <= self._most:
+        if self._warned or len(self._serials) <= self._limit:
             return
         self._serials &= {serial for serial, _ in list(_live.keys())}
-        if len(self._serials) > self._most:
+        if len(self._serials) > self._limit:
             self._warned = True
             warnings.warn(
-                f"{len(self._serials)} batches are still held: each costs its memory. "
-                "debug_batch_references() shows what holds them",
+                f"{len(self._serials)} batches are still held, and each occupies its "
+                "memory. Call hydrax.debug_batch_references() to see what holds them.",
                 RuntimeWarning,
                 stacklevel=4,
             )
 
 
 def debug_batch_references() -> None:
-    """Prints, for each batch or array of a batch that is alive, what refers to it."""
+    """Prints each batch, or array of a batch, that is alive and what refers to it."""
     gc.collect()
     seen: set[int] = set()
     for (serial, name), held in sorted(_live.items(), key=lambda entry: entry[0]):
@@ -59,8 +59,8 @@ def debug_batch_references() -> None:
 
 
 def _print_referrers(path: list[Any], seen: set[int], depth: int) -> None:
-    """``path`` ends in the object; what it has is not counted as referring to it."""
-    if depth > _DEEPEST:
+    """Prints what refers to ``path[-1]``, except the list ``path`` itself."""
+    if depth > _MAX_LEVELS:
         print(f"[hydrax] {'  ' * depth}...")
         return
     referrers = [
@@ -77,7 +77,7 @@ def _print_referrers(path: list[Any], seen: set[int], depth: int) -> None:
 
 
 def _is_ours(referrer: Any) -> bool:
-    """Whether it is the tracing itself that holds the object."""
+    """Whether the referrer is a frame or an entry of this module."""
     if isinstance(referrer, FrameType):
         return referrer.f_globals.get("__name__") == __name__
     return isinstance(referrer, tuple) and len(referrer) == 2 and _is_entry(referrer)

@@ -1,4 +1,4 @@
-"""One pass through a schedule: what is between ``with`` and its end."""
+"""One run of a `Dataloader`, from the start of its with block to the end."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from millstream.hydrax._references import Watch
 from millstream.hydrax._schedule import Schedule, Step
 from millstream.hydrax._work import GroupExecutors, LoaderFunc, is_of_an_item
 
-# How long a wait may last before it looks whether it is still wanted.
+# How many seconds to wait for a batch before checking for interrupts and timeouts.
 _POLL = 0.05
 _POLL_ANY = 0.002
-# A stalled sample is reported by the executor; it gets so long to say which one it is.
+# The executor has the same timeout, and its error names the item. Let it raise first.
 _GRACE = 1.0
-# Before the first batch the processes have to start, which is not the batch's fault.
+# The time that loader processes may take to start, before the first batch.
 _START = 30.0
 
 
@@ -47,7 +47,7 @@ class BatchTimeoutError(TimeoutError):
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that a run needs to know; it outlives the run."""
+    """The arguments of a `Dataloader`, checked."""
 
     function: LoaderFunc
     groups: tuple[DataGroup[Any], ...]
@@ -64,7 +64,7 @@ class Plan:
 
 
 class Run:
-    """Begins ``depth`` batches ahead and hands them out, on the thread that asks."""
+    """Keeps ``depth`` batches in progress and returns them to the calling thread."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -115,9 +115,9 @@ class Run:
                 self._drop(step, error)
                 continue
             try:
-                batch = self._made(step, loaded)
+                batch = self._finish(step, loaded)
             except Exception as error:
-                if self._plan.placement is None:  # no function of the user's did it
+                if self._plan.placement is None:  # not raised by a user's function
                     _raise(error, step)
                 self._drop(step, error)
                 continue
@@ -126,10 +126,10 @@ class Run:
             return batch
 
     def close(self, *, failed: bool) -> None:
-        """Ends the processes and threads; batches that were kept stay valid.
+        """Ends the processes and threads. Batches that are still alive stay valid.
 
-        What is to be cached is written first, unless the run was interrupted or has
-        failed.
+        Pending batches are written to the cache first, unless the run was interrupted
+        or has failed.
         """
         self._ended = True
         self._pending.clear()
@@ -143,7 +143,7 @@ class Run:
         if not failed:
             self.interrupts.check()
 
-    def _begin(self) -> None:
+    def _start_loads(self) -> None:
         while len(self._pending) < self._plan.depth:
             step = next(self._steps, None)
             if step is None:
@@ -154,15 +154,15 @@ class Run:
         group = self._plan.groups[step.group]
         path = _cache.batch_path(group, _epoch(step), step.index)
         if path is None or self._cacher is None or not path.exists():
-            return self._load_anew(step)
+            return self._load_again(step)
         assert group._cache_layouts is not None
         assert group._cache_size is not None
         future = self._cacher.read(
             path, group._cache_layouts, group._cache_size, len(step.indices)
         )
-        return FromCache(future, lambda: self._load_anew(step))
+        return FromCache(future, lambda: self._load_again(step))
 
-    def _load_anew(self, step: Step) -> Load:
+    def _load_again(self, step: Step) -> Load:
         group = self._plan.groups[step.group]
         if group._loader_layouts is None:
             path = _cache.batch_path(group, _epoch(step), step.index)
@@ -172,12 +172,13 @@ class Run:
         return FromWorkers(self._pool.submit(step), len(step.indices))
 
     def _take(self) -> tuple[Step, Load] | None:
-        """Takes out a batch that is ready, the next one or, if any will do, the first.
+        """Waits for a batch and removes it from the pending ones.
 
-        None at the end, and as soon as the run is interrupted.
+        It is the next one or, without ``deterministic``, the first that is ready.
+        Returns None at the end and once the run is interrupted.
         """
         plan = self._plan
-        self._begin()
+        self._start_loads()
         begun = time.monotonic()
         grace = _GRACE + _START if self._first else _GRACE
         try:
@@ -193,8 +194,8 @@ class Run:
                 waited = time.monotonic() - begun
                 if plan.timeout is not None and waited > plan.timeout + grace:
                     raise BatchTimeoutError(
-                        f"no batch was ready within {plan.timeout:g} seconds; "
-                        f"{_named(step)} is next"
+                        f"no batch was ready within {plan.timeout:g} seconds; the next "
+                        f"one is {_named(step)}. Raise timeout_sec= or loader_count="
                     )
                 load.pause(_POLL if plan.deterministic else _POLL_ANY)
             return None
@@ -203,8 +204,8 @@ class Run:
                 self.idle += time.monotonic() - begun
             self._first = False
 
-    def _made(self, step: Step, loaded: Loaded) -> Batch[Any]:
-        """The batch, placed; what is to be cached at once is on its way there."""
+    def _finish(self, step: Step, loaded: Loaded) -> Batch[Any]:
+        """The batch with its JAX arrays; starts caching it if that is automatic."""
         group = self._plan.groups[step.group]
         for remark in loaded.remarks:
             warnings.warn(remark, RuntimeWarning, stacklevel=4)
@@ -220,12 +221,12 @@ class Run:
         if self._cacher is None or group._cache_readonly or loaded.from_cache:
             return batch
         if group._cache_direct:
-            self._keep(step, loaded.arrays, loaded.additional)
+            self._save(step, loaded.arrays, loaded.additional)
         else:
-            batch._keep = self._keep
+            batch._save = self._save
         return batch
 
-    def _keep(
+    def _save(
         self, step: Step, arrays: Mapping[str, Any], additional: dict[str, list[Any]]
     ) -> None:
         group = self._plan.groups[step.group]
@@ -244,18 +245,19 @@ class Run:
         )
 
     def _drop(self, step: Step, error: Exception) -> None:
-        """Raises the error, or leaves the batch out and says so."""
+        """Raises the error, or leaves the batch out with a warning."""
         if self._plan.on_error == "raise":
             _raise(error, step)
         self._dropped += 1
         schedule = self._plan.schedule
         if schedule.last is None and self._dropped >= schedule.batches_per_epoch:
             raise RuntimeError(
-                f"{self._dropped} batches one after the other had to be dropped"
+                f"{self._dropped} batches in a row were dropped: not one batch of an "
+                "epoch could be loaded. Pass on_error='raise' to see the first error."
             ) from error
-        told = "".join(traceback.format_exception(error))
+        trace = "".join(traceback.format_exception(error))
         warnings.warn(
-            f"{_named(step)} was dropped:\n{told}", RuntimeWarning, stacklevel=4
+            f"{_named(step)} was dropped:\n{trace}", RuntimeWarning, stacklevel=4
         )
 
     def _kill(self) -> None:
@@ -265,12 +267,12 @@ class Run:
 
 
 def _epoch(step: Step) -> int:
-    """The epoch that a cached batch is of: validation never changes."""
+    """The epoch of a cached batch. Validation is the same in every epoch."""
     return 0 if step.seed is None else step.epoch
 
 
 def _raise(error: Exception, step: Step) -> NoReturn:
-    error.add_note(f"It was raised for {_named(step)}.")
+    error.add_note(f"This error was raised for {_named(step)}.")
     other = stand_in(error, f"for {_named(step)}")
     if other is None:
         raise error

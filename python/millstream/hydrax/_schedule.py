@@ -1,4 +1,4 @@
-"""Which batch comes when: pure arithmetic, no threads and no data."""
+"""The order of batches, computed without threads and without data."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SHUFFLES = ("repeat", "reseed", "itemwise", "batchwise")
 
 @dataclass(frozen=True)
 class GroupOrder:
-    """The order of one group's items and batches, epoch by epoch."""
+    """The order of one group's items and batches in each epoch."""
 
     items: int
     batch_size: int
@@ -36,13 +36,13 @@ class GroupOrder:
         return self.shuffle_later in ("reseed", "itemwise")
 
     def batch_index(self, epoch: int, cursor: int, shuffled: Permutations) -> int:
-        """The number, within the group, of the batch that comes at ``cursor``."""
+        """The number of the group's batch at position ``cursor`` of ``epoch``."""
         if epoch == 0 or self.shuffle_later != "batchwise":
             return cursor
         return int(shuffled.batches(self.seed + epoch, self.batch_count)[cursor])
 
     def indices(self, epoch: int, index: int, shuffled: Permutations) -> Sequence[int]:
-        """The items of the batch ``index``."""
+        """The indices of the items of batch ``index``."""
         start = index * self.batch_size
         end = min(start + self.batch_size, self.items)
         if epoch > 0 and self.shuffle_later == "itemwise":
@@ -54,7 +54,7 @@ class GroupOrder:
         return tuple(order[start:end].tolist())
 
     def batch_seed(self, epoch: int, index: int) -> int:
-        """The seed of the batch's first item; the others follow one by one."""
+        """The seed of the batch's first item. Each further item's seed is one more."""
         seed = self.seed + index * self.batch_size
         if self.reseeds:
             seed += epoch * self.batch_count * self.batch_size
@@ -62,7 +62,7 @@ class GroupOrder:
 
 
 class Permutations:
-    """The orders that one group needs now: one of items and one of batches."""
+    """The last permutations of one group: one of items and one of batches."""
 
     def __init__(self) -> None:
         self._items: tuple[int, Permutation] | None = None
@@ -71,7 +71,7 @@ class Permutations:
     def items(self, seed: int, length: int) -> Permutation:
         """The order of the group's items under ``seed``."""
         if self._items is None or self._items[0] != seed:
-            self._items = None  # the old one goes before the new one comes
+            self._items = None  # frees the old permutation before computing another
             self._items = seed, _permutation(seed, length)
         return self._items[1]
 
@@ -88,10 +88,11 @@ def _permutation(seed: int, length: int) -> Permutation:
 
 @dataclass(frozen=True)
 class Step:
-    """One batch to be made.
+    """One batch to load.
 
-    ``group`` counts the training groups first, then those of validation. ``seed`` is
-    None for validation; then the three numbers count from the run's first validation.
+    ``group`` counts the training groups first, then the validation groups. For
+    validation ``seed`` is None, and ``epoch``, ``epoch_batch`` and ``batch_num`` count
+    from the run's first validation.
     """
 
     group: int
@@ -107,8 +108,8 @@ class Step:
 class Schedule:
     """The batches of a run, from ``first`` up to but not including ``last``.
 
-    ``validation`` is ``(mode, interval)``; it is due whenever so many epochs or batches
-    are complete, counted from the very beginning, and comes before the next batch.
+    ``validation`` is ``(mode, interval)``: validation follows every ``interval`` epochs
+    or batches, counted from epoch 0.
     """
 
     training: tuple[GroupOrder, ...]
@@ -129,7 +130,7 @@ class Schedule:
         return sum(group.batch_count for group in self.validating)
 
     def steps(self) -> Iterator[Step]:
-        """The batches one after the other."""
+        """The batches of the run in order."""
         per_epoch = self.batches_per_epoch
         groups, cursors = self._epoch_order()
         shuffled = [Permutations() for _ in (*self.training, *self.validating)]
@@ -179,10 +180,10 @@ class Schedule:
         return within == 0 and epochs % interval == 0
 
     def _epoch_order(self) -> tuple[list[int], list[int]]:
-        """The group of each batch of an epoch, and how many of the group came before.
+        """The group of each batch of an epoch, and its number within that group.
 
-        The group that has used the least share of its batches is next, the earliest of
-        those: that is the order of all batches by their share.
+        With ``interleave``, the next batch is from the group that has delivered the
+        smallest fraction of its batches. The first such group wins a tie.
         """
         counts = [group.batch_count for group in self.training]
         groups = np.repeat(np.arange(len(counts)), counts)

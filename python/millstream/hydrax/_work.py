@@ -1,4 +1,4 @@
-"""What runs in loader processes, and the processes themselves."""
+"""The loader processes and the task that they run."""
 
 from __future__ import annotations
 
@@ -27,53 +27,54 @@ LoaderFunc: TypeAlias = Callable[
 
 _DANGLING = (
     "loader memory has a dangling reference: loader_func kept a view of the array "
-    "{name!r} after it returned, and what it writes there is in no batch"
+    "{name!r} after it returned. Later writes to it do not reach the batch. Copy the "
+    "array if you need to keep it."
 )
 
 
 def is_of_an_item(error: Exception) -> bool:
-    """Whether the loader function raised it for an item, and not a worker's start."""
+    """Whether the error is of one item, not of a loader process that failed."""
     return hasattr(error, ITEM)
 
 
 def is_worker() -> bool:
-    """Whether this is a loader process; a Dataloader cannot be made in one."""
+    """Whether this is a loader process, where no Dataloader can be created."""
     return bool(os.environ.get("MILLSTREAM_WORKER"))
 
 
 @dataclass(frozen=True)
-class Joined:
+class JoinedGroups:
     """The descriptors of several groups as one sequence.
 
     An element is ``(group, number within the group, descriptor)``.
     """
 
-    parts: tuple[Sequence[Any], ...] = field(repr=False)
+    groups: tuple[Sequence[Any], ...] = field(repr=False)
     starts: tuple[int, ...]
 
     @classmethod
-    def of(cls, parts: Iterable[Sequence[Any]]) -> Joined:
-        """The parts one after the other."""
-        held = tuple(parts)
-        lengths = (len(part) for part in held)
+    def of(cls, groups: Iterable[Sequence[Any]]) -> JoinedGroups:
+        """Joins the groups in the order given."""
+        joined = tuple(groups)
+        lengths = (len(group) for group in joined)
         starts = tuple(itertools.accumulate(lengths, initial=0))
-        return cls(held, starts)
+        return cls(joined, starts)
 
     def __len__(self) -> int:
         return self.starts[-1]
 
     def __getitem__(self, index: int) -> tuple[int, int, Any]:
-        part = bisect.bisect_right(self.starts, index) - 1
-        number = index - self.starts[part]
-        return part, number, self.parts[part][number]
+        group = bisect.bisect_right(self.starts, index) - 1
+        number = index - self.starts[group]
+        return group, number, self.groups[group][number]
 
 
 @dataclass(frozen=True)
 class Fill:
     """Calls the user's function for one item.
 
-    Seeds travel as distances from the group's own seed, which may be any whole number.
-    What comes back is None, or ``(additional data, remarks)``.
+    ``seed`` is relative to the group's seed, because a group's seed may exceed 64 bits.
+    Returns None, or ``(additional data, remarks)``.
     """
 
     function: LoaderFunc
@@ -88,7 +89,7 @@ class Fill:
         group, _, data = item
         if seed is not None:
             seed = self.seeds[group] + int(seed)
-        before = _held(arrays)
+        before = _reference_counts(arrays)
         remarks: tuple[str, ...] = ()
         try:
             additional = self.function(data, arrays, seed)
@@ -100,7 +101,7 @@ class Fill:
             if stand_in is None:
                 raise
             raise stand_in from error
-        if before != (after := _held(arrays)):
+        if before != (after := _reference_counts(arrays)):
             remarks += tuple(
                 _DANGLING.format(name=name)
                 for name, then, now in zip(arrays, before, after, strict=True)
@@ -111,7 +112,7 @@ class Fill:
         return additional, remarks
 
     def tell_item(self, error: BaseException, item: tuple[int, int, Any]) -> None:
-        """Adds to an error which item it is of."""
+        """Adds a note to an error that names the item."""
         _, number, data = item
         setattr(error, ITEM, number)
         error.add_note(
@@ -120,9 +121,9 @@ class Fill:
 
 
 def _stand_in(error: Exception) -> Exception | None:
-    """One with the words of an error that cannot be sent to another process."""
+    """A ``RuntimeError`` with the error's text, if the error cannot be pickled."""
     kind = type(error)
-    if kind.__module__ == "__main__":  # it is sent by value, as its function was
+    if kind.__module__ == "__main__":  # the worker sends its class by value
         return None
     try:
         pickle.loads(pickle.dumps(error))
@@ -133,8 +134,8 @@ def _stand_in(error: Exception) -> Exception | None:
     return None
 
 
-def _held(arrays: Mapping[str, np.ndarray[Any, Any]]) -> list[int]:
-    """How often each array is referred to, itself and by views of its memory."""
+def _reference_counts(arrays: Mapping[str, np.ndarray[Any, Any]]) -> list[int]:
+    """The number of references to each array and to its memory."""
     return [
         sys.getrefcount(array) + sys.getrefcount(array.base)
         for array in arrays.values()
@@ -145,18 +146,18 @@ def _checked(additional: Any) -> tuple[str, ...]:
     if not isinstance(additional, dict):
         raise TypeError(
             "loader_func must return a dict of additional data or None, not "
-            f"{type(additional).__name__}"
+            f"{type(additional).__name__}."
         )
     return tuple(
-        f"additional data {key!r} has the array type {type(value).__name__}: an array "
-        "of the group's loader_arrays is handed over without a copy"
+        f"additional data {key!r} has the array type {type(value).__name__}, which is "
+        "pickled. Declare it in the group's loader_arrays to avoid the copy."
         for key, value in additional.items()
         if isinstance(value, np.ndarray) or type(value).__module__.startswith("jax")
     )
 
 
 class GroupExecutors:
-    """The loader processes of a run: so many for each layout that its groups have."""
+    """The loader processes of a run: ``count`` for each distinct array layout."""
 
     def __init__(
         self,
@@ -185,7 +186,7 @@ class GroupExecutors:
 
     @property
     def pids(self) -> list[int]:
-        """The process ids of the loaders that run now."""
+        """The process ids of the loader processes that are running."""
         return [pid for executor in self._executors for pid in executor.pids]
 
     def submit(self, step: Step) -> PendingBatch:
@@ -198,7 +199,7 @@ class GroupExecutors:
         return executor.submit(indices, np.arange(first, first + len(indices)))
 
     def close(self) -> None:
-        """Ends the processes; batches that were not waited for are given up."""
+        """Ends the processes and discards pending batches."""
         for executor in self._executors:
             executor.close()
         self._executors.clear()
@@ -229,14 +230,14 @@ def _executor(
     from millstream._workers.executor import Executor
     from millstream._workers.tasks import FillTask
 
-    joined = Joined.of(group._data for group in groups)
+    joined = JoinedGroups.of(group._data for group in groups)
     fill = Fill(function, tuple(group._order.seed for group in groups))
     fields = [
         (name, layout[1], layout[0][1:])
         for name, layout in (groups[0].loader_layouts or {}).items()
     ]
 
-    def made(data: Joined) -> Executor:
+    def start(data: JoinedGroups) -> Executor:
         return Executor(
             FillTask(fill, data, startup),
             fields,
@@ -248,9 +249,10 @@ def _executor(
         )
 
     try:
-        return made(joined), joined.starts
-    except TypeError:  # it cannot be sent
-        if all(type(part) in (list, tuple, range) for part in joined.parts):
+        return start(joined), joined.starts
+    except TypeError:  # the data cannot be pickled
+        if all(type(group) in (list, tuple, range) for group in joined.groups):
             raise
-        # A sequence may hold what cannot be sent, such as a file, where its items can.
-        return made(Joined.of(list(part) for part in joined.parts)), joined.starts
+        # A sequence that holds an open file cannot be pickled, but its items may be.
+        items = JoinedGroups.of(list(group) for group in joined.groups)
+        return start(items), joined.starts

@@ -42,51 +42,52 @@ _HIGH_RESOLUTION = 0x0400
 _BLACK_POINT = 0x2000
 
 CONVERT_PERCEPTUAL = (ImageCms.Intent.PERCEPTUAL, _HIGH_RESOLUTION)
-"""Perceptual intent, tables of high resolution."""
+"""Perceptual intent, with high-resolution lookup tables."""
 
 CONVERT_RELATIVE = (
     ImageCms.Intent.RELATIVE_COLORIMETRIC,
     _HIGH_RESOLUTION | _BLACK_POINT,
 )
-"""Relative colorimetric intent with black point compensation, the same tables."""
+"""Relative colorimetric intent with black point compensation, and the same tables."""
 
 
 class Coefs:
-    """What pixels are divided by, then what is subtracted; ``coefs[dtype]`` has both.
+    """Coefficients of the map ``pixel / divisor - subtrahend``.
 
-    They are rows of an array, a value a channel or one for all.
+    ``coefs[dtype]`` is an array of two rows, divisors and subtrahends. A row has one
+    value per channel, or one value for all channels.
     """
 
-    __slots__ = ("_held", "_values")
+    __slots__ = ("_by_dtype", "_values")
 
     FRACTIONAL: ClassVar[Coefs]
     """From [0, 255] to [0, 1]."""
     IMAGENET_SRGB: ClassVar[Coefs]
-    """From [0, 255] to what networks trained on ImageNet expect."""
+    """From [0, 255] to values standardised with ImageNet's mean and deviation."""
     IMAGENET_SRGB_ALPHA: ClassVar[Coefs]
-    """The same, and an alpha channel to [0, 1]."""
+    """The same for RGB, and [0, 1] for the alpha channel."""
 
     def __init__(self, coefs: Any) -> None:
         self._values = np.array(coefs, np.float64)
         if self._values.ndim != 2 or len(self._values) != 2:
             raise ValueError(
-                "coefficients are two rows, divisors and subtrahends, not an array of "
-                f"shape {self._values.shape}"
+                "coefficients must be two rows, divisors and subtrahends; found an "
+                f"array of shape {self._values.shape}"
             )
-        self._held: dict[np.dtype[Any], np.ndarray[Any, Any]] = {}
+        self._by_dtype: dict[np.dtype[Any], np.ndarray[Any, Any]] = {}
 
     def __getitem__(self, dtype: Any) -> np.ndarray[Any, Any]:
         dtype = np.dtype(dtype)
-        if dtype not in self._held:
+        if dtype not in self._by_dtype:
             values = self._values.astype(dtype)
             values.setflags(write=False)
-            self._held[dtype] = values
-        return self._held[dtype]
+            self._by_dtype[dtype] = values
+        return self._by_dtype[dtype]
 
     @staticmethod
     @lru_cache(maxsize=8)
     def balanced(scale: float = 1.0, *, alpha: bool = False) -> Coefs:
-        """From [0, 255] to [-scale, scale]; an alpha channel, if any, to [0, 1]."""
+        """From [0, 255] to [-scale, scale]; with ``alpha``, that channel to [0, 1]."""
         divisors, subtrahends = [127.5 / scale] * 3, [scale] * 3
         if alpha:
             return Coefs([[*divisors, 255.0], [*subtrahends, 0.0]])
@@ -107,9 +108,9 @@ Coefs.IMAGENET_SRGB_ALPHA = _standardised(True)
 
 
 def set_max_image_pixels(threshold: int | None) -> None:
-    """Sets, for all of Pillow, at how many pixels opening an image fails.
+    """Sets the number of pixels above which Pillow refuses to open an image.
 
-    From half as many on Pillow warns. None takes the limit away.
+    Pillow warns above half that number. None removes the limit. The setting is global.
     """
     Image.MAX_IMAGE_PIXELS = None if threshold is None else (threshold + 1) // 2
 
@@ -121,10 +122,10 @@ def open_srgb(
     convert: tuple[ImageCms.Intent, int] = CONVERT_RELATIVE,
     formats: list[str] | tuple[str, ...] | None = None,
 ) -> Image.Image:
-    """The image of a path, a file or bytes, in sRGB.
+    """Opens an image from a path, a file or bytes, and converts it to sRGB.
 
-    A colour profile of its own is converted from, by the profile's default intent where
-    it does not support the one asked for. ``mode`` is "RGB", "RGBA" or "RGBa".
+    An embedded colour profile is converted with ``convert``, or with its default intent
+    if it does not support that one. ``mode`` is "RGB", "RGBA" or "RGBa".
     """
     if isinstance(fp, (bytes, bytearray, memoryview)):
         fp = BytesIO(fp)
@@ -132,7 +133,7 @@ def open_srgb(
     profile = image.info.get("icc_profile")
     if profile:
         image = _converted(image, profile, convert, alpha=mode.lower() == "rgba")
-    if image.mode == "RGB" and mode == "RGBa":  # Pillow has no way straight there
+    if image.mode == "RGB" and mode == "RGBa":  # Pillow cannot convert directly
         image = image.convert("RGBA")
     if image.mode != mode:
         return image.convert(mode)
@@ -154,14 +155,14 @@ def _converted(
         if intent != ImageCms.Intent.RELATIVE_COLORIMETRIC:
             flags &= ~_BLACK_POINT
     if profile.profile.xcolor_space.strip() == "RGB" and image.mode != "RGB":
-        # Palettes and grey levels are expanded to what the profile speaks of.
+        # An RGB profile cannot be applied to palette indices or grey levels.
         image = image.convert("RGBA" if _has_alpha(image) else "RGB")
     transparency = image.getchannel("A") if image.mode in ("RGBA", "LA") else None
     if image.mode == "LA":
         image = image.convert("L")
     elif image.mode == "RGBA":
         image = image.convert("RGB")
-    made = ImageCms.profileToProfile(
+    converted = ImageCms.profileToProfile(
         image,
         profile,
         ImageCms.createProfile("sRGB"),
@@ -169,11 +170,11 @@ def _converted(
         outputMode="RGB",
         flags=ImageCms.Flags(flags),
     )
-    assert made is not None
-    made.info.pop("icc_profile", None)
+    assert converted is not None
+    converted.info.pop("icc_profile", None)
     if alpha and transparency is not None:
-        made.putalpha(transparency)
-    return made
+        converted.putalpha(transparency)
+    return converted
 
 
 def _has_alpha(image: Image.Image) -> bool:
@@ -185,14 +186,14 @@ def _has_alpha(image: Image.Image) -> bool:
 def write_hwc(
     image: Any, array: np.ndarray[Any, Any], coefs: Coefs | None = None
 ) -> None:
-    """Writes an image, of Pillow or an HWC array, into an array of shape HWC."""
+    """Writes a Pillow image or an HWC array into an array of shape HWC."""
     _write(np.asarray(image), array, coefs, "HWC", (1, 1, -1))
 
 
 def write_chw(
     image: Any, array: np.ndarray[Any, Any], coefs: Coefs | None = None
 ) -> None:
-    """Writes an image, of Pillow or an HWC array, into an array of shape CHW."""
+    """Writes a Pillow image or an HWC array into an array of shape CHW."""
     pixels = np.asarray(image)
     if pixels.ndim == 3:
         pixels = pixels.transpose(2, 0, 1)
@@ -208,12 +209,12 @@ def _write(
 ) -> None:
     if pixels.ndim != 3 or pixels.shape != array.shape:
         raise ValueError(
-            f"an image of shape {pixels.shape} ({order}) does not fit an array of "
-            f"shape {array.shape}"
+            f"expected an image of shape {array.shape} ({order}), found {pixels.shape}"
         )
     if coefs is not None and array.dtype.kind in "biu":
         raise TypeError(
-            f"coefficients need an array of floating-point numbers, not {array.dtype}"
+            f"coefficients need a floating-point array; found {array.dtype}. Declare a "
+            "floating-point dtype, or leave out coefs="
         )
     np.copyto(array, pixels, casting="safe")
     if coefs is not None:
@@ -225,10 +226,10 @@ def _write(
 def from_srgb_hwc(
     image: Any, coefs: Coefs, *, mode: str | None = None, copy: bool = False
 ) -> Image.Image:
-    """Pillow's image of sRGB values in HWC, which ``coefs`` made of [0, 255].
+    """A Pillow image of sRGB values in HWC, which ``coefs`` scaled from [0, 255].
 
-    Values are rounded and clipped. Unless ``copy``, a NumPy array is worked on in place
-    and must not be used any more; a JAX array is always copied.
+    Values are rounded and clipped. Without ``copy`` a NumPy array is overwritten, so do
+    not use it afterwards. A JAX array is always copied.
     """
     values = np.asarray(image)
     if copy or not values.flags.writeable or values.dtype.itemsize < 4:
@@ -236,7 +237,7 @@ def from_srgb_hwc(
         values = np.array(values, dtype=worked)
     if values.ndim != 3 or values.dtype.kind != "f":
         raise ValueError(
-            "an image is HWC and of floating-point numbers, not of shape "
+            "expected an image that is HWC and of floating-point numbers, found shape "
             f"{values.shape} and {values.dtype}"
         )
     divisors, subtrahends = coefs[values.dtype]
@@ -251,45 +252,45 @@ def from_srgb_hwc(
 
 
 def convert_srgb_to_oklab_frac_hwc(image: A) -> A:
-    """sRGB in [0, 1], HWC, as Oklab.
+    """Converts sRGB in [0, 1], HWC, to Oklab.
 
-    A NumPy array is changed in place, of a JAX array a new one is made; either is
-    returned. There may be dimensions before H; alpha is left alone. The other
-    conversions do the same.
+    Changes a NumPy array in place and returns it; returns a new array for a JAX array.
+    The array may have dimensions before H. Alpha stays as it is. The same holds for the
+    other conversions.
     """
     return _oklab.converted(image, -1, _oklab.oklab_from_srgb)
 
 
 def convert_srgb_to_oklab_frac_chw(image: A) -> A:
-    """sRGB in [0, 1], CHW, as Oklab."""
+    """Converts sRGB in [0, 1], CHW, to Oklab."""
     return _oklab.converted(image, -3, _oklab.oklab_from_srgb)
 
 
 def convert_oklab_to_srgb_frac_hwc(image: A) -> A:
-    """Oklab, HWC, as sRGB in [0, 1]."""
+    """Converts Oklab, HWC, to sRGB in [0, 1]."""
     return _oklab.converted(image, -1, _oklab.srgb_from_oklab)
 
 
 def convert_oklab_to_srgb_frac_chw(image: A) -> A:
-    """Oklab, CHW, as sRGB in [0, 1]."""
+    """Converts Oklab, CHW, to sRGB in [0, 1]."""
     return _oklab.converted(image, -3, _oklab.srgb_from_oklab)
 
 
 def convert_frac_to_balanced_hwc(image: A, scale: float = 1.0) -> A:
-    """[0, 1], HWC, as [-scale, scale]."""
+    """Maps [0, 1], HWC, to [-scale, scale]."""
     return _oklab.converted(image, -1, lambda x, _: (x - 0.5) * (2 * scale))
 
 
 def convert_frac_to_balanced_chw(image: A, scale: float = 1.0) -> A:
-    """[0, 1], CHW, as [-scale, scale]."""
+    """Maps [0, 1], CHW, to [-scale, scale]."""
     return _oklab.converted(image, -3, lambda x, _: (x - 0.5) * (2 * scale))
 
 
 def convert_balanced_to_frac_hwc(image: A, scale: float = 1.0) -> A:
-    """[-scale, scale], HWC, as [0, 1]."""
+    """Maps [-scale, scale], HWC, to [0, 1]."""
     return _oklab.converted(image, -1, lambda x, _: x / (2 * scale) + 0.5)
 
 
 def convert_balanced_to_frac_chw(image: A, scale: float = 1.0) -> A:
-    """[-scale, scale], CHW, as [0, 1]."""
+    """Maps [-scale, scale], CHW, to [0, 1]."""
     return _oklab.converted(image, -3, lambda x, _: x / (2 * scale) + 0.5)

@@ -1,4 +1,4 @@
-"""Rows of a pandas data frame as the data of a group; needs ``millstream[pandas]``."""
+"""The rows of a pandas data frame as a group's data; needs ``millstream[pandas]``."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ __all__ = ["RowData"]
 
 
 class RowData(Sequence[Row]):
-    """The rows of a data frame by position, each a ``Series``; a slice is a RowData."""
+    """The rows of a data frame by position: a ``Series``, or a RowData for a slice."""
 
     __slots__ = ("_dataframe",)
 
     def __init__(self, dataframe: pandas.DataFrame) -> None:
         if not isinstance(dataframe, pandas.DataFrame):
             raise TypeError(
-                f"RowData needs a pandas DataFrame, not {type(dataframe).__name__}"
+                f"RowData needs a pandas DataFrame; found {type(dataframe).__name__}"
             )
         self._dataframe = dataframe
 
@@ -48,7 +48,7 @@ class RowData(Sequence[Row]):
             position = operator.index(key)
         except TypeError:
             raise TypeError(
-                f"a row is named by a whole number or a slice, not {key!r}"
+                f"the index of a row must be an integer or a slice; found {key!r}"
             ) from None
         return self._dataframe.iloc[position]
 

@@ -1,4 +1,4 @@
-"""Progress bars of tqdm for a Dataloader; needs ``millstream[tqdm]``."""
+"""tqdm progress bars for a Dataloader; needs ``millstream[tqdm]``."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ D = TypeVar("D")
 
 
 class ProgressMonitor(Generic[D]):
-    """A bar for training, and one for each validation while it lasts.
+    """Shows a bar for training, and another one during each validation.
 
     Args:
-      dataloader: One whose batches come in order.
-      report_interval: After every so many batches a line says by how much the loader is
-        behind and how many batches it dropped, if it is and did; 0 for never.
-      description: What stands before the bar.
-      tqdm_arguments: More arguments for tqdm.
+      dataloader: A deterministic Dataloader.
+      report_interval: After this many batches, print how long the loop waited per batch
+        and how many batches were dropped, if any. With 0 nothing is printed.
+      description: The text before the training bar.
+      tqdm_arguments: Further arguments for tqdm.
     """
 
     def __init__(
@@ -40,7 +40,8 @@ class ProgressMonitor(Generic[D]):
     ) -> None:
         if not dataloader.deterministic:
             raise ValueError(
-                "progress is counted in order: the dataloader must be deterministic"
+                "the dataloader must be deterministic, because progress is counted in "
+                "order. Pass deterministic=True to Dataloader."
             )
         self._dataloader = dataloader
         self._interval = report_interval
@@ -68,7 +69,7 @@ class ProgressMonitor(Generic[D]):
         self.close()
 
     def begin_batch(self, batch: Batch[D]) -> None:
-        """To be called before a batch is used."""
+        """Call this before you use a batch."""
         if isinstance(batch, ValidationBatch):
             if batch.validation_epoch != self._validation_epoch:
                 self._close_validation()
@@ -89,7 +90,10 @@ class ProgressMonitor(Generic[D]):
             self._training.unpause()
 
     def end_batch(self, batch: Batch[D]) -> None:
-        """To be called when a batch was used; gaps between numbers are dropped ones."""
+        """Call this after you have used a batch.
+
+        A gap between two batches' numbers counts as dropped batches.
+        """
         if isinstance(batch, TrainingBatch):
             passed = batch.batch_num + 1 - self._next_batch
             self._next_batch += passed
@@ -99,14 +103,14 @@ class ProgressMonitor(Generic[D]):
             self._next_validation += passed
             self._validation.update(passed)
         else:
-            raise TypeError(f"a batch was expected, not {batch!r}")
+            raise TypeError(f"a batch was expected; found {batch!r}")
         self._dropped += passed - 1
         self._ended += 1
         if self._interval > 0 and self._ended % self._interval == 0:
             self._report()
 
     def close(self) -> None:
-        """Ends the bars."""
+        """Closes the bars."""
         self._close_validation()
         if self._training is not None:
             self._training.close()
@@ -120,7 +124,7 @@ class ProgressMonitor(Generic[D]):
     def _report(self) -> None:
         behind = self._dataloader.idle_usec() / 1000 / self._interval
         if behind >= 1:
-            tqdm.write(f"[hydrax] running behind by {behind:.0f} ms a batch")
+            tqdm.write(f"[hydrax] running behind by {behind:.0f} ms per batch")
         if self._dropped > 0:
             share = self._dropped / (self._dropped + self._interval)
             tqdm.write(f"[hydrax] dropped {self._dropped} batches ({share:.0%})")
@@ -133,7 +137,7 @@ def tbatches(
     description: str = "train",
     **tqdm_arguments: Any,
 ) -> Iterator[Batch[D]]:
-    """The batches of a dataloader, with bars; it is entered and left here.
+    """Iterates over a dataloader with progress bars. It enters the dataloader itself.
 
     The arguments are those of `ProgressMonitor`.
     """
@@ -147,4 +151,4 @@ def tbatches(
             monitor.begin_batch(batch)
             yield batch
             monitor.end_batch(batch)
-            del batch  # it is not to be held while the next one is waited for
+            del batch  # so that its memory can be reused for the next batch

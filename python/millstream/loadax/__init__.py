@@ -1,7 +1,7 @@
-"""Loadax's vocabulary over Millstream: change the import and keep the code.
+"""Loadax's interface on top of Millstream: change the import and keep your code.
 
-Items are loaded by the engine's workers, or in a plain loop, and always in their order.
-What differs from Loadax, and why, is in docs/loadax.md.
+The engine's workers load items ahead, or a plain loop loads them one by one. Items
+always come in order. docs/loadax.md lists the differences from Loadax.
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""What Loadax's arguments have to be."""
+"""Checks of the arguments of Loadax's functions and classes."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 
 class ArgumentError(ValueError, AssertionError):
-    """A wrong argument: a ``ValueError`` that Loadax raises as ``AssertionError``."""
+    """A wrong argument. It is also an ``AssertionError``, which Loadax raises."""
 
 
 def whole(name: str, value: Any, least: int) -> int:
-    """``value`` as an int; raises unless it is a whole number of at least ``least``."""
+    """``value`` as an int; raises unless it is an integer of at least ``least``."""
     try:
         if isinstance(value, bool):
             raise TypeError
@@ -26,28 +26,29 @@ def whole(name: str, value: Any, least: int) -> int:
     return number
 
 
-def chosen(name: str, value: Any, choices: tuple[str, ...]) -> str:
+def one_of(name: str, value: Any, choices: tuple[str, ...]) -> str:
     """``value``; raises unless it is one of ``choices``."""
     if value not in choices:
         raise ArgumentError(
-            f"{name} is {' or '.join(map(repr, choices))}, not {value!r}"
+            f"{name} must be {' or '.join(map(repr, choices))}, not {value!r}"
         )
     return str(value)
 
 
 def shard_of(num_shards: Any, shard_id: Any) -> tuple[int, int]:
-    """Both as ints; raises unless shard ``shard_id`` of ``num_shards`` exists."""
+    """``num_shards`` and ``shard_id`` as ints; raises unless there is such a shard."""
     try:
         shards, shard = operator.index(num_shards), operator.index(shard_id)
     except TypeError:
         raise TypeError(
-            "num_shards and shard_id are whole numbers, "
+            "num_shards and shard_id must be whole numbers, "
             f"not {num_shards!r} and {shard_id!r}"
         ) from None
     if shards < 1:
         raise ArgumentError(f"num_shards must be greater than 0, not {shards}")
     if not 0 <= shard < shards:
         raise ArgumentError(
-            f"shard_id {shard} must be in the range [0, {shards}) of the shards"
+            f"shard_id {shard} must be in the range [0, {shards}), because there are "
+            f"{shards} shards"
         )
     return shards, shard

@@ -1,4 +1,4 @@
-"""How items become batches: which belong together, and what is made of them."""
+"""Batching: strategies group items, and batchers turn each group into a batch."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ B = TypeVar("B")
 
 
 class Batcher(Generic[T, B]):
-    """Makes a batch of a list of items, in the thread that asked for it.
+    """Makes a batch from a list of items, on the thread that iterates.
 
-    With ``device`` (a device, its name such as ``"gpu:1"``, or a sharding) the arrays
-    of the batch are put there; JAX goes on while they are under way.
+    ``device`` is a device, a name such as ``"gpu:1"``, or a sharding. The arrays of the
+    batch are put there asynchronously.
     """
 
     def __init__(
@@ -28,12 +28,14 @@ class Batcher(Generic[T, B]):
         device: jax.Device | jax.sharding.Sharding | str | None = None,
     ) -> None:
         if not callable(batch_fn):
-            raise TypeError(f"batch_fn is a function, not {type(batch_fn).__name__}")
+            raise TypeError(
+                f"batch_fn must be a function, not {type(batch_fn).__name__}"
+            )
         self._batch_fn = batch_fn
         self._device = _placement(device)
 
     def batch(self, items: list[T]) -> B:
-        """The batch of these items."""
+        """Makes a batch from these items."""
         batch = self._batch_fn(items)
         if self._device is None:
             return batch
@@ -45,11 +47,11 @@ class Batcher(Generic[T, B]):
     def stack(
         device: jax.Device | jax.sharding.Sharding | str | None = None,
     ) -> Batcher[Any, Any]:
-        """A batcher that stacks items, pytrees alike, into NumPy arrays, rows first."""
-        return Batcher(_stacked, device)
+        """A batcher that stacks pytrees of the same structure into NumPy arrays."""
+        return Batcher(_stack, device)
 
 
-def _stacked(items: list[Any]) -> Any:
+def _stack(items: list[Any]) -> Any:
     import jax
     import numpy as np
 
@@ -69,31 +71,33 @@ def _placement(device: Any) -> Any:
 
 
 class BatchStrategy(ABC, Generic[T]):
-    """Gathers items until they are a batch. Every iterator has a clone of its own."""
+    """Collects items until they make a batch. Every iterator uses its own clone."""
 
     size: int = 1
-    """How many items it is likely to want at a time, which is what is loaded ahead."""
+    """The expected number of items per batch. Workers load this many at a time."""
 
     @abstractmethod
     def add(self, item: T) -> None:
-        """Takes one more item."""
+        """Adds an item."""
 
     @abstractmethod
     def batch(self, force: bool) -> list[T] | None:
-        """A batch's items, which it gives up, or None as long as there are too few.
+        """Removes and returns the items of a batch, or None if there are too few.
 
-        With ``force`` those that there are, or None where there are none.
+        With ``force`` it returns all the items that are left, or None if there are
+        none.
         """
 
     @abstractmethod
     def clone(self) -> BatchStrategy[T]:
-        """The same strategy with no items."""
+        """The same strategy without items."""
 
     def num_batches(self, num_items: int, *, drop_last: bool = False) -> int:
-        """The batches that so many items make; ``TypeError`` if that is unknown."""
+        """The number of batches from ``num_items``; ``TypeError`` if it is unknown."""
         del num_items, drop_last
         raise TypeError(
-            f"{type(self).__name__} does not know how many batches it makes"
+            f"{type(self).__name__} does not know how many batches it makes. Define "
+            "num_batches() in it to use len(loader)."
         )
 
 
@@ -106,7 +110,7 @@ class FixedBatchStrategy(BatchStrategy[T]):
 
     @property
     def batch_size(self) -> int:
-        """Items in a batch."""
+        """The number of items per batch."""
         return self.size
 
     def add(self, item: T) -> None:

@@ -1,4 +1,4 @@
-"""The builder of loaders."""
+"""`DataLoader`, which builds loaders."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ B = TypeVar("B")
 class DataLoader(Generic[T, B]):
     """Builds loaders: ``DataLoader(batcher).batch_size(2).workers(4).build(dataset)``.
 
-    Batches of 1, one worker and two batches ahead, unless told. The keywords are those
-    of `DistributedDataLoader`. A builder may build any number of loaders.
+    The defaults are batches of 1 item, one worker and 2 prefetched batches. The keyword
+    arguments are those of `DistributedDataLoader`. You can call ``build`` several
+    times.
     """
 
     def __init__(
@@ -42,8 +43,8 @@ class DataLoader(Generic[T, B]):
     ) -> None:
         if not isinstance(batcher, Batcher):
             raise TypeError(
-                f"batcher is a Batcher(fn), not {type(batcher).__name__}; for lists "
-                "of items there is Dataloader(dataset, batch_size)"
+                f"batcher must be a Batcher(fn), not {type(batcher).__name__}. For "
+                "lists of items use Dataloader(dataset, batch_size)."
             )
         self._batcher = batcher
         self._drop_last, self._remainder = drop_last, remainder
@@ -54,17 +55,17 @@ class DataLoader(Generic[T, B]):
         self._shard_id: int | None = None
 
     def batch_size(self, batch_size: int) -> Self:
-        """Items in a batch."""
+        """Sets the number of items per batch."""
         self._batch_size = whole("batch_size", batch_size, 1)
         return self
 
     def workers(self, num_workers: int) -> Self:
-        """Workers that load items; 0 means 1."""
+        """Sets the number of workers that load items; 0 means 1."""
         self._workers = max(whole("workers", num_workers, 0), 1)
         return self
 
     def prefetch(self, factor: int) -> Self:
-        """Batches to load ahead of the reader; 0 means 1."""
+        """Sets the number of batches to load ahead; 0 means 1."""
         self._prefetch = max(whole("prefetch", factor, 0), 1)
         return self
 
@@ -75,20 +76,19 @@ class DataLoader(Generic[T, B]):
         num_shards: int | None = None,
         shard_id: int | None = None,
     ) -> Self:
-        """Loads this process's shard of the data along a mesh axis, or several.
+        """Loads only this process's shard of the data, along one or more mesh axes.
 
-        Which shard that is follows from the mesh, unless ``num_shards`` and
-        ``shard_id`` say so.
+        The mesh determines the shard, unless ``num_shards`` and ``shard_id`` are given.
         """
         self._sharding = DistributedShardingStrategy(mesh, data_axis_name)
         self._num_shards, self._shard_id = num_shards, shard_id
         return self
 
     def build(self, dataset: Indexed[T]) -> DistributedDataLoader[B]:
-        """A loader of ``dataset``; everything wrong is said here.
+        """Builds a loader of ``dataset`` and checks all arguments.
 
-        Rows that the devices of a mesh cannot share equally are refused, and warned of
-        where only the last batch has them.
+        Raises ``ValueError`` if this process's devices in the mesh cannot share a
+        batch's rows equally. Warns if they cannot share those of the last batch.
         """
         loader = DistributedDataLoader(
             dataset,
@@ -112,13 +112,13 @@ class DataLoader(Generic[T, B]):
         over = f"cannot be divided over the {blocks} blocks of rows of this process"
         if self._batch_size % blocks:
             raise ValueError(
-                f"a batch of {self._batch_size} items {over}: batch_size has to be a "
-                f"multiple of {blocks}"
+                f"a batch of {self._batch_size} items {over}. Choose a batch_size that "
+                f"is a multiple of {blocks}."
             )
         if (last := items % self._batch_size) % blocks and not self._drop_last:
             warnings.warn(
-                f"the last batch has {last} items, which {over}: "
-                "DataLoader(batcher, drop_last=True) leaves them out",
+                f"the last batch has {last} items, which {over}. "
+                "DataLoader(batcher, drop_last=True) leaves them out.",
                 UserWarning,
                 stacklevel=3,
             )

@@ -1,4 +1,4 @@
-"""Data sets: items by index, as both of Loadax's protocols ask for them."""
+"""Data sets: items by index, with ``get(index)`` or with ``dataset[index]``."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Indexed(Protocol[T_co]):
-    """Whatever has a length and gives items by index, such as a list."""
+    """Anything with a length and items by index, such as a list."""
 
     def __len__(self) -> int: ...
 
@@ -40,38 +40,39 @@ class Indexed(Protocol[T_co]):
 
 @runtime_checkable
 class Shuffleable(Protocol):
-    """What can be put in an order drawn from a key."""
+    """A data set with ``shuffle(key)``."""
 
     def shuffle(self, key: Any) -> Any: ...
 
 
 @runtime_checkable
 class Shardable(Protocol):
-    """What can be divided among nodes."""
+    """A data set with ``split_dataset_by_node(world_size, rank)``."""
 
     def split_dataset_by_node(self, world_size: int, rank: int) -> Any: ...
 
 
 class Dataset(Generic[T_co]):
-    """Items by index: a pure function of the index, called from any thread.
+    """Items by index.
 
-    A subclass defines ``__len__`` and either ``get(index)`` or ``__getitem__(index)``;
-    the other follows. ``get`` gives None for an index outside the data set where
-    ``dataset[index]`` raises ``IndexError``; negative indices count from the end.
+    A subclass defines ``__len__`` and either ``get(index)`` or ``__getitem__(index)``.
+    These must be pure functions of the index and may be called from any thread. For an
+    index out of range ``get`` returns None and ``dataset[index]`` raises
+    ``IndexError``. Negative indices count from the end.
     """
 
     def __len__(self) -> int:
-        raise TypeError(f"{type(self).__name__} does not define __len__()")
+        raise TypeError(f"{type(self).__name__} must define __len__()")
 
     def get(self, index: int) -> T_co | None:
-        """The item at ``index``, or None where there is none."""
+        """The item at ``index``, or None if it is out of range."""
         place = self._place(index)
         return None if place is None else self._item(place)
 
     def __getitem__(self, index: int) -> T_co:
         place = self._place(index)
         if place is None:
-            raise IndexError(f"index {index} is outside {len(self)} items")
+            raise IndexError(f"index {index} is out of range for {len(self)} items")
         return self._item(place)
 
     def _item(self, index: int) -> T_co:
@@ -80,12 +81,10 @@ class Dataset(Generic[T_co]):
             return self[index]
         if type(self).get is not Dataset.get:
             return cast(T_co, self.get(index))
-        raise TypeError(
-            f"{type(self).__name__} defines neither get() nor __getitem__()"
-        )
+        raise TypeError(f"{type(self).__name__} must define get() or __getitem__()")
 
     def _place(self, index: int) -> int | None:
-        """``index`` counted from the start, or None where it is outside."""
+        """``index`` counted from the start, or None if it is out of range."""
         number, length = operator.index(index), len(self)
         if -length <= number < length:
             return number % length
@@ -99,18 +98,18 @@ class Dataset(Generic[T_co]):
         return len(self) == 0
 
     def at_epoch(self, epoch: int) -> Dataset[T_co]:
-        """The same data as ``epoch`` has it: what is drawn is drawn anew."""
+        """The same data set with the random order of ``epoch``, if it has any."""
         del epoch
         return self
 
     def map(self, fn: Callable[[T_co], U]) -> MappedDataset[U]:
-        """``fn(item)`` of every item, when it is asked for."""
+        """``fn(item)`` for every item, computed on each access."""
         from millstream.loadax._views import MappedDataset
 
         return MappedDataset(self, fn)
 
     def filter(self, predicate: Callable[[T_co], bool]) -> FilteredDataset[T_co]:
-        """The items of which ``predicate(item)`` is true."""
+        """The items for which ``predicate(item)`` is true."""
         from millstream.loadax._views import FilteredDataset
 
         return FilteredDataset(self, predicate)
@@ -118,19 +117,22 @@ class Dataset(Generic[T_co]):
     def map_batch(
         self, fn: Callable[[list[T_co]], U], batch_size: int = 32
     ) -> MappedBatchDataset[U]:
-        """``fn(items)`` of every ``batch_size`` items; the last may be fewer."""
+        """``fn(items)`` for every ``batch_size`` items; the last call may get fewer."""
         from millstream.loadax._views import MappedBatchDataset
 
         return MappedBatchDataset(self, fn, batch_size)
 
     def shuffle(self, key: Any) -> ShuffledDataset[T_co]:
-        """The same items in an order drawn from ``key``; nothing is copied."""
+        """The same items in a random order that depends on ``key``, without a copy."""
         from millstream.loadax._drawn import ShuffledDataset
 
         return ShuffledDataset(self, key)
 
     def split_dataset_by_node(self, world_size: int, rank: int) -> Dataset[T_co]:
-        """The contiguous part of node ``rank``; the first have a remainder's items."""
+        """The contiguous shard of node ``rank``.
+
+        If the items do not divide evenly, the first shards have one item more.
+        """
         from millstream.loadax._shards import ShardedDataset
 
         shard: ShardedDataset[T_co] = ShardedDataset(
@@ -143,7 +145,7 @@ class Dataset(Generic[T_co]):
 
 
 class View(Dataset[T_co]):
-    """A data set made of another one, which is kept in ``_inner``."""
+    """A data set that takes its items from another one, ``_inner``."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = dataset_of(inner)
@@ -163,7 +165,7 @@ class View(Dataset[T_co]):
 
 
 class DatasetIterator(Iterator[T_co]):
-    """Walks over a data set once, from its first item to its last."""
+    """Iterates over a data set once, from the first item to the last."""
 
     def __init__(self, dataset: Dataset[T_co]) -> None:
         self._dataset = dataset
@@ -177,8 +179,8 @@ class DatasetIterator(Iterator[T_co]):
         return item
 
 
-class _Getting(Dataset[Any]):
-    """What has ``get`` and a length, but is no `Dataset`."""
+class _GetAdapter(Dataset[Any]):
+    """Adapts an object that has ``get`` and a length, but is not a `Dataset`."""
 
     def __init__(self, items: Any) -> None:
         self._items = items
@@ -191,15 +193,15 @@ class _Getting(Dataset[Any]):
 
 
 def dataset_of(items: Any) -> Dataset[Any]:
-    """A data set as it is, and anything else with a length and items by index.
+    """``items`` itself if it is a `Dataset`, else a `Dataset` that wraps it.
 
-    Raises ``TypeError`` naming what was given instead.
+    Raises ``TypeError`` if ``items`` has no length or no items by index.
     """
     if isinstance(items, Dataset):
         return items
     if isinstance(items, Mapping) or not hasattr(items, "__len__"):
         raise TypeError(
-            "a data set has a length and items by index, as a list has; "
+            "a data set must have a length and items by index, like a list; "
             f"found {type(items).__name__}"
         )
     if hasattr(items, "__getitem__"):
@@ -207,5 +209,5 @@ def dataset_of(items: Any) -> Dataset[Any]:
 
         return InMemoryDataset(items)
     if hasattr(items, "get"):
-        return _Getting(items)
-    raise TypeError(f"{type(items).__name__} has neither get() nor __getitem__()")
+        return _GetAdapter(items)
+    raise TypeError(f"{type(items).__name__} must define get() or __getitem__()")

@@ -1,4 +1,4 @@
-"""Data sets in an order drawn from a key, which the engine computes without a table."""
+"""Data sets in a random order, which the engine computes from a key for each index."""
 
 from __future__ import annotations
 
@@ -18,21 +18,24 @@ def _words(key: Any) -> Words:
 
     high, low = key_words(key)
     if is_traced(high) or is_traced(low):
-        raise TypeError("a data set's key has to be known, not traced inside jit")
+        raise TypeError(
+            "the key of a data set must be concrete, not traced. Create the data set "
+            "outside jit."
+        )
     return int(high), int(low)
 
 
 class _Drawn(View[T]):
-    """Item i is the item at a place that (key, epoch, i) decide."""
+    """A view whose item i is an item of ``_inner`` that depends on (key, epoch, i)."""
 
     def __init__(self, dataset: Indexed[T], key: Any, length: int | None) -> None:
         super().__init__(dataset)
         self._key = _words(key)
         self._length = len(self._inner) if length is None else length
         self._epoch = 0
-        self._order = self._ordered() if self._length else None
+        self._order = self._make_order() if self._length else None
 
-    def _ordered(self) -> _engine.Order:
+    def _make_order(self) -> _engine.Order:
         return _engine.shuffle(len(self._inner))
 
     def __len__(self) -> int:
@@ -40,7 +43,7 @@ class _Drawn(View[T]):
 
     def _item(self, index: int) -> T:
         order = self._order
-        assert order is not None  # no index lies in an empty data set
+        assert order is not None  # an empty data set has no valid index
         item: T = self._inner[order.sample_at(self._key, self._epoch, index)]
         return item
 
@@ -54,16 +57,17 @@ class _Drawn(View[T]):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._order = self._ordered() if self._length else None
+        self._order = self._make_order() if self._length else None
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._inner!r}, {self._length} items)"
 
 
 class ShuffledDataset(_Drawn[T]):
-    """Every item once, in an order drawn from ``key``; without one, from the key 0.
+    """Every item once, in a random order that depends on ``key`` (0 by default).
 
-    The order is one for ever; ``at_epoch(n)`` is the same data in the order of epoch n.
+    The order stays the same from one iteration to the next. ``at_epoch(n)`` returns the
+    same items in the order of epoch n.
     """
 
     def __init__(self, dataset: Indexed[T], key: Any = None) -> None:
@@ -71,26 +75,29 @@ class ShuffledDataset(_Drawn[T]):
 
 
 class SampledDatasetWithoutReplacement(_Drawn[T]):
-    """``sample_size`` items drawn by ``key``, none of them twice."""
+    """``sample_size`` different items that ``key`` draws at random."""
 
     def __init__(self, dataset: Indexed[T], sample_size: int, key: Any = None) -> None:
         super().__init__(dataset, key, whole("sample_size", sample_size, 0))
         if self._length > len(self._inner):
             raise ArgumentError(
                 f"{sample_size} items cannot be drawn from {len(self._inner)} "
-                "without replacement"
+                "without replacement. Use SampledDatasetWithReplacement, or a smaller "
+                "sample_size."
             )
 
 
 class SampledDatasetWithReplacement(_Drawn[T]):
-    """``sample_size`` items drawn by ``key``, each of them any item."""
+    """``sample_size`` items that ``key`` draws at random. Items may repeat."""
 
     def __init__(self, dataset: Indexed[T], sample_size: int, key: Any = None) -> None:
         super().__init__(dataset, key, whole("sample_size", sample_size, 0))
 
-    def _ordered(self) -> _engine.Order:
+    def _make_order(self) -> _engine.Order:
         if len(self._inner) == 0:
-            raise ArgumentError(f"{self._length} items cannot be drawn from none")
+            raise ArgumentError(
+                f"{self._length} items cannot be drawn from none: the data set is empty"
+            )
         return _engine.replacement(len(self._inner), self._length)
 
 

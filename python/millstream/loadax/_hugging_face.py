@@ -1,4 +1,4 @@
-"""Hugging Face's data sets as ours."""
+"""A `Dataset` that reads a Hugging Face data set."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ class HuggingFaceDataset(Dataset[dict[str, Any]]):
         datasets = _datasets()
         if isinstance(dataset, dict):
             raise TypeError(
-                f"a split has to be chosen: {', '.join(map(repr, dataset))}"
+                "expected one split, found a dict of splits. Pass one of "
+                f"{', '.join(map(repr, dataset))}"
             )
         if not isinstance(dataset, datasets.Dataset):
             raise TypeError(
-                "HuggingFaceDataset takes a datasets.Dataset, which has items by "
+                "HuggingFaceDataset needs a datasets.Dataset, which has items by "
                 f"index, not {type(dataset).__name__}"
             )
         self._dataset = dataset.with_format("numpy")
@@ -36,13 +37,13 @@ class HuggingFaceDataset(Dataset[dict[str, Any]]):
         *,
         trust_remote_code: bool = False,
     ) -> HuggingFaceDataset:
-        """What ``datasets.load_dataset`` finds: on the hub, in a cache or a folder."""
-        more = {"trust_remote_code": True} if trust_remote_code else {}
-        return cls(_datasets().load_dataset(path, name, split=split, **more))
+        """Loads a data set with ``datasets.load_dataset``."""
+        options = {"trust_remote_code": True} if trust_remote_code else {}
+        return cls(_datasets().load_dataset(path, name, split=split, **options))
 
     @property
     def dataset(self) -> Any:
-        """The ``datasets.Dataset`` itself, in NumPy's format."""
+        """The ``datasets.Dataset``, in the format ``"numpy"``."""
         return self._dataset
 
     def __len__(self) -> int:
@@ -53,7 +54,7 @@ class HuggingFaceDataset(Dataset[dict[str, Any]]):
         return row
 
     def split_dataset_by_node(self, world_size: int, rank: int) -> HuggingFaceDataset:
-        """The part of node ``rank``, as ``datasets.distributed`` divides it."""
+        """The shard of node ``rank``, as ``datasets.distributed`` computes it."""
         split = _datasets("datasets.distributed").split_dataset_by_node
         return HuggingFaceDataset(split(self._dataset, rank, world_size))
 

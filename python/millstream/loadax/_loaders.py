@@ -1,4 +1,4 @@
-"""Loaders: descriptions of a walk over a data set, any number of which may go on."""
+"""Loaders: iterables of batches. Several iterators of one loader are independent."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Generator, Sequence
 from typing import Any, Generic, Self, TypeVar, overload
 
 from millstream._workers.executor import Executor
-from millstream.loadax._arguments import ArgumentError, chosen, shard_of, whole
+from millstream.loadax._arguments import ArgumentError, one_of, shard_of, whole
 from millstream.loadax._batching import Batcher, BatchStrategy, FixedBatchStrategy
 from millstream.loadax._dataset import Dataset, Indexed, dataset_of
 from millstream.loadax._loading import (
+    BatchAssembler,
     BatchIterator,
     Fetch,
-    Gathering,
     WorkerOptions,
-    plain_items,
-    worked_items,
+    items_by_workers,
+    items_one_by_one,
 )
 from millstream.loadax._sharding import NoShardingStrategy, ShardingStrategy
 from millstream.loadax._shards import equal_positions
@@ -27,13 +27,13 @@ B_co = TypeVar("B_co", covariant=True)
 
 
 class Loader(Generic[B_co]):
-    """What all loaders are: an iterable of batches with a length, and no state.
+    """An iterable of batches with a length. It has no position of its own.
 
-    Every ``iter()`` is a walk of its own from the first batch. ``at_epoch(n)`` is the
-    same loader over what data sets in a drawn order have in epoch n.
+    Every ``iter()`` starts at the first batch. ``at_epoch(n)`` returns the same loader
+    over ``dataset.at_epoch(n)``.
     """
 
-    _workers_options: WorkerOptions | None = None
+    _worker_options: WorkerOptions | None = None
     _refuse_none = True
 
     def __init__(
@@ -46,84 +46,87 @@ class Loader(Generic[B_co]):
         on_error: str,
     ) -> None:
         if not isinstance(batcher, Batcher):
-            raise TypeError(f"batcher is a Batcher, not {type(batcher).__name__}")
+            raise TypeError(f"batcher must be a Batcher, not {type(batcher).__name__}")
         if not isinstance(strategy, BatchStrategy):
             raise TypeError(
-                f"strategy is a BatchStrategy, not {type(strategy).__name__}"
+                f"strategy must be a BatchStrategy, not {type(strategy).__name__}"
             )
         self._dataset: Dataset[Any] = dataset_of(dataset)
-        self._gathering = Gathering(strategy, batcher, bool(drop_last))
-        self._skip = chosen("on_error", on_error, ("raise", "skip")) == "skip"
-        self._kept: Executor | None = None
+        self._assembler = BatchAssembler(strategy, batcher, bool(drop_last))
+        self._skip = one_of("on_error", on_error, ("raise", "skip")) == "skip"
+        self._executor: Executor | None = None
 
     @property
     def dataset(self) -> Dataset[Any]:
-        """The data set that is loaded."""
+        """The data set whose items are loaded."""
         return self._dataset
 
     def __iter__(self) -> BatchIterator[B_co]:
-        return BatchIterator(self._items(), self._gathering, self.num_items())
+        return BatchIterator(self._items(), self._assembler, self.num_items())
 
     def __len__(self) -> int:
         return self.num_batches()
 
     def num_items(self) -> int:
-        """Items that one walk loads: not those of a batch that is dropped."""
-        count, gathering = len(self._positions()), self._gathering
-        strategy, cut = gathering.strategy, gathering.drop_last and not self._skip
+        """The number of items that one iteration loads, without a dropped batch."""
+        count, assembler = len(self._positions()), self._assembler
+        strategy, cut = assembler.strategy, assembler.drop_last and not self._skip
         if cut and isinstance(strategy, FixedBatchStrategy):
             return count - count % strategy.batch_size
         return count
 
     def num_batches(self) -> int:
-        """Batches of one walk; fewer where items are skipped."""
-        items, gathering = self.num_items(), self._gathering
-        return gathering.strategy.num_batches(items, drop_last=gathering.drop_last)
+        """The number of batches of one iteration, if no item is skipped."""
+        items, assembler = self.num_items(), self._assembler
+        return assembler.strategy.num_batches(items, drop_last=assembler.drop_last)
 
     def at_epoch(self, epoch: int) -> Self:
-        """The same loader over the data as ``epoch`` has it."""
+        """The same loader over ``dataset.at_epoch(epoch)``."""
         loader = copy.copy(self)
         loader._dataset = self._dataset.at_epoch(whole("epoch", epoch, 0))
-        loader._kept = None
+        loader._executor = None
         return loader
 
     def close(self) -> None:
-        """Ends the worker processes, if there are any; a next walk starts new ones."""
-        if self._kept is not None:
-            self._kept.close()
-            self._kept = None
+        """Ends the worker processes, if any. The next iteration starts new ones."""
+        if self._executor is not None:
+            self._executor.close()
+            self._executor = None
 
     def _positions(self) -> Sequence[int]:
         return range(len(self._dataset))
 
     def _items(self) -> Generator[Any, None, None]:
-        """The items of a walk; nothing starts before the first is asked for."""
+        """The items of one iteration. Workers start when the first one is requested."""
         fetch = Fetch(self._dataset, self._skip, self._refuse_none)
         positions, count = self._positions(), self.num_items()
-        options, rows = self._workers_options, self._gathering.strategy.size
+        options, rows = self._worker_options, self._assembler.strategy.size
         if options is None:
-            yield from plain_items(fetch, positions, count)
-        elif options.kind == "process":  # dear to start: they stay for the next walk
-            if self._kept is None:
-                self._kept = options.open(fetch, rows)
+            yield from items_one_by_one(fetch, positions, count)
+        elif options.kind == "process":
+            # Processes are slow to start, so they stay for the next iteration.
+            if self._executor is None:
+                self._executor = options.open(fetch, rows)
             try:
                 ahead = options.ahead(rows)
-                yield from worked_items(self._kept, positions, count, rows, ahead)
+                yield from items_by_workers(
+                    self._executor, positions, count, rows, ahead
+                )
             except Exception:
-                self.close()  # they may be in any state
+                self.close()  # the processes may be in any state
                 raise
         elif count:
             executor = options.open(fetch, rows)
             try:
                 ahead = options.ahead(rows)
-                yield from worked_items(executor, positions, count, rows, ahead)
+                yield from items_by_workers(executor, positions, count, rows, ahead)
             finally:
                 executor.close()
                 del executor
 
 
 class NaiveDataLoader(Loader[B]):
-    """Loads every item when its batch is asked for, in the caller's thread."""
+    """Loads items one by one on the calling thread, when their batch is requested."""
 
     def __init__(
         self,
@@ -140,16 +143,16 @@ class NaiveDataLoader(Loader[B]):
 
 
 class DistributedDataLoader(Loader[B]):
-    """Loads one shard of a data set ahead of its reader, by workers.
+    """Loads one shard of a data set ahead, with workers.
 
-    The shard is this process's by ``sharding_strategy``, unless both ``shard_id`` and
-    ``num_shards`` are given. All shards have as many items: with ``remainder="drop"``
-    the first ones leave one out where items remain, with ``"pad"`` the last ones load
-    one of another shard once more.
+    ``sharding_strategy`` determines this process's shard, unless both ``shard_id`` and
+    ``num_shards`` are given. All shards load the same number of items. If the items do
+    not divide evenly, ``remainder="drop"`` leaves out the last item of the larger
+    shards, and ``"pad"`` makes the smaller shards load an item of another shard too.
 
-    ``num_workers`` threads of the engine, or processes with ``worker_kind="process"``,
-    load ``prefetch_factor`` batches ahead, and at least an item each. An item that
-    fails or is None raises; ``on_error="skip"`` leaves it out with a warning.
+    ``num_workers`` threads, or processes with ``worker_kind="process"``, load
+    ``prefetch_factor`` batches ahead, and at least one item each. An item that fails or
+    is None raises. With ``on_error="skip"`` it is left out with a warning.
     """
 
     def __init__(
@@ -171,44 +174,45 @@ class DistributedDataLoader(Loader[B]):
         super().__init__(
             dataset, batcher, strategy, drop_last=drop_last, on_error=on_error
         )
-        self._workers_options = WorkerOptions(
+        self._worker_options = WorkerOptions(
             whole("num_workers", num_workers, 1),
-            chosen("worker_kind", worker_kind, ("thread", "process")),
+            one_of("worker_kind", worker_kind, ("thread", "process")),
             whole("prefetch_factor", prefetch_factor, 1),
         )
         if not isinstance(sharding_strategy, ShardingStrategy):
             raise TypeError(
-                "sharding_strategy is a ShardingStrategy, "
+                "sharding_strategy must be a ShardingStrategy, "
                 f"not {type(sharding_strategy).__name__}"
             )
         if (shard_id is None) != (num_shards is None):
             raise ArgumentError(
-                "Either both shard_id and num_shards are given or neither is, "
-                f"not {shard_id} and {num_shards}"
+                "Either both or neither of shard_id and num_shards must be given; "
+                f"found {shard_id} and {num_shards}"
             )
         self.sharding_strategy = sharding_strategy
-        self._remainder = chosen("remainder", remainder, ("drop", "pad"))
-        shared = shard_id is None
+        self._remainder = one_of("remainder", remainder, ("drop", "pad"))
+        from_strategy = shard_id is None
         if shard_id is None:
             num_shards, shard_id = sharding_strategy.shards()
         self._num_shards, self._shard_id = shard_of(num_shards, shard_id)
         if self._skip and self._num_shards > 1:
             raise ArgumentError(
-                f"on_error='skip' with {self._num_shards} shards: they would no longer "
-                "agree on the number of batches"
+                f"on_error='skip' cannot be combined with {self._num_shards} shards, "
+                "because the shards could end up with different numbers of batches. "
+                "Use on_error='raise'."
             )
-        if shared and len(sharding_strategy.processes()) > 1:
-            self._agree()
+        if from_strategy and len(sharding_strategy.processes()) > 1:
+            self._check_agreement()
 
-    def _agree(self) -> None:
-        """Raises ``ValueError`` unless all processes load shards of the same."""
+    def _check_agreement(self) -> None:
+        """Raises ``ValueError`` unless all processes have the same arguments."""
         from millstream._run.agreement import agree
 
         strategy = self.sharding_strategy
         mine = {
             "samples": len(self._dataset),
-            "batch_size": self._gathering.strategy.size,
-            "drop_last": self._gathering.drop_last,
+            "batch_size": self._assembler.strategy.size,
+            "drop_last": self._assembler.drop_last,
             "remainder": self._remainder,
             "shards": self._num_shards,
             "sharding": strategy.layout(),
@@ -217,12 +221,12 @@ class DistributedDataLoader(Loader[B]):
 
     @property
     def num_shards(self) -> int:
-        """Into how many shards the data set is divided."""
+        """The number of shards of the data set."""
         return self._num_shards
 
     @property
     def shard_id(self) -> int:
-        """The shard that this loader loads."""
+        """The number of the shard that this loader loads."""
         return self._shard_id
 
     def _positions(self) -> Sequence[int]:
@@ -234,13 +238,14 @@ class DistributedDataLoader(Loader[B]):
 
 
 class Dataloader(DistributedDataLoader[B]):
-    """Lists of ``batch_size`` items.
+    """Batches that are lists of ``batch_size`` items.
 
-    With no workers and no prefetching items are loaded when they are asked for, in the
-    caller's thread; prefetching alone is done by one worker. An item may be None.
+    Without workers and prefetching, items are loaded on the calling thread when their
+    batch is requested. With ``prefetch_factor`` alone, one worker loads them ahead. An
+    item may be None.
 
-    With a batcher and a strategy in the place of ``batch_size`` it is the
-    `DistributedDataLoader` of these.
+    With a batcher and a strategy in place of ``batch_size`` it behaves like
+    `DistributedDataLoader`.
     """
 
     @overload
@@ -274,13 +279,13 @@ class Dataloader(DistributedDataLoader[B]):
         worker_kind: str = "thread",
     ) -> None: ...
 
-    def __init__(self, dataset: Indexed[Any], *given: Any, **more: Any) -> None:
-        if "batcher" in more or (given and isinstance(given[0], Batcher)):
-            super().__init__(dataset, *given, **more)
+    def __init__(self, dataset: Indexed[Any], *args: Any, **kwargs: Any) -> None:
+        if "batcher" in kwargs or (args and isinstance(args[0], Batcher)):
+            super().__init__(dataset, *args, **kwargs)
         else:
-            self._of_lists(dataset, *given, **more)
+            self._init_with_lists(dataset, *args, **kwargs)
 
-    def _of_lists(
+    def _init_with_lists(
         self,
         dataset: Indexed[Any],
         batch_size: int,
@@ -295,7 +300,7 @@ class Dataloader(DistributedDataLoader[B]):
         prefetch = whole("prefetch_factor", prefetch_factor, 0)
         super().__init__(
             dataset,
-            Batcher(_listed),
+            Batcher(_unchanged),
             FixedBatchStrategy(batch_size),
             max(workers, 1),
             max(prefetch, 1),
@@ -305,12 +310,10 @@ class Dataloader(DistributedDataLoader[B]):
             worker_kind=worker_kind,
         )
         self._refuse_none = False
-        self._workers_options = None
+        self._worker_options = None
         if workers or prefetch:
-            self._workers_options = WorkerOptions(
-                max(workers, 1), worker_kind, prefetch
-            )
+            self._worker_options = WorkerOptions(max(workers, 1), worker_kind, prefetch)
 
 
-def _listed(items: Any) -> Any:
+def _unchanged(items: Any) -> Any:
     return items

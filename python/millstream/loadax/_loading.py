@@ -1,4 +1,4 @@
-"""Items loaded in their order, by a plain loop or ahead by workers."""
+"""Loads items in order, one by one or ahead with workers, and iterates over batches."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ B_co = TypeVar("B_co", covariant=True)
 
 @dataclass(frozen=True)
 class Progress:
-    """How many items an iterator has handed out, of how many."""
+    """The number of items that an iterator has returned, and of all its items."""
 
     items_processed: int
     items_total: int
 
 
 class SkippedItemWarning(RuntimeWarning):
-    """An item was left out, as ``on_error="skip"`` asks."""
+    """An item was left out because of ``on_error="skip"``."""
 
 
 @dataclass(frozen=True)
 class Skipped:
-    """What stands in the place of an item that is left out."""
+    """Takes the place of an item that is left out."""
 
     index: int
     reason: str
@@ -38,9 +38,9 @@ class Skipped:
 
 @dataclass(frozen=True)
 class Fetch:
-    """Gives the item at an index; it travels to worker processes.
+    """Returns the item at an index. It is pickled to worker processes.
 
-    ``refuse_none`` takes an item that is None for one that is missing.
+    With ``refuse_none`` an item that is None is an error.
     """
 
     dataset: Dataset[Any]
@@ -52,7 +52,8 @@ class Fetch:
             item = self.dataset[index]
             if item is None and self.refuse_none:
                 raise ValueError(
-                    f"item {index} is None, which says that there is no such item"
+                    f"item {index} is None, which Loadax uses for a missing item. Use "
+                    "on_error='skip' to leave it out."
                 )
         except Exception as error:
             if not self.skip:
@@ -61,73 +62,82 @@ class Fetch:
         return item
 
 
-def plain_items(fetch: Fetch, positions: Sequence[int], count: int) -> Iterator[Any]:
-    """The first ``count`` items, each when it is asked for, in the caller's thread."""
+def items_one_by_one(
+    fetch: Fetch, positions: Sequence[int], count: int
+) -> Iterator[Any]:
+    """The first ``count`` items, loaded one by one on the calling thread."""
     for place in range(count):
         try:
             item = fetch(positions[place])
         except Exception as error:
-            error.add_note(f"This was item {positions[place]} of the data set.")
+            error.add_note(
+                f"This error was raised for item {positions[place]} of the data set."
+            )
             raise
         yield item
 
 
 @dataclass(frozen=True)
 class WorkerOptions:
-    """The workers that load items: how many, of which kind, and how far ahead."""
+    """The number and kind of the workers, and how many batches they load ahead."""
 
     workers: int
     kind: str
     prefetch: int
 
     def open(self, fetch: Fetch, rows: int) -> Executor:
-        """Puts them to work on items of ``fetch``, in chunks of ``rows``."""
+        """Starts workers that load items with ``fetch``, up to ``rows`` per request."""
         return Executor(
             ItemTask(fetch), [], rows, workers=self.workers, worker_kind=self.kind
         )
 
     def ahead(self, rows: int) -> int:
-        """Chunks under way: those asked for, and an item for every worker."""
+        """The number of requests to keep pending, so that every worker has an item."""
         return max(self.prefetch + 1, -(-self.workers // rows))
 
 
-def worked_items(
+def items_by_workers(
     executor: Executor, positions: Sequence[int], count: int, rows: int, ahead: int
 ) -> Iterator[Any]:
-    """The first ``count`` items in order, ``ahead`` chunks of ``rows`` under way."""
+    """The first ``count`` items in order.
+
+    Keeps ``ahead`` requests of ``rows`` items pending.
+    """
     pending: deque[tuple[int, PendingBatch]] = deque()
     firsts = iter(range(0, count, rows))
     try:
         while True:
             while len(pending) < ahead and (first := next(firsts, None)) is not None:
-                chunk = positions[first : min(first + rows, count)]
-                pending.append((len(chunk), executor.submit(chunk)))
+                indices = positions[first : min(first + rows, count)]
+                pending.append((len(indices), executor.submit(indices)))
             if not pending:
                 return
-            size, pending = pending.popleft()
-            made = pending.wait()
-            assert made is not None  # as there was no timeout
+            size, request = pending.popleft()
+            made = request.wait()
+            assert made is not None  # wait() without a timeout always returns a batch
             yield from made.host_values[:size]
     finally:
         pending.clear()
-        del executor  # the traceback of an error keeps this frame, but not its threads
+        del executor  # a traceback keeps this frame alive, but should not keep threads
 
 
 @dataclass(frozen=True)
-class Gathering(Generic[B_co]):
-    """How a walk makes batches of items."""
+class BatchAssembler(Generic[B_co]):
+    """Makes batches from items."""
 
     strategy: BatchStrategy[Any]
     batcher: Batcher[Any, B_co]
     drop_last: bool
 
     def batches(self, items: Iterator[Any]) -> Generator[tuple[int, B_co], None, None]:
-        """(how many items, their batch), by a strategy of its own."""
+        """Each batch with its number of items; uses a clone of the strategy."""
         for number, ready in enumerate(self._groups(items)):
             try:
                 batch = self.batcher.batch(ready)
             except Exception as error:
-                error.add_note(f"This was batch {number}, of {len(ready)} items.")
+                error.add_note(
+                    f"This error was raised for batch {number} of {len(ready)} items."
+                )
                 raise
             yield len(ready), batch
 
@@ -136,7 +146,7 @@ class Gathering(Generic[B_co]):
         strategy = self.strategy.clone()
         for item in items:
             if isinstance(item, Skipped):
-                text = f"item {item.index} is left out: {item.reason}"
+                text = f"item {item.index} was left out: {item.reason}"
                 warnings.warn(text, SkippedItemWarning, stacklevel=4)
                 continue
             strategy.add(item)
@@ -147,17 +157,21 @@ class Gathering(Generic[B_co]):
 
 
 class BatchIterator(Iterator[B_co]):
-    """One walk over a loader's batches; ``iter()`` of it is itself.
+    """An iterator over a loader's batches.
 
-    An error ends it, after the batches before it. Its workers end with it: at the last
-    batch, at an error, with ``close()`` or when it is dropped.
+    It returns all batches before an error, then raises the error and ends. Worker
+    threads end with the iterator: after the last batch, after an error, at ``close()``
+    or when the iterator is deleted.
     """
 
     def __init__(
-        self, items: Generator[Any, None, None], gathering: Gathering[B_co], total: int
+        self,
+        items: Generator[Any, None, None],
+        assembler: BatchAssembler[B_co],
+        total: int,
     ) -> None:
         self._items = items
-        self._batches = gathering.batches(items)
+        self._batches = assembler.batches(items)
         self._progress = Progress(0, total)
 
     def __next__(self) -> B_co:
@@ -166,15 +180,15 @@ class BatchIterator(Iterator[B_co]):
             done = self._progress.items_processed + count
             self._progress = Progress(done, self._progress.items_total)
         except BaseException:
-            self.close()  # a traceback would keep the workers for as long as it lives
+            self.close()  # otherwise the traceback would keep the workers alive
             raise
         return batch
 
     def progress(self) -> Progress:
-        """How many items the batches handed out so far had, of all of them."""
+        """The number of items returned so far, and of all items."""
         return self._progress
 
     def close(self) -> None:
-        """Ends the walk and its workers."""
+        """Ends the iteration and its worker threads."""
         self._batches.close()
         self._items.close()

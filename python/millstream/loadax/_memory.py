@@ -1,4 +1,4 @@
-"""Data sets whose items are at hand: sequences and ranges."""
+"""Data sets in memory: sequences and ranges."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ T = TypeVar("T")
 
 
 class InMemoryDataset(Dataset[T]):
-    """The items of a sequence, which is kept and not copied."""
+    """The items of a sequence, which is not copied."""
 
     def __init__(self, items: Indexed[T] | Iterable[T]) -> None:
         if isinstance(items, Mapping):
             raise TypeError(
-                f"items are a sequence, not a {type(items).__name__}, "
-                "which has no first item and no second"
+                f"items must be a sequence, not a {type(items).__name__}. Pass "
+                "list(items.values()) to use its values."
             )
         if not (hasattr(items, "__len__") and hasattr(items, "__getitem__")):
             items = list(items)
@@ -42,7 +42,7 @@ class SimpleDataset(InMemoryDataset[T]):
 
 
 class RangeDataset(Dataset[int]):
-    """The integers from ``start`` to ``end``, which is left out, by ``step``."""
+    """The integers of ``range(start, end, step)``."""
 
     def __init__(self, start: int, end: int, step: int = 1) -> None:
         step = whole("step", step, 1)

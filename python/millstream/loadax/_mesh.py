@@ -1,4 +1,4 @@
-"""Meshes: their shapes, and the devices in them."""
+"""Device meshes: shapes, and the arrangement of devices."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MeshShape = Sequence[int]
 
 @dataclass(frozen=True)
 class HybridMeshShape:
-    """A mesh in two layers: devices within a process, and processes."""
+    """The shape of a mesh within a process (ICI) and across processes (DCN)."""
 
     ici_mesh_shape: MeshShape
     dcn_mesh_shape: MeshShape
@@ -24,8 +24,8 @@ class HybridMeshShape:
     def __post_init__(self) -> None:
         if len(self.ici_mesh_shape) != len(self.dcn_mesh_shape):
             raise ValueError(
-                "the shapes within and across processes must have as many axes, "
-                f"not {self.ici_mesh_shape} and {self.dcn_mesh_shape}"
+                "ici_mesh_shape and dcn_mesh_shape must have the same number of axes; "
+                f"found {self.ici_mesh_shape} and {self.dcn_mesh_shape}"
             )
 
     def __len__(self) -> int:
@@ -37,10 +37,10 @@ MeshRule = tuple[str, MeshShape | HybridMeshShape | None]
 
 @dataclass(frozen=True)
 class MeshConfig:
-    """The shape of a mesh, its axes, and those that a batch's rows are divided along.
+    """A mesh's shape, its axis names, and the axes that shard a batch's rows.
 
-    One axis of a `MeshShape` may be -1: what is left of the devices. ``mesh_rules`` are
-    pairs of a regular expression and a shape, for `selected`.
+    One length in a `MeshShape` may be -1, which stands for the remaining devices.
+    ``mesh_rules`` are pairs of a regular expression and a shape, for `selected`.
     """
 
     mesh_shape: MeshShape | HybridMeshShape
@@ -52,18 +52,22 @@ class MeshConfig:
         if len(self.mesh_shape) != len(self.mesh_axis_names):
             raise ValueError(
                 f"a mesh of shape {self.mesh_shape} has {len(self.mesh_shape)} axes, "
-                f"and {len(self.mesh_axis_names)} are named: {self.mesh_axis_names}"
+                f"but mesh_axis_names has {len(self.mesh_axis_names)}: "
+                f"{self.mesh_axis_names}"
             )
         batch = self.batch_axis_names
         for name in (batch,) if isinstance(batch, str) else batch:
             if name not in self.mesh_axis_names:
                 raise ValueError(
-                    f"there is no mesh axis {name!r} to divide a batch along; "
-                    f"the axes are {', '.join(map(repr, self.mesh_axis_names))}"
+                    f"batch_axis_names has no mesh axis {name!r} to shard along; the "
+                    f"axes are {', '.join(map(repr, self.mesh_axis_names))}"
                 )
 
     def selected(self, selector: str | None) -> MeshConfig:
-        """This, with the shape of the first rule that matches ``selector``, if any."""
+        """This configuration with the shape of the first rule that matches.
+
+        Rules match the start of ``selector``. If none does, nothing changes.
+        """
         for pattern, shape in self.mesh_rules or ():
             if selector is not None and re.match(pattern, selector):
                 if shape is None:
@@ -74,7 +78,7 @@ class MeshConfig:
     def create_device_mesh(
         self, devices: Sequence[jax.Device] | None = None
     ) -> jax.sharding.Mesh:
-        """The mesh of ``devices``, or of all."""
+        """The mesh of ``devices``, or of all devices."""
         laid_out = create_device_mesh(self.mesh_shape, devices=devices)
         return jax.sharding.Mesh(laid_out, tuple(self.mesh_axis_names))
 
@@ -92,19 +96,22 @@ class MeshConfig:
 def infer_mesh_shape(
     mesh_shape: MeshShape, *, num_devices: int | None = None
 ) -> tuple[int, ...]:
-    """The shape with its -1, if it has one, replaced by what is left of the devices."""
+    """The shape, with -1 replaced by the number of remaining devices."""
     shape = tuple(mesh_shape)
     if shape.count(-1) > 1:
-        raise ValueError(f"only one axis of a mesh may be -1, not those of {shape}")
+        raise ValueError(f"only one axis of a mesh may be -1; found {shape}")
     if any(size < 1 and size != -1 for size in shape):
-        raise ValueError(f"axes of a mesh have at least 1 place, not as in {shape}")
+        raise ValueError(
+            f"the axes of a mesh must have a length of at least 1, or -1; found {shape}"
+        )
     if -1 not in shape:
         return shape
     devices = jax.device_count() if num_devices is None else num_devices
     known = math.prod(size for size in shape if size != -1)
     if devices % known:
         raise ValueError(
-            f"a mesh of shape {shape}: {devices} devices cannot be divided by {known}"
+            f"the -1 in the mesh shape {shape} cannot be inferred: {devices} devices "
+            f"cannot be divided by {known}"
         )
     return tuple(devices // known if size == -1 else size for size in shape)
 
@@ -112,13 +119,13 @@ def infer_mesh_shape(
 def build_standard_mesh(
     mesh_shape: MeshShape, *, devices: Sequence[jax.Device] | None = None
 ) -> np.ndarray:
-    """The devices laid out in one layer; ``ValueError`` unless they fill it."""
+    """The devices in the given shape; ``ValueError`` if their number does not fit."""
     given = list(jax.devices() if devices is None else devices)
     shape = infer_mesh_shape(mesh_shape, num_devices=len(given))
     if math.prod(shape) != len(given):
         raise ValueError(
-            f"a mesh of shape {shape} has {math.prod(shape)} places for "
-            f"{len(given)} devices"
+            f"a mesh of shape {shape} needs {math.prod(shape)} devices; found "
+            f"{len(given)}"
         )
     return np.asarray(mesh_utils.create_device_mesh(shape, given))
 
@@ -126,7 +133,7 @@ def build_standard_mesh(
 def create_hybrid_device_mesh(
     mesh_shape: HybridMeshShape, *, devices: Sequence[jax.Device] | None = None
 ) -> np.ndarray:
-    """The devices in two layers: those of a process lie together on every axis."""
+    """The devices in the given shape, with each process's devices adjacent."""
     given = list(jax.devices() if devices is None else devices)
     processes = len({device.process_index for device in given})
     local = len(given) // processes
@@ -134,8 +141,8 @@ def create_hybrid_device_mesh(
     outer = infer_mesh_shape(mesh_shape.dcn_mesh_shape, num_devices=processes)
     if math.prod(outer) != processes or math.prod(inner) * processes != len(given):
         raise ValueError(
-            f"a mesh of {outer} processes of {inner} devices does not fit "
-            f"{processes} process(es) of {local} devices"
+            f"a mesh of {outer} processes with {inner} devices each does not fit "
+            f"{processes} process(es) with {local} devices each"
         )
     if processes == 1:
         return build_standard_mesh(inner, devices=given)
@@ -150,14 +157,14 @@ def create_device_mesh(
     *,
     devices: Sequence[jax.Device] | None = None,
 ) -> np.ndarray:
-    """The devices of a mesh, in its shape.
+    """The devices in the given shape.
 
-    Among several processes a `MeshShape` is divided along its first axis of more than
-    one place, if the processes divide that.
+    With several processes a `MeshShape` is divided among them along its first axis
+    longer than 1, if the number of processes divides that length.
     """
     given = list(jax.devices() if devices is None else devices)
     if not given:
-        raise ValueError("a mesh needs devices")
+        raise ValueError("a mesh needs devices; found none")
     if isinstance(mesh_shape, HybridMeshShape):
         return create_hybrid_device_mesh(mesh_shape, devices=given)
     shape = infer_mesh_shape(mesh_shape, num_devices=len(given))

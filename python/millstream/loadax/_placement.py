@@ -1,4 +1,4 @@
-"""Host arrays to global ones and back, on the mesh that is set."""
+"""Converts host arrays to global arrays and back."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ A = TypeVar("A")
 
 
 class DataPartitionType(Enum):
-    """How a global array lies on the devices of a mesh."""
+    """How a global array is distributed over the devices of a mesh."""
 
     FULL = "full"
-    """Rows are divided over all of them."""
+    """Rows are sharded over all devices."""
     REPLICATED = "replicated"
-    """Every one has all rows."""
+    """Every device has all rows."""
 
 
 def data_partition_type_to_spec(
     partition: DataPartitionType, *, mesh: Mesh | None = None
 ) -> PartitionSpec:
-    """The partition spec that this means on ``mesh``, or on the one that is set."""
+    """The ``PartitionSpec`` of ``partition`` on ``mesh`` or the current mesh."""
     if partition is DataPartitionType.FULL:
         return PartitionSpec(tuple(_set_mesh(mesh).axis_names))
     if partition is DataPartitionType.REPLICATED:
         return PartitionSpec()
-    raise TypeError(f"partition is a DataPartitionType, not {partition!r}")
+    raise TypeError(f"partition must be a DataPartitionType, not {partition!r}")
 
 
 def host_to_global_device_array(
@@ -41,10 +41,11 @@ def host_to_global_device_array(
     partition: DataPartitionType = DataPartitionType.FULL,
     mesh: Mesh | None = None,
 ) -> Any:
-    """Global arrays of the rows that each process has, on ``mesh`` or the one set.
+    """Global arrays from the rows of each process, on ``mesh`` or the current mesh.
 
-    FULL divides rows over all of the mesh's axes, each process giving as many;
-    REPLICATED puts them, which all processes have alike, on every device.
+    With FULL, rows are sharded over all axes of the mesh, and every process passes the
+    same number of rows. With REPLICATED, every process passes the same rows, and every
+    device gets all of them.
     """
     mesh = _set_mesh(mesh)
     spec = data_partition_type_to_spec(partition, mesh=mesh)
@@ -67,43 +68,46 @@ def host_to_global_device_array(
 def global_to_host_array(
     global_arrays: Any, *, partition: DataPartitionType = DataPartitionType.FULL
 ) -> Any:
-    """The rows of global arrays that this process holds, in their order, as NumPy.
+    """This process's rows of global arrays, in order, as NumPy arrays.
 
-    The inverse of `host_to_global_device_array`. Arrays divided along other axes than
-    the first are refused.
+    This is the inverse of `host_to_global_device_array`. It raises ``ValueError`` for
+    an array that is sharded along another axis than the first.
     """
     if not isinstance(partition, DataPartitionType):
-        raise TypeError(f"partition is a DataPartitionType, not {partition!r}")
+        raise TypeError(f"partition must be a DataPartitionType, not {partition!r}")
 
     def local_rows(path: Any, array: Any) -> np.ndarray:
         name = jax.tree_util.keystr(path) or "the array"
         if not isinstance(array, jax.Array):
-            raise TypeError(f"{name} is no jax.Array but {type(array).__name__}")
+            raise TypeError(f"{name} must be a jax.Array, not {type(array).__name__}")
         if partition is DataPartitionType.REPLICATED:
             if not array.is_fully_replicated:
-                raise ValueError(f"{name} is not replicated but {array.sharding}")
+                raise ValueError(
+                    f"{name} must be fully replicated, not {array.sharding}. Use "
+                    "DataPartitionType.FULL for sharded arrays."
+                )
             return np.asarray(array.addressable_data(0))
-        parts: dict[int, np.ndarray] = {}
+        blocks: dict[int, np.ndarray] = {}
         for shard in array.addressable_shards:
             if shard.data.shape[1:] != array.shape[1:]:
                 raise ValueError(
-                    f"{name} is divided along other axes than its first: "
+                    f"{name} must be sharded along its first axis only, not "
                     f"{array.sharding}"
                 )
             first = (shard.index[0].start or 0) if shard.index else 0
-            if first not in parts:
-                parts[first] = np.asarray(shard.data)
+            if first not in blocks:
+                blocks[first] = np.asarray(shard.data)
         if array.ndim == 0:
-            return parts[0]
-        return np.concatenate([parts[first] for first in sorted(parts)])
+            return blocks[0]
+        return np.concatenate([blocks[first] for first in sorted(blocks)])
 
     return jax.tree_util.tree_map_with_path(local_rows, global_arrays)
 
 
 def with_sharding_constraint(x: A, shardings: Any) -> A:
-    """``jax.lax.with_sharding_constraint``, and ``x`` as it is without a mesh.
+    """``jax.lax.with_sharding_constraint``, or ``x`` if no constraint is needed.
 
-    The same where the mesh that is set has one device only.
+    A constraint is not needed without a mesh, or if the current mesh has one device.
     """
     mesh = jax.sharding.get_abstract_mesh()
     if mesh.size == 1 and not mesh.empty:
@@ -111,7 +115,7 @@ def with_sharding_constraint(x: A, shardings: Any) -> A:
     try:
         return jax.lax.with_sharding_constraint(x, shardings)
     except RuntimeError as error:
-        # Only JAX knows of a mesh that was entered as `with mesh:`.
+        # get_abstract_mesh() does not see a mesh entered with `with mesh:`.
         if mesh.empty and jax_error_says(error, NO_MESH):
             return x
         raise
@@ -121,6 +125,6 @@ def _set_mesh(mesh: Mesh | None) -> Mesh:
     found = jax.sharding.get_mesh() if mesh is None else mesh
     if found.empty:
         raise ValueError(
-            "there is no mesh: enter `with jax.set_mesh(mesh):` or give mesh="
+            "there is no mesh: enter `with jax.set_mesh(mesh):` or pass mesh="
         )
     return found

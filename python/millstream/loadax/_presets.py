@@ -1,4 +1,4 @@
-"""Meshes for the two common ways to train on many devices."""
+"""Mesh configurations for data-parallel and fully sharded training."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def make_ddp_mesh_config(
     mesh_rules: Sequence[MeshRule] | None = None,
     mesh_selector: str | None = None,
 ) -> MeshConfig:
-    """Data parallel: all devices along the first axis, the model on each of them."""
+    """Data parallelism: all devices along the first axis."""
     rest = [1] * (len(mesh_axis_names) - 1)
     shape = HybridMeshShape(
         (jax.local_device_count(), *rest), (jax.process_count(), *rest)
@@ -30,7 +30,7 @@ def make_fsdp_mesh_config(
     mesh_rules: Sequence[MeshRule] | None = None,
     mesh_selector: str | None = None,
 ) -> MeshConfig:
-    """Fully sharded: processes along the first axis, their devices along the last."""
+    """FSDP: processes along the first axis, each one's devices along the last."""
     rest = [1] * (len(mesh_axis_names) - 1)
     shape = HybridMeshShape(
         (*rest, jax.local_device_count()), (jax.process_count(), *rest)

@@ -1,4 +1,4 @@
-"""Which shard of a data set a process loads, and batches that span all of them."""
+"""Sharding strategies: which items a process loads, and how it makes global batches."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 class ShardingStrategy(ABC):
-    """Decides which items a shard has and where a batch's rows go."""
+    """Decides which items belong to a shard and which devices hold a batch's rows."""
 
     def get_shard_indices(
         self, dataset_size: int, shard_id: int, num_shards: int
     ) -> range:
-        """The items of one shard; all shards together have every item once."""
+        """The indices of one shard's items. Every item belongs to exactly one shard."""
         first, end = compute_shard_boundaries(
             num_shards, shard_id, dataset_size, drop_remainder=False
         )
@@ -28,74 +28,80 @@ class ShardingStrategy(ABC):
 
     @abstractmethod
     def needs_sharding(self) -> bool:
-        """Whether batches are distributed at all."""
+        """Whether batches are sharded over devices."""
 
     @abstractmethod
     def named_sharding(self, *names: str | None) -> NamedSharding:
-        """The sharding of arrays whose axes go to the mesh axes of these names."""
+        """A sharding that maps each axis of an array to the mesh axis of that name."""
 
     @abstractmethod
     def distribute_global_batch(
         self, local: Any, *, data_axis: Axes | None = None
     ) -> Any:
-        """The global batch of which ``local`` is this process's part."""
+        """The global batch that has ``local`` as this process's rows."""
 
     def shards(self) -> tuple[int, int]:
-        """(the number of shards, this process's shard) unless they are given."""
+        """(the default number of shards, this process's shard)."""
         return 1, 0
 
     def processes(self) -> list[int]:
-        """The processes that load shards of one data set together."""
+        """The processes that load shards of the same data set."""
         return []
 
     def blocks(self) -> int:
-        """Into how many blocks a process's rows are divided, a device's each."""
+        """The number of blocks into which this process's rows are divided."""
         return 1
 
     def layout(self) -> str:
-        """How rows are divided, in words that all processes have in common."""
+        """A description of how rows are divided, the same in all processes."""
         return type(self).__name__
 
 
 class NoShardingStrategy(ShardingStrategy):
-    """Everything in one place."""
+    """No sharding: one process loads all items."""
 
     def needs_sharding(self) -> bool:
         return False
 
     def named_sharding(self, *names: str | None) -> NamedSharding:
-        raise ValueError(f"there is no mesh with axes {names}: build with .shard(mesh)")
+        raise ValueError(
+            f"there is no mesh with axes {names}. Build the loader with .shard(mesh)."
+        )
 
     def distribute_global_batch(
         self, local: Any, *, data_axis: Axes | None = None
     ) -> Any:
-        """``local`` as it is."""
+        """Returns ``local``."""
         if data_axis is not None:
             raise ValueError(
-                f"there is no mesh with an axis {data_axis!r}: build with .shard(mesh)"
+                f"there is no mesh with an axis {data_axis!r}. Build the loader with "
+                ".shard(mesh)."
             )
         return local
 
 
 class DistributedShardingStrategy(ShardingStrategy):
-    """Rows divided along an axis of a mesh, or several; the first unless one is named.
+    """Shards rows along one or more axes of a mesh; by default along the first.
 
-    Every process loads the rows that its own devices hold. Shards are contiguous, and
-    the first have a remainder's items; a loader makes them equal.
+    Every process loads the rows that its devices hold. Shards are contiguous. If items
+    do not divide evenly, the first shards have one more; loaders then cut or pad them
+    to the same length.
     """
 
     def __init__(self, mesh: Mesh, data_shard_axis: Axes | None = None) -> None:
         from millstream.loadax._rows import axes_of, row_sharding
 
         if not hasattr(mesh, "axis_names"):
-            raise TypeError(f"mesh is a jax.sharding.Mesh, not {type(mesh).__name__}")
+            raise TypeError(
+                f"mesh must be a jax.sharding.Mesh, not {type(mesh).__name__}"
+            )
         self.mesh = mesh
         self._axes = axes_of(mesh, data_shard_axis)
         self._sharding = row_sharding(mesh, self._axes)
 
     @property
     def data_shard_axis(self) -> tuple[str, ...]:
-        """The mesh axes that rows are divided along."""
+        """The mesh axes along which rows are sharded."""
         return self._axes
 
     def shards(self) -> tuple[int, int]:
@@ -134,10 +140,10 @@ class DistributedShardingStrategy(ShardingStrategy):
     def distribute_global_batch(
         self, local: Any, *, data_axis: Axes | None = None
     ) -> Any:
-        """Global arrays of this process's rows and those of all others, a pytree.
+        """A pytree of global arrays, made from the rows of all processes.
 
-        Rows are divided along ``data_axis``, or the strategy's own; every process
-        calls this with as many rows.
+        Rows are sharded along ``data_axis``, or the strategy's axes. Every process must
+        call this with the same number of rows.
         """
         from millstream.loadax._rows import axes_of, place_tree, row_sharding
 
@@ -148,24 +154,26 @@ class DistributedShardingStrategy(ShardingStrategy):
 
 
 def ddp_sharding() -> tuple[Mesh, tuple[str, ...]]:
-    """A mesh of all devices, the axis ``data``, and its axis names."""
+    """A mesh of all devices along one axis, ``data``, and its axis names."""
     import jax
 
     return _mesh((jax.device_count(),), ("data",))
 
 
 def fsdp_sharding(num_data_shards: int | None = None) -> tuple[Mesh, tuple[str, ...]]:
-    """A mesh (``data``, ``model``) of all devices, and its axis names.
+    """A mesh of all devices with the axes ``data`` and ``model``, and its axis names.
 
-    The data axis has ``num_data_shards`` places, or one a process; what is left of the
-    devices is the model's.
+    The length of the data axis is ``num_data_shards``, or the number of processes.
     """
     import jax
 
     shards, devices = num_data_shards or jax.process_count(), jax.device_count()
     whole("num_data_shards", shards, 1)
     if devices % shards:
-        raise ValueError(f"{devices} devices cannot be divided into {shards} shards")
+        raise ValueError(
+            f"{devices} devices cannot be divided into {shards} shards. Choose a "
+            f"num_data_shards that divides {devices}."
+        )
     return _mesh((shards, devices // shards), ("data", "model"))
 
 
@@ -175,5 +183,5 @@ def _mesh(
     import jax
     import numpy as np
 
-    # In the order of processes, so that the rows of one lie together.
+    # jax.devices() is ordered by process, so each process's rows are contiguous.
     return jax.sharding.Mesh(np.array(jax.devices()).reshape(shape), names), names

@@ -1,4 +1,4 @@
-"""Shards: the part of a data set that one of several processes loads."""
+"""Shards: the items of a data set that one of several processes loads."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ T = TypeVar("T")
 def compute_shard_boundaries(
     num_shards: int, shard_id: int, dataset_size: int, *, drop_remainder: bool = True
 ) -> tuple[int, int]:
-    """Where a contiguous shard starts and where it ends.
+    """The start and the end of a contiguous shard.
 
-    With ``drop_remainder`` shards are equal and the tail is in none of them; without,
-    the first shards have one item more.
+    With ``drop_remainder`` all shards have the same size, and the last items of the
+    data set belong to none. Otherwise the first shards have one item more.
     """
     shards, shard = shard_of(num_shards, shard_id)
-    size, more = divmod(whole("dataset_size", dataset_size, 0), shards)
+    size, remainder = divmod(whole("dataset_size", dataset_size, 0), shards)
     if drop_remainder:
         return shard * size, (shard + 1) * size
-    first = shard * size + min(shard, more)
-    return first, first + size + (shard < more)
+    first = shard * size + min(shard, remainder)
+    return first, first + size + (shard < remainder)
 
 
 class ShardedDataset(View[T]):
-    """The items of shard ``shard_id`` of ``num_shards``, contiguous."""
+    """The items of the contiguous shard ``shard_id`` of ``num_shards``."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class ShardedDataset(View[T]):
         )
 
     def shard_boundaries(self) -> tuple[int, int]:
-        """Where the shard starts in the data set and where it ends."""
+        """The start and the end of the shard in the data set."""
         return self._bounds
 
     def __len__(self) -> int:
@@ -56,10 +56,10 @@ class ShardedDataset(View[T]):
 
 
 class Positions(Sequence[int]):
-    """The indices that a shard loads: as many as every other shard's.
+    """The ``length`` indices that a shard loads.
 
-    Those beyond ``own`` wrap: they are the items after its last, from the first one on
-    again where the data set ends.
+    They are those of ``own``, cut if it is longer. If it is shorter, the next indices
+    follow, starting again from 0 at the end of the data set.
     """
 
     def __init__(self, own: range, length: int, size: int) -> None:
@@ -87,11 +87,11 @@ class Positions(Sequence[int]):
 def equal_positions(
     own: range, num_shards: int, size: int, *, remainder: str
 ) -> Positions:
-    """The indices of a shard, cut or wrapped to the length that all shards have."""
+    """The indices of a shard, cut or padded to the length that all shards have."""
     length = size // num_shards if remainder == "drop" else -(-size // num_shards)
     if len(own) < length and remainder == "drop":
         raise ArgumentError(
-            f"the shard has {len(own)} of {size} items, and {num_shards} equal shards "
-            f"have {length}"
+            f"the sharding strategy gives this shard {len(own)} of {size} items; each "
+            f"of {num_shards} equal shards needs at least {length}"
         )
     return Positions(own, length, size)

@@ -1,4 +1,4 @@
-"""Data sets made of others: mapped, filtered, cut and joined, all when asked."""
+"""Views of data sets: mapped, filtered, sliced and concatenated on access."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ T = TypeVar("T")
 
 
 class MappedDataset(View[T]):
-    """``map_fn(item)`` of every item, each time that it is asked for.
+    """``map_fn(item)`` for every item, computed on each access.
 
-    An item that is None passes as it is.
+    An item that is None stays None.
     """
 
     def __init__(self, dataset: Indexed[S], map_fn: Callable[[S], T]) -> None:
         super().__init__(dataset)
         if not callable(map_fn):
-            raise TypeError(f"map_fn is a function, not {type(map_fn).__name__}")
+            raise TypeError(f"map_fn must be a function, not {type(map_fn).__name__}")
         self._map_fn: Callable[[Any], Any] = map_fn
 
     def _item(self, index: int) -> T:
@@ -39,7 +39,7 @@ class MappedDataset(View[T]):
 
 
 class MappedBatchDataset(View[T]):
-    """``fn(items)`` of every ``batch_size`` items; the last time they may be fewer."""
+    """``fn(items)`` for every ``batch_size`` items; the last call may get fewer."""
 
     def __init__(
         self, dataset: Indexed[S], fn: Callable[[list[S]], T], batch_size: int = 32
@@ -58,17 +58,17 @@ class MappedBatchDataset(View[T]):
 
 
 class FilteredDataset(View[T]):
-    """The items of which ``predicate(item)`` is true, in their order.
+    """The items for which ``predicate(item)`` is true, in order.
 
-    The first use of its length or of an index looks at every item, once; the indices
-    of those that stay are kept. A plain loop over it needs neither.
+    The first use of ``len()`` or of an index reads every item once and stores the
+    indices of those that pass. A plain loop reads items as it goes.
     """
 
     def __init__(self, dataset: Indexed[T], predicate: Callable[[T], bool]) -> None:
         super().__init__(dataset)
         self._predicate = predicate
         self._lock = threading.Lock()
-        self._kept: np.ndarray | None = None
+        self._passing: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self._indices())
@@ -79,36 +79,39 @@ class FilteredDataset(View[T]):
     def __iter__(self) -> Iterator[T]:
         for index in range(len(self._inner)):
             item = self._inner[index]
-            if self._stays(index, item):
+            if self._passes(index, item):
                 yield item
 
     def _indices(self) -> np.ndarray:
         with self._lock:
-            if self._kept is None:
+            if self._passing is None:
                 count = len(self._inner)
-                kept = (i for i in range(count) if self._stays(i, self._inner[i]))
-                self._kept = np.fromiter(kept, np.int64)
-            return self._kept
+                passing = (i for i in range(count) if self._passes(i, self._inner[i]))
+                self._passing = np.fromiter(passing, np.int64)
+            return self._passing
 
-    def _stays(self, index: int, item: T) -> bool:
+    def _passes(self, index: int, item: T) -> bool:
         try:
             return bool(self._predicate(item))
         except Exception as error:
-            error.add_note(f"The predicate was looking at item {index}.")
+            error.add_note(f"The predicate raised this error for item {index}.")
             raise
 
     def _over(self, inner: Dataset[Any]) -> Self:
         return type(self)(inner, self._predicate)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self._inner, self._predicate), {"_kept": self._kept}
+        return type(self), (self._inner, self._predicate), {"_passing": self._passing}
 
     def __repr__(self) -> str:
-        return f"FilteredDataset({self._inner!r})"  # its length may cost a scan
+        return f"FilteredDataset({self._inner!r})"  # len() may read every item
 
 
 class PartialDataset(View[T]):
-    """The items from ``start`` to before ``end``, which may lie past the last."""
+    """The items from ``start`` up to but not including ``end``.
+
+    An ``end`` after the last item means the end of the data set.
+    """
 
     def __init__(self, dataset: Indexed[T], start: int, end: int) -> None:
         super().__init__(dataset)
@@ -116,8 +119,8 @@ class PartialDataset(View[T]):
         count = len(self._inner)
         if self._start > count or end < self._start:
             raise ArgumentError(
-                f"items {start} to {end} are not a part of {count}: "
-                f"0 <= start <= end, and start <= {count}"
+                f"start {start} and end {end} do not fit {count} items: "
+                f"expected 0 <= start <= end and start <= {count}"
             )
         self._end = min(whole("end", end, 0), count)
 
@@ -129,19 +132,22 @@ class PartialDataset(View[T]):
 
     @staticmethod
     def split(dataset: Indexed[T], n: int) -> list[PartialDataset[T]]:
-        """``n`` contiguous parts; the first ones have a remainder's items."""
-        parts, inner = whole("n", n, 1), dataset_of(dataset)
-        size, more = divmod(len(inner), parts)
-        edges = [part * size + min(part, more) for part in range(parts + 1)]
-        return [PartialDataset(inner, edges[i], edges[i + 1]) for i in range(parts)]
+        """Splits a data set into ``n`` contiguous data sets.
+
+        If the items do not divide evenly, the first ones have one item more.
+        """
+        count, inner = whole("n", n, 1), dataset_of(dataset)
+        size, remainder = divmod(len(inner), count)
+        edges = [i * size + min(i, remainder) for i in range(count + 1)]
+        return [PartialDataset(inner, edges[i], edges[i + 1]) for i in range(count)]
 
     split_dataset = split
 
 
 class CombinedDataset(Dataset[T]):
-    """The items of several data sets, one after another.
+    """The items of several data sets, one data set after another.
 
-    They are given as a list or one by one.
+    Pass the data sets as a list or as separate arguments.
     """
 
     @overload
@@ -155,23 +161,20 @@ class CombinedDataset(Dataset[T]):
     def __init__(self, *datasets: Any) -> None:
         if len(datasets) == 1 and not isinstance(datasets[0], Dataset):
             datasets = tuple(datasets[0])
-        self._join([dataset_of(part) for part in datasets])
-
-    def _join(self, parts: list[Dataset[Any]]) -> None:
-        self._parts = parts
-        self._ends = list(accumulate(len(part) for part in parts))
+        self._datasets = [dataset_of(dataset) for dataset in datasets]
+        self._ends = list(accumulate(len(dataset) for dataset in self._datasets))
 
     def __len__(self) -> int:
         return self._ends[-1] if self._ends else 0
 
     def _item(self, index: int) -> T:
-        part = bisect_right(self._ends, index)
-        first = self._ends[part - 1] if part else 0
-        item: T = self._parts[part][index - first]
+        number = bisect_right(self._ends, index)
+        first = self._ends[number - 1] if number else 0
+        item: T = self._datasets[number][index - first]
         return item
 
     def at_epoch(self, epoch: int) -> CombinedDataset[T]:
-        return CombinedDataset([part.at_epoch(epoch) for part in self._parts])
+        return CombinedDataset([dataset.at_epoch(epoch) for dataset in self._datasets])
 
     def __repr__(self) -> str:
-        return f"CombinedDataset({self._parts!r})"
+        return f"CombinedDataset({self._datasets!r})"
