@@ -233,6 +233,17 @@ nb::list host_values_of(const Batch& batch) {
 }
 
 void bind_loader(nb::module_& module) {
+  nb::class_<Traits>(module, "Traits",
+                     "What reading from a source and applying stages takes.")
+      .def_ro("waits", &Traits::waits, "Whether it waits for a disk or for workers.")
+      .def_ro("cheap", &Traits::cheap, "Whether it costs about as much as a copy.")
+      .def_ro("may_fail", &Traits::may_fail, "Whether some rows may raise an error.")
+      .def_ro("blocks", &Traits::blocks,
+              "Samples that are best read together; 0 where each can be read alone.")
+      .def_ro("workers", &Traits::workers, "How many workers make the samples.")
+      .def_prop_ro("immediate", &Traits::immediate,
+                   "Whether the thread that asks can do the work at once.");
+
   nb::class_<PlanHandle>(module, "Plan", "A pipeline, assembled and validated.")
       .def_prop_ro(
           "schema", [](const PlanHandle& p) { return described(p.shared->schema()); },
@@ -242,12 +253,8 @@ void bind_loader(nb::module_& module) {
       .def_prop_ro("batch_size",
                    [](const PlanHandle& p) { return p.shared->batch_size(); })
       .def_prop_ro(
-          "resident", [](const PlanHandle& p) { return p.shared->resident(); },
-          "Whether making a batch costs no more than a copy.")
-      .def_prop_ro(
-          "waits",
-          [](const PlanHandle& p) { return p.shared->worker_pool() != nullptr; },
-          "Whether making a batch waits for workers.")
+          "traits", [](const PlanHandle& p) { return p.shared->traits(); },
+          "What making a batch takes.")
       .def_prop_ro("digest", [](const PlanHandle& p) { return p.shared->digest(); })
       .def_prop_ro(
           "source_schema",

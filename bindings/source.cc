@@ -128,7 +128,7 @@ nb::list read(const SourceHandle& handle, const Indices& indices) {
   {
     const GilRelease released;
     Memory memory;
-    source.read(samples, columns, memory);
+    read_samples(source, samples, columns, memory);
   }
   return result;
 }
@@ -141,8 +141,6 @@ void bind_source(nb::module_& module) {
       .def_prop_ro(
           "schema", [](const SourceHandle& s) { return described(s.shared->schema()); },
           "(name, dtype, shape) of each field of a sample.")
-      .def_prop_ro("resident",
-                   [](const SourceHandle& s) { return s.shared->resident(); })
       .def("read", read, "indices"_a, "The bytes of each field of these samples.");
 
   module.def("arrays", arrays, "specs"_a, "narrow"_a, R"(

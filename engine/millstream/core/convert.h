@@ -66,6 +66,12 @@ using Convert = std::int64_t (*)(const std::byte* from, std::byte* to,
 /// The conversion between two types; never null.
 Convert converter(DType from, DType to);
 
+/// Whether that conversion checks that values fit.
+constexpr bool is_checked(DType from, DType to) noexcept {
+  return (from == DType::kInt64 && to == DType::kInt32) ||
+         (from == DType::kUint64 && to == DType::kUint32);
+}
+
 /// Converts rows [0, rows) of a column, those of the samples `indices`. Throws
 /// `DataError` naming `field` and the first sample that `to` cannot hold.
 void convert_rows(std::string_view field, const Column& from, const Column& to,

@@ -107,7 +107,7 @@ class WorkerPool {
   virtual void close() noexcept = 0;
 
   /// Memory that the workers can write to without a copy.
-  virtual Block block(std::int64_t bytes) { return Block(bytes, "a batch"); }
+  virtual Block block(std::int64_t bytes) = 0;
 
   /// How many rows are made at the same time.
   virtual int workers() const noexcept = 0;

@@ -98,7 +98,7 @@ Loader::Loader(std::shared_ptr<const Plan> plan, std::span<const DType> dtypes,
           plan_->worker_pool())),
       threads_(options.threads > 0 ? options.threads : cpu_budget()),
       prefetch_(chosen_prefetch(options.prefetch)),
-      reads_ahead_(prefetch_ > 0 && !plan_->resident()),
+      reads_ahead_(prefetch_ > 0 && !plan_->traits().immediate()),
       whole_(layout().shards()[0] == RowRange{0, plan_->batch_size()}),
       skipped_(options.budget),
       answers_(shards.devices) {
@@ -114,11 +114,11 @@ Loader::Loader(std::shared_ptr<const Plan> plan, std::span<const DType> dtypes,
 void Loader::make(const Position& position, const RowRange& rows,
                   std::span<const Column> output, bool* mask,
                   const CallContext& context) {
-  if (!prefetcher_) plan_->hint(position);  // nobody did before
+  if (!prefetcher_) plan_->prepare(position);  // nobody did before
   std::int64_t row_bytes = 1;
   for (const Column& column : output) row_bytes += column.row_bytes();
-  const bool waits = plan_->worker_pool() != nullptr;
-  if (waits || threads_ == 1 || rows.count * row_bytes < 2 * kRangeBytes) {
+  if (plan_->traits().workers > 0 || threads_ == 1 ||
+      rows.count * row_bytes < 2 * kRangeBytes) {
     plan_->row_range(position, rows.first, rows.count, output, mask, thread_memory(),
                      context);
     return;
@@ -213,11 +213,12 @@ Answers::Found Loader::answer(const Position& position, bool wait) {
   return answers_.get(position, wait, [&]() -> Answers::Found {
     if (cancelled()) throw Cancelled("interrupted");
     std::shared_ptr<const Batch> batch;
-    if (reads_ahead_) {
+    const bool one_answer = plan_->traits().may_fail || !plan_->traits().immediate();
+    if (one_answer && prefetcher_) {
       batch = wait ? wait_for_batch(position) : prefetcher_->ready(position);
       if (batch == nullptr) return std::nullopt;
       skipped_.count(batch->failures());
-    } else if (!plan_->resident()) {
+    } else if (one_answer) {
       if (!wait) return std::nullopt;
       batch = take(position, std::chrono::milliseconds(0));
       return batch;

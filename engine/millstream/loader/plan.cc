@@ -17,12 +17,12 @@ Transforms joined(Transforms first, const Transforms& second) {
 }
 
 /// The same columns from row `first` on.
-std::span<Column> from_row(std::span<const Column> columns, std::int64_t first,
-                           Memory& memory) {
-  const auto later = memory.array<Column>(static_cast<std::int64_t>(columns.size()));
-  std::ranges::copy(columns, later.begin());
+Rows from_row(const Rows& rows, std::int64_t first) {
+  const auto later =
+      rows.memory.array<Column>(static_cast<std::int64_t>(rows.columns.size()));
+  std::ranges::copy(rows.columns, later.begin());
   for (Column& column : later) column.data += first * column.stride;
-  return later;
+  return {later, rows.memory};
 }
 
 /// How often what may go better another time is tried where failures are skipped.
@@ -55,14 +55,10 @@ Plan::Plan(std::shared_ptr<const Source> source, Schedule schedule, Transforms b
       chain_(source_->schema(), joined(before, after)),
       tail_(Chain(source_->schema(), before).output(), after, before),
       skip_(skip),
+      traits_(combined(source_->traits(), chain_.traits())),
       worker_pool_(source_->worker_pool()) {
-  if (worker_pool_ != nullptr) workers_ = worker_pool_->workers();
-  for (const Transforms* stages : {&before, &after}) {
-    for (const auto& stage : *stages) {
-      if (stage->worker_pool() == nullptr) continue;
-      worker_pool_ = stage->worker_pool();
-      workers_ += worker_pool_->workers();
-    }
+  for (const auto& stage : joined(before, after)) {
+    if (stage->worker_pool() != nullptr) worker_pool_ = stage->worker_pool();
   }
   if (schedule_.order().samples() != source_->size()) {
     throw ArgumentError(text("the order is one of ", schedule_.order().samples(),
@@ -88,7 +84,7 @@ void Plan::batch(const Position& position, std::span<const Column> output, bool*
 void Plan::rows(const Position& position, std::int64_t first, std::int64_t count,
                 std::span<const Column> output, bool* mask, Memory& memory,
                 const CallContext& context) const {
-  row_range(position, first, count, from_row(output, first, memory),
+  row_range(position, first, count, from_row({output, memory}, first).columns,
             mask == nullptr ? nullptr : mask + first, memory, context);
 }
 
@@ -103,58 +99,58 @@ void Plan::row_range(const Position& position, std::int64_t first, std::int64_t 
   if (mask != nullptr) {
     for (std::int64_t k = 0; k < count; ++k) mask[k] = k < valid;
   }
-  const auto samples = indices.first(static_cast<std::size_t>(valid));
+  const auto epochs = memory.array<std::uint32_t>(valid);
+  schedule_.epochs(position, first, epochs);
+  const Request request = {indices.first(epochs.size()), epochs, position.seed, first,
+                           context};
+  Rows rows{output, memory};
   if (valid > 0 && skip_) {
-    rows_skipping_failures(position, first, samples, output, mask, memory, context);
+    rows_skipping_failures(position, request, rows, mask);
   } else if (valid > 0) {
-    valid_rows(position, first, samples, output, memory, context);
+    valid_rows(request, rows);
   }
   if (valid < count) {
-    padding(position, count - valid, from_row(output, valid, memory), memory);
+    Rows rest = from_row(rows, valid);
+    padding(position, count - valid, rest);
   }
 }
 
-void Plan::rows_skipping_failures(const Position& position, std::int64_t first,
-                                  std::span<const std::int64_t> indices,
-                                  std::span<const Column> output, bool* mask,
-                                  Memory& memory, const CallContext& context) const {
+void Plan::rows_skipping_failures(const Position& position, const Request& request,
+                                  Rows& output, bool* mask) const {
   const auto skip = [&](const Error& error) {
-    padding(position, 1, output, memory);
+    padding(position, 1, output);
     if (mask != nullptr) *mask = false;
-    if (context.failures != nullptr) context.failures->add(indices[0], error);
+    Failures* failures = request.context.failures;
+    if (failures != nullptr) failures->add(request.indices[0], error);
   };
   try {
-    with_retries(
-        kTries, [&] { valid_rows(position, first, indices, output, memory, context); });
+    with_retries(kTries, [&] { valid_rows(request, output); });
     return;
   } catch (const DataError& error) {
-    if (indices.size() == 1) return skip(error);
+    if (request.rows() == 1) return skip(error);
   } catch (const FunctionError& error) {
     if (error.sample() < 0 || error.transient()) throw;
-    if (indices.size() == 1) return skip(error);
+    if (request.rows() == 1) return skip(error);
   }
   // By halves: where few fail, most rows are still made many at a time.
-  const std::size_t half = indices.size() / 2;
+  const std::size_t half = request.indices.size() / 2;
   const auto rows = static_cast<std::int64_t>(half);
-  rows_skipping_failures(position, first, indices.first(half), output, mask, memory,
-                         context);
-  rows_skipping_failures(position, first + rows, indices.subspan(half),
-                         from_row(output, rows, memory),
-                         mask == nullptr ? nullptr : mask + rows, memory, context);
+  rows_skipping_failures(position, request.part(0, half), output, mask);
+  Rows rest = from_row(output, rows);
+  rows_skipping_failures(position, request.part(half, request.indices.size() - half),
+                         rest, mask == nullptr ? nullptr : mask + rows);
 }
 
-void Plan::valid_rows(const Position& position, std::int64_t first,
-                      std::span<const std::int64_t> indices,
-                      std::span<const Column> output, Memory& memory,
-                      const CallContext& context) const {
+void Plan::valid_rows(const Request& request, Rows& output) const {
   const Schema& schema = source_->schema();
-  const auto count = static_cast<std::int64_t>(indices.size());
+  Memory& memory = output.memory;
+  const std::int64_t count = request.rows();
   const auto columns = memory.array<Column>(static_cast<std::int64_t>(schema.size()));
   for (std::size_t i = 0; i < columns.size(); ++i) {
     const int target = chain_.output_of(static_cast<int>(i));
     columns[i] = {schema[i].dtype, schema[i].shape, nullptr, 0, nullptr};
     if (target >= 0) {
-      const Column& given = output[static_cast<std::size_t>(target)];
+      const Column& given = output.columns[static_cast<std::size_t>(target)];
       // The source converts as it copies, unless a stage is to see the field as it is.
       if (given.dtype == schema[i].dtype || !chain_.makes()) {
         columns[i].dtype = given.dtype;
@@ -166,16 +162,14 @@ void Plan::valid_rows(const Position& position, std::int64_t first,
     columns[i].rows = memory.array<std::byte*>(count).data();
   }
   samples_read_.fetch_add(count, std::memory_order_relaxed);
-  source_->read_for(context, first, indices, columns, memory);
-  const auto epochs = memory.array<std::uint32_t>(chain_.makes() ? count : 0);
-  schedule_.epochs(position, first, epochs);
-  chain_.run(columns, output, count,
-             {position.seed, indices, epochs, 0, context, first}, memory);
+  Rows samples{columns, memory};
+  source_->read(request, samples);
+  chain_.run(request, samples, output);
 }
 
-void Plan::padding(const Position& position, std::int64_t count,
-                   std::span<const Column> output, Memory& memory) const {
+void Plan::padding(const Position& position, std::int64_t count, Rows& output) const {
   const Schema& schema = tail_.input();
+  Memory& memory = output.memory;
   const auto columns = memory.array<Column>(static_cast<std::int64_t>(schema.size()));
   for (std::size_t i = 0; i < columns.size(); ++i) {
     const std::int64_t bytes = byte_size(schema[i]);
@@ -187,15 +181,15 @@ void Plan::padding(const Position& position, std::int64_t count,
   std::ranges::fill(indices, -1);
   const auto epochs = memory.array<std::uint32_t>(count);
   std::ranges::fill(epochs, position.epoch);
-  tail_.run(columns, output, count, {position.seed, indices, epochs, 0}, memory);
+  tail_.run({indices, epochs, position.seed}, {columns, memory}, output);
 }
 
-void Plan::hint(const Position& position) const {
-  if (source_->resident()) return;
+void Plan::prepare(const Position& position) const {
+  if (!source_->traits().waits) return;
   Memory memory;
   const auto indices = memory.array<std::int64_t>(schedule_.valid_rows(position));
   schedule_.run(position, 0, indices);
-  source_->hint(indices);
+  source_->prepare(indices);
 }
 
 }  // namespace millstream

@@ -8,6 +8,8 @@
 
 #include "millstream/core/column.h"
 #include "millstream/core/memory.h"
+#include "millstream/core/request.h"
+#include "millstream/core/traits.h"
 #include "millstream/core/worker_pool.h"
 #include "millstream/order/schedule.h"
 #include "millstream/source/source.h"
@@ -32,18 +34,14 @@ class Plan {
   const Source& source() const noexcept { return *source_; }
   std::int64_t batch_size() const noexcept { return schedule_.batch_size(); }
 
-  /// Whether making a batch costs no more than a copy.
-  bool resident() const noexcept {
-    return source_->resident() && worker_pool_ == nullptr;
-  }
+  /// What making a batch takes: the traits of the source and of all stages.
+  const Traits& traits() const noexcept { return traits_; }
 
-  /// The worker pool that makes the samples, so that making a batch means waiting; null
-  /// if there is none.
+  /// The worker pool in whose memory batches are best placed: that of the last stage
+  /// that has one, else of the source. Null if there is none.
   WorkerPool* worker_pool() const noexcept { return worker_pool_; }
-  /// How many workers the source and all stages have.
-  int workers() const noexcept { return workers_; }
-  /// Whether the source queues the rows of a batch in a worker pool right away.
-  bool queues() const noexcept { return source_->queues(); }
+  /// Whether making a batch starts with the rows going to a worker pool.
+  bool queues() const noexcept { return source_->traits().workers > 0; }
 
   /// What a state must fit to be resumed: the source's shape and the order, and no
   /// paths, times, pointers or thread counts.
@@ -69,19 +67,14 @@ class Plan {
     return samples_read_.load(std::memory_order_relaxed) * sample_bytes_;
   }
 
-  /// Hints to the source that the batch at `position` will be made soon.
-  void hint(const Position& position) const;
+  /// Prepares the source for the batch at `position`, which will be made soon.
+  void prepare(const Position& position) const;
 
  private:
-  void valid_rows(const Position& position, std::int64_t first,
-                  std::span<const std::int64_t> indices, std::span<const Column> output,
-                  Memory& memory, const CallContext& context) const;
-  void rows_skipping_failures(const Position& position, std::int64_t first,
-                              std::span<const std::int64_t> indices,
-                              std::span<const Column> output, bool* mask,
-                              Memory& memory, const CallContext& context) const;
-  void padding(const Position& position, std::int64_t count,
-               std::span<const Column> output, Memory& memory) const;
+  void valid_rows(const Request& request, Rows& output) const;
+  void rows_skipping_failures(const Position& position, const Request& request,
+                              Rows& output, bool* mask) const;
+  void padding(const Position& position, std::int64_t count, Rows& output) const;
 
   std::shared_ptr<const Source> source_;
   Schedule schedule_;
@@ -89,9 +82,8 @@ class Plan {
   Chain tail_;  // the stages after batching alone: what padding goes through
   std::uint64_t digest_;
   bool skip_;
-  WorkerPool* worker_pool_ =
-      nullptr;  // of the last stage that has one, or of the source
-  int workers_ = 0;
+  Traits traits_;
+  WorkerPool* worker_pool_;
   std::int64_t sample_bytes_ = 0;
   mutable std::atomic<std::int64_t> samples_read_{0};
 };

@@ -34,7 +34,7 @@ constexpr int kWaiting = 32;
 /// Threads that wait for workers: for the current and the next batch of each worker,
 /// and one more.
 int waiting_threads(const Plan& plan, int ahead) {
-  return std::min({ahead + 1, 2 * plan.workers() + 1, kWaiting});
+  return std::min({ahead + 1, 2 * plan.traits().workers + 1, kWaiting});
 }
 
 /// Whether trying again may help: what failed ahead of time need not fail now.
@@ -63,12 +63,11 @@ Prefetcher::Prefetcher(std::shared_ptr<const Plan> plan, std::shared_ptr<Slots> 
                        int threads, int ahead)
     : plan_(std::move(plan)),
       slots_(std::move(slots)),
-      threads_(plan_->worker_pool() != nullptr ? waiting_threads(*plan_, ahead)
-                                               : threads),
+      threads_(plan_->traits().workers > 0 ? waiting_threads(*plan_, ahead) : threads),
       ahead_(ahead),
       generation_(fork_generation()),
       typical_ns_(kSlowNs) {
-  if (plan_->worker_pool() != nullptr) waiting_.emplace(0);
+  if (plan_->traits().workers > 0) waiting_.emplace(0);
 }
 
 Prefetcher::~Prefetcher() {
@@ -104,7 +103,7 @@ std::shared_ptr<const Batch> Prefetcher::get(const Position& position, bool keep
     entry->error = nullptr;
   }
   look_ahead(position);
-  const bool waits = waiting_ || !(plan_->resident() || is_quick());
+  const bool waits = waiting_ || !(plan_->traits().immediate() || is_quick());
   bool begun = entry->stage != Stage::kQueued || (waits && asked_before);
   if (!begun) {
     std::erase(queue_, entry);  // or its batch would live until a worker came by
@@ -172,7 +171,7 @@ void Prefetcher::record_time(std::chrono::nanoseconds taken) noexcept {
 }
 
 bool Prefetcher::is_quick() const noexcept {
-  return plan_->worker_pool() == nullptr &&
+  return plan_->traits().workers == 0 &&
          typical_ns_.load(std::memory_order_relaxed) < kQuickNs;
 }
 
@@ -200,7 +199,7 @@ void Prefetcher::make(Entry& entry, Lock* turn) noexcept {
 /// more requests.
 void Prefetcher::hint(const std::optional<Position>& position) noexcept {
   try {
-    if (position && !is_quick()) plan_->hint(*position);
+    if (position && !is_quick()) plan_->prepare(*position);
   } catch (...) {
     // It was only a hint.
   }

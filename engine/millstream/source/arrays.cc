@@ -42,7 +42,8 @@ void check_fit(const Array& array) {
 
 /// Copies even where views would do: those who use them later are not guarded.
 void gather_mapped(const Array& array, const Column& from,
-                   std::span<const std::int64_t> indices, Column& to, Memory& memory) {
+                   std::span<const std::int64_t> indices, const Column& to,
+                   Memory& memory) {
   const auto count = static_cast<std::int64_t>(indices.size());
   Column dense = to;
   if (to.data == nullptr) {
@@ -76,6 +77,7 @@ ArraysSource::ArraysSource(std::vector<Array> arrays) : arrays_(std::move(arrays
           text("'", array.field.name, "' is empty: it has ", array.size, " rows"));
     }
     schema_.push_back(array.field);
+    if (array.mapped) traits_ = {.waits = true, .may_fail = true};
   }
 }
 
@@ -94,18 +96,16 @@ void ArraysSource::check_narrow() const {
   }
 }
 
-void ArraysSource::read_for(const CallContext&, std::int64_t /*first*/,
-                            std::span<const std::int64_t> indices,
-                            std::span<Column> columns, Memory& memory) const {
+void ArraysSource::read(const Request& request, Rows& rows) const {
   for (std::size_t i = 0; i < arrays_.size(); ++i) {
     const Array& array = arrays_[i];
     // A column only lends its bytes here; none is written through it.
     const Column from = {array.field.dtype, array.field.shape,
                          const_cast<std::byte*>(array.data), array.stride, nullptr};
     if (array.mapped) {
-      gather_mapped(array, from, indices, columns[i], memory);
+      gather_mapped(array, from, request.indices, rows.columns[i], rows.memory);
     } else {
-      gather(from, indices, columns[i], array.field.name);
+      gather(from, request.indices, rows.columns[i], array.field.name);
     }
   }
 }

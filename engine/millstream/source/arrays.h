@@ -20,8 +20,9 @@ struct Array {
   std::shared_ptr<const MappedFile> mapped = {};  // where it lies in a file
 };
 
-/// Samples made of one row of each of several arrays, read where they are. Of one that
-/// lies in a file no views are given, and a file that was cut is an `IoError`.
+/// Samples made of one row of each of several arrays, read where they are. An array in
+/// a mapped file waits for the disk and lends no views; a file that was cut is an
+/// `IoError`.
 class ArraysSource final : public Source {
  public:
   /// Throws `ArgumentError` unless there are arrays, none is empty and all have as many
@@ -33,14 +34,15 @@ class ArraysSource final : public Source {
 
   std::int64_t size() const noexcept override { return arrays_.front().size; }
   const Schema& schema() const noexcept override { return schema_; }
-  void read_for(const CallContext& context, std::int64_t first,
-                std::span<const std::int64_t> indices, std::span<Column> columns,
-                Memory& memory) const override;
-  bool resident() const noexcept override { return true; }
+  Traits traits() const noexcept override { return traits_; }
+  void read(const Request& request, Rows& rows) const override;
+  void prepare(std::span<const std::int64_t>) const noexcept override {}
+  WorkerPool* worker_pool() const noexcept override { return nullptr; }
 
  private:
   std::vector<Array> arrays_;
   Schema schema_;
+  Traits traits_;
 };
 
 }  // namespace millstream

@@ -70,17 +70,18 @@ ColumnsSource::ColumnsSource(std::vector<MappedColumn> columns)
   }
 }
 
-void ColumnsSource::read_for(const CallContext& context, std::int64_t /*first*/,
-                             std::span<const std::int64_t> indices,
-                             std::span<Column> columns, Memory& memory) const {
+void ColumnsSource::read(const Request& request, Rows& rows) const {
   for (std::size_t i = 0; i < columns_.size(); ++i) {
     adding([&] { return ErrorFields{.field = schema_[i].name}; },
-           [&] { columns_[i].read(indices, columns[i], memory, context); });
+           [&] {
+             columns_[i].read(request.indices, rows.columns[i], rows.memory,
+                              request.context);
+           });
   }
 }
 
-void ColumnsSource::hint(std::span<const std::int64_t> indices) const noexcept {
-  for (const MappedColumn& column : columns_) column.hint(indices);
+void ColumnsSource::prepare(std::span<const std::int64_t> indices) const noexcept {
+  for (const MappedColumn& column : columns_) column.prepare(indices);
 }
 
 }  // namespace millstream

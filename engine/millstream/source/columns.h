@@ -35,10 +35,10 @@ class ColumnsSource final : public Source {
 
   std::int64_t size() const noexcept override { return columns_.front().size(); }
   const Schema& schema() const noexcept override { return schema_; }
-  void read_for(const CallContext& context, std::int64_t first,
-                std::span<const std::int64_t> indices, std::span<Column> columns,
-                Memory& memory) const override;
-  void hint(std::span<const std::int64_t> indices) const noexcept override;
+  Traits traits() const noexcept override { return {.waits = true, .may_fail = true}; }
+  void read(const Request& request, Rows& rows) const override;
+  void prepare(std::span<const std::int64_t> indices) const noexcept override;
+  WorkerPool* worker_pool() const noexcept override { return nullptr; }
 
  private:
   std::vector<MappedColumn> columns_;

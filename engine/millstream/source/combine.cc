@@ -16,28 +16,28 @@ namespace {
 /// than this many bytes at a time.
 constexpr std::int64_t kLent = std::int64_t{1} << 22;
 
-/// Passes hints on with other indices, a stackful at a time: hints must not throw.
+/// Prepares samples by other indices, a stackful at a time: it must not throw.
 template <typename Index>
-void pass_hint(const Source& source, std::span<const std::int64_t> indices,
-               const Index& index) noexcept {
+void prepare_translated(const Source& source, std::span<const std::int64_t> indices,
+                        const Index& index) noexcept {
   std::array<std::int64_t, 512> inner;
   while (!indices.empty()) {
     const std::size_t count = std::min(indices.size(), inner.size());
     std::transform(indices.begin(),
                    indices.begin() + static_cast<std::ptrdiff_t>(count), inner.begin(),
                    index);
-    source.hint(std::span(inner).first(count));
+    source.prepare(std::span(inner).first(count));
     indices = indices.subspan(count);
   }
 }
 
+/// The same request for other samples.
 template <typename Index>
-std::span<const std::int64_t> translated(std::span<const std::int64_t> indices,
-                                         Memory& memory, const Index& index) {
-  const auto inner =
-      memory.array<std::int64_t>(static_cast<std::int64_t>(indices.size()));
-  std::transform(indices.begin(), indices.end(), inner.begin(), index);
-  return inner;
+Request translated(Request request, Memory& memory, const Index& index) {
+  const auto inner = memory.array<std::int64_t>(request.rows());
+  std::ranges::transform(request.indices, inner.begin(), index);
+  request.indices = inner;
+  return request;
 }
 
 /// The host values of row k of one source, as those of row first + rows[k] of the
@@ -60,7 +60,7 @@ Combined::Combined(std::vector<SharedSource> sources) : sources_(std::move(sourc
   if (sources_.empty()) throw ArgumentError("a combination needs at least one source");
   for (const SharedSource& source : sources_) {
     if (source == nullptr) throw ArgumentError("a source is missing");
-    resident_ = resident_ && source->resident();
+    traits_ = combined(traits_, source->traits());
     if (worker_pool_ == nullptr) worker_pool_ = source->worker_pool();
   }
 }
@@ -94,23 +94,22 @@ std::size_t Concatenated::source_of(std::int64_t index) const noexcept {
   return static_cast<std::size_t>(after - first_.begin()) - 1;
 }
 
-void Concatenated::read_for(const CallContext& context, std::int64_t first,
-                            std::span<const std::int64_t> indices,
-                            std::span<Column> columns, Memory& memory) const {
+void Concatenated::read(const Request& request, Rows& rows) const {
+  const auto& [columns, memory] = rows;
+  const std::span<const std::int64_t> indices = request.indices;
   if (indices.empty()) return;
   const auto [least, most] = std::ranges::minmax(indices);
   const std::size_t only = source_of(least);
   if (most < first_[only + 1]) {
-    const auto inner = translated(
-        indices, memory,
+    const Request inner = translated(
+        request, memory,
         [begin = first_[only]](std::int64_t index) { return index - begin; });
-    return sources_[only]->read_for(context, first, inner, columns, memory);
+    return sources_[only]->read(inner, rows);
   }
 
-  // The rows of each source as a list: its first row, and the row after each
-  // row.
+  // The rows of each source as a list: its first row, and the row after each row.
   constexpr std::int64_t kNone = -1;
-  const auto count = static_cast<std::int64_t>(indices.size());
+  const std::int64_t count = request.rows();
   const auto heads =
       memory.array<std::int64_t>(static_cast<std::int64_t>(sources_.size()));
   const auto next = memory.array<std::int64_t>(count);
@@ -122,8 +121,10 @@ void Concatenated::read_for(const CallContext& context, std::int64_t first,
   }
 
   const Schema& fields = schema();
-  const auto rows = memory.array<std::int64_t>(count);
+  const auto places = memory.array<std::int64_t>(count);
   const auto inner = memory.array<std::int64_t>(count);
+  const auto epochs =
+      memory.array<std::uint32_t>(static_cast<std::int64_t>(request.epochs.size()));
   const auto lent = memory.array<Column>(static_cast<std::int64_t>(fields.size()));
   std::int64_t row_bytes = 1;
   bool copies = true;  // all of it, so that nothing lent has to last
@@ -135,31 +136,36 @@ void Concatenated::read_for(const CallContext& context, std::int64_t first,
   }
   // A worker pool gets all of its rows at once, to distribute them.
   const auto rows_per_read =
-      copies && worker_pool() == nullptr
+      copies && traits().workers == 0
           ? static_cast<std::size_t>(std::max<std::int64_t>(1, kLent / row_bytes))
           : indices.size();
   for (std::size_t source = 0; source < sources_.size(); ++source) {
     std::size_t taken = 0;
     for (std::int64_t k = heads[source]; k != kNone;
          k = next[static_cast<std::size_t>(k)]) {
-      rows[taken] = k;
-      inner[taken++] = indices[static_cast<std::size_t>(k)] - first_[source];
+      const auto row = static_cast<std::size_t>(k);
+      places[taken] = k;
+      if (!epochs.empty()) epochs[taken] = request.epochs[row];
+      inner[taken++] = indices[row] - first_[source];
     }
     if (taken == 0) continue;
     Memory scratch;
     for (std::size_t begin = 0; begin < taken; begin += rows_per_read) {
       const std::size_t some = std::min(rows_per_read, taken - begin);
-      const auto its_rows = rows.subspan(begin, some);
+      const auto its_rows = places.subspan(begin, some);
       const auto samples = inner.subspan(begin, some);
       HostValues host_values;
-      const CallContext inner_context = {
-          context.host_values == nullptr ? nullptr : &host_values, context.failures,
-          context.cancelled, context.dropped};
+      CallContext context = request.context;
+      if (context.host_values != nullptr) context.host_values = &host_values;
       scratch.reset();
-      sources_[source]->read_for(inner_context, 0, samples, lent,
-                                 some == taken ? memory : scratch);
+      Rows some_rows{lent, some == taken ? memory : scratch};
+      sources_[source]->read(
+          {samples, epochs.empty() ? epochs : epochs.subspan(begin, some), request.seed,
+           0, context},
+          some_rows);
       for (HostValues::Chunk& values : host_values.chunks()) {
-        context.host_values->add(moved(std::move(values), its_rows, first));
+        request.context.host_values->add(
+            moved(std::move(values), its_rows, request.first));
       }
       for (std::size_t i = 0; i < fields.size(); ++i) {
         const Column& to = columns[i];
@@ -188,21 +194,22 @@ void Concatenated::refuse(std::size_t source, std::int64_t sample,
     into[i] = {dtype, field.shape, memory.allocate(bytes), bytes, nullptr};
   }
   // It can say where the sample lies, which is not known here.
-  sources_[source]->read({&sample, 1}, into, memory);
+  read_samples(*sources_[source], {&sample, 1}, into, memory);
   throw DataError({.sample = sample,
                    .text = text("of source ", source,
                                 " holds a value that its batch cannot hold")});
 }
 
-void Concatenated::hint(std::span<const std::int64_t> indices) const noexcept {
+void Concatenated::prepare(std::span<const std::int64_t> indices) const noexcept {
   try {
     std::vector<std::int64_t> sorted(indices.begin(), indices.end());
     std::sort(sorted.begin(), sorted.end());
     for (auto begin = sorted.begin(); begin != sorted.end();) {
       const std::size_t source = source_of(*begin);
       const auto end = std::lower_bound(begin, sorted.end(), first_[source + 1]);
-      pass_hint(*sources_[source], {begin, end},
-                [first = first_[source]](std::int64_t index) { return index - first; });
+      prepare_translated(
+          *sources_[source], {begin, end},
+          [first = first_[source]](std::int64_t index) { return index - first; });
       begin = end;
     }
   } catch (const std::bad_alloc&) {
@@ -236,16 +243,15 @@ Subset::Subset(SharedSource source, std::int64_t start, std::int64_t size,
   }
 }
 
-void Subset::read_for(const CallContext& context, std::int64_t first,
-                      std::span<const std::int64_t> indices, std::span<Column> columns,
-                      Memory& memory) const {
-  const auto inner =
-      translated(indices, memory, [this](std::int64_t index) { return sample(index); });
-  source_->read_for(context, first, inner, columns, memory);
+void Subset::read(const Request& request, Rows& rows) const {
+  source_->read(translated(request, rows.memory,
+                           [this](std::int64_t index) { return sample(index); }),
+                rows);
 }
 
-void Subset::hint(std::span<const std::int64_t> indices) const noexcept {
-  pass_hint(*source_, indices, [this](std::int64_t index) { return sample(index); });
+void Subset::prepare(std::span<const std::int64_t> indices) const noexcept {
+  prepare_translated(*source_, indices,
+                     [this](std::int64_t index) { return sample(index); });
 }
 
 Zipped::Zipped(std::vector<SharedSource> sources) : Combined(std::move(sources)) {
@@ -266,21 +272,23 @@ Zipped::Zipped(std::vector<SharedSource> sources) : Combined(std::move(sources))
   }
 }
 
-void Zipped::read_for(const CallContext& context, std::int64_t first,
-                      std::span<const std::int64_t> indices, std::span<Column> columns,
-                      Memory& memory) const {
+void Zipped::read(const Request& request, Rows& rows) const {
   // Host values have no field names by which the sources could be told apart.
-  const CallContext inner_context = {nullptr, context.failures, context.cancelled,
-                                     context.dropped};
+  CallContext context = request.context;
+  context.host_values = nullptr;
+  const Request inner = {request.indices, request.epochs, request.seed, request.first,
+                         context};
+  std::span<const Column> columns = rows.columns;
   for (const SharedSource& source : sources_) {
     const std::size_t fields = source->schema().size();
-    source->read_for(inner_context, first, indices, columns.first(fields), memory);
+    Rows its_rows{columns.first(fields), rows.memory};
+    source->read(inner, its_rows);
     columns = columns.subspan(fields);
   }
 }
 
-void Zipped::hint(std::span<const std::int64_t> indices) const noexcept {
-  for (const SharedSource& source : sources_) source->hint(indices);
+void Zipped::prepare(std::span<const std::int64_t> indices) const noexcept {
+  for (const SharedSource& source : sources_) source->prepare(indices);
 }
 
 }  // namespace millstream

@@ -11,10 +11,10 @@ namespace millstream {
 
 using SharedSource = std::shared_ptr<const Source>;
 
-/// Several sources that are read as one.
+/// Several sources that are read as one. Reading may take what any of them takes.
 class Combined : public Source {
  public:
-  bool resident() const noexcept override { return resident_; }
+  Traits traits() const noexcept override { return traits_; }
   WorkerPool* worker_pool() const noexcept override { return worker_pool_; }
 
  protected:
@@ -24,7 +24,7 @@ class Combined : public Source {
   std::vector<SharedSource> sources_;
 
  private:
-  bool resident_ = true;
+  Traits traits_;
   WorkerPool* worker_pool_ = nullptr;  // of the first that has one
 };
 
@@ -33,12 +33,11 @@ class Wrapping : public Source {
  public:
   std::int64_t size() const noexcept override { return source_->size(); }
   const Schema& schema() const noexcept override { return source_->schema(); }
-  void hint(std::span<const std::int64_t> indices) const noexcept override {
-    source_->hint(indices);
+  Traits traits() const noexcept override { return source_->traits(); }
+  void prepare(std::span<const std::int64_t> indices) const noexcept override {
+    source_->prepare(indices);
   }
-  bool resident() const noexcept override { return source_->resident(); }
   WorkerPool* worker_pool() const noexcept override { return source_->worker_pool(); }
-  bool queues() const noexcept override { return source_->queues(); }
 
  protected:
   /// Throws `ArgumentError` where there is none.
@@ -57,10 +56,8 @@ class Concatenated final : public Combined {
 
   std::int64_t size() const noexcept override { return first_.back(); }
   const Schema& schema() const noexcept override { return sources_.front()->schema(); }
-  void read_for(const CallContext& context, std::int64_t first,
-                std::span<const std::int64_t> indices, std::span<Column> columns,
-                Memory& memory) const override;
-  void hint(std::span<const std::int64_t> indices) const noexcept override;
+  void read(const Request& request, Rows& rows) const override;
+  void prepare(std::span<const std::int64_t> indices) const noexcept override;
 
  private:
   std::size_t source_of(std::int64_t index) const noexcept;
@@ -84,10 +81,8 @@ class Subset final : public Wrapping {
          std::int64_t step = 1);
 
   std::int64_t size() const noexcept override { return size_; }
-  void read_for(const CallContext& context, std::int64_t first,
-                std::span<const std::int64_t> indices, std::span<Column> columns,
-                Memory& memory) const override;
-  void hint(std::span<const std::int64_t> indices) const noexcept override;
+  void read(const Request& request, Rows& rows) const override;
+  void prepare(std::span<const std::int64_t> indices) const noexcept override;
 
  private:
   std::int64_t sample(std::int64_t index) const noexcept {
@@ -110,10 +105,8 @@ class Zipped final : public Combined {
 
   std::int64_t size() const noexcept override { return sources_.front()->size(); }
   const Schema& schema() const noexcept override { return schema_; }
-  void read_for(const CallContext& context, std::int64_t first,
-                std::span<const std::int64_t> indices, std::span<Column> columns,
-                Memory& memory) const override;
-  void hint(std::span<const std::int64_t> indices) const noexcept override;
+  void read(const Request& request, Rows& rows) const override;
+  void prepare(std::span<const std::int64_t> indices) const noexcept override;
 
  private:
   Schema schema_;

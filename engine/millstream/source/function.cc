@@ -15,10 +15,9 @@ FunctionSource::FunctionSource(std::int64_t size, Schema schema,
   }
 }
 
-void FunctionSource::read_for(const CallContext& context, std::int64_t first,
-                              std::span<const std::int64_t> indices,
-                              std::span<Column> columns, Memory& memory) const {
-  const auto count = static_cast<std::int64_t>(indices.size());
+void FunctionSource::read(const Request& request, Rows& rows) const {
+  const auto& [columns, memory] = rows;
+  const std::int64_t count = request.rows();
   const auto made = memory.array<Column>(static_cast<std::int64_t>(columns.size()));
   for (std::size_t i = 0; i < columns.size(); ++i) {
     const Field& field = schema_[i];
@@ -28,12 +27,12 @@ void FunctionSource::read_for(const CallContext& context, std::int64_t first,
                in_place ? columns[i].data : memory.allocate(bytes * count),
                in_place ? columns[i].stride : bytes, nullptr};
   }
-  worker_pool_->make({indices, {}, {}, made, context, first});
+  worker_pool_->make({request.indices, {}, {}, made, request.context, request.first});
   for (std::size_t i = 0; i < columns.size(); ++i) {
     if (columns[i].rows != nullptr) {
       for (std::int64_t k = 0; k < count; ++k) columns[i].rows[k] = made[i].row(k);
     } else if (columns[i].data != made[i].data) {
-      convert_rows(schema_[i].name, made[i], columns[i], count, indices);
+      convert_rows(schema_[i].name, made[i], columns[i], count, request.indices);
     }
   }
 }

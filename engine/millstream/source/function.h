@@ -17,11 +17,15 @@ class FunctionSource : public Source {
 
   std::int64_t size() const noexcept override { return size_; }
   const Schema& schema() const noexcept override { return schema_; }
+  Traits traits() const noexcept override {
+    return {.waits = true,
+            .cheap = false,
+            .may_fail = true,
+            .workers = worker_pool_->workers()};
+  }
+  void read(const Request& request, Rows& rows) const override;
+  void prepare(std::span<const std::int64_t>) const noexcept override {}
   WorkerPool* worker_pool() const noexcept override { return worker_pool_.get(); }
-  bool queues() const noexcept override { return true; }
-  void read_for(const CallContext& context, std::int64_t first,
-                std::span<const std::int64_t> indices, std::span<Column> columns,
-                Memory& memory) const override;
 
  private:
   std::int64_t size_;

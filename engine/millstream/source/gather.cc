@@ -38,7 +38,7 @@ void gather_rows(const Column& from, std::span<const std::int64_t> indices,
 
 }  // namespace
 
-void gather(const Column& from, std::span<const std::int64_t> indices, Column& to,
+void gather(const Column& from, std::span<const std::int64_t> indices, const Column& to,
             const std::string& field) {
   if (to.data == nullptr) {
     for (std::size_t k = 0; k < indices.size(); ++k) {

@@ -11,7 +11,7 @@ namespace millstream {
 /// Copies row indices[k] of `from` to row k of `to` for all k, converting to its dtype;
 /// where `to` has no `data`, points its rows at the bytes instead. Throws `DataError`
 /// naming `field` and the sample if a 64-bit integer does not fit.
-void gather(const Column& from, std::span<const std::int64_t> indices, Column& to,
+void gather(const Column& from, std::span<const std::int64_t> indices, const Column& to,
             const std::string& field);
 
 }  // namespace millstream

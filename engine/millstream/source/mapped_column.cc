@@ -74,7 +74,7 @@ std::size_t MappedColumn::array_of(std::int64_t index) const noexcept {
   return static_cast<std::size_t>(after - first_.begin()) - 1;
 }
 
-void MappedColumn::read(std::span<const std::int64_t> indices, Column& to,
+void MappedColumn::read(std::span<const std::int64_t> indices, const Column& to,
                         Memory& memory, const CallContext& context) const {
   const auto count = static_cast<std::int64_t>(indices.size());
   const auto scratch = [&] {
@@ -197,7 +197,7 @@ void MappedColumn::fetch_array(std::size_t i, std::span<const std::int64_t> indi
       offset_of(i, indices[rows.back()]) + row_bytes_);
 }
 
-void MappedColumn::hint(std::span<const std::int64_t> indices) const noexcept {
+void MappedColumn::prepare(std::span<const std::int64_t> indices) const noexcept {
   if (row_bytes_ == 0 || indices.empty()) return;
   if (skipped_->load() > 0 && skipped_->fetch_sub(1) > 0) return;
   bool cached = true;

@@ -56,12 +56,12 @@ class MappedColumn {
   /// Row k of `to` becomes row indices[k], as `Source::read` has it. Throws `IoError`
   /// naming the file where one cannot be read to the end that it had, `DataError` for
   /// values out of their range, `Cancelled` where nobody wants large rows any more.
-  void read(std::span<const std::int64_t> indices, Column& to, Memory& memory,
+  void read(std::span<const std::int64_t> indices, const Column& to, Memory& memory,
             const CallContext& context = {}) const;
 
   /// Asks for these rows ahead, unless all that are looked at are in the page cache;
-  /// then the next few hints cost nothing.
-  void hint(std::span<const std::int64_t> indices) const noexcept;
+  /// then the next few calls cost nothing.
+  void prepare(std::span<const std::int64_t> indices) const noexcept;
 
  private:
   std::size_t array_of(std::int64_t index) const noexcept;
@@ -88,7 +88,7 @@ class MappedColumn {
   bool positioned_;  // rows are large enough for a system call each
   std::vector<MappedArray> arrays_;
   std::vector<std::int64_t> first_ = {0};  // row of each array, and their number
-  /// Hints that will be skipped because all rows of late were in memory.
+  /// Calls of `prepare` that will be skipped because all rows of late were in memory.
   std::unique_ptr<std::atomic<int>> skipped_ = std::make_unique<std::atomic<int>>(0);
 };
 

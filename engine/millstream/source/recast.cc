@@ -3,6 +3,7 @@
 #include <cstring>
 #include <utility>
 
+#include "millstream/core/convert.h"
 #include "millstream/core/error.h"
 
 namespace millstream {
@@ -23,7 +24,7 @@ void transpose(const std::byte* from, std::byte* to, std::int64_t rows,
 }  // namespace
 
 Recast::Recast(SharedSource source, std::vector<RecastField> fields)
-    : Wrapping(std::move(source)) {
+    : Wrapping(std::move(source)), traits_(source_->traits()) {
   const Schema& stored = source_->schema();
   if (fields.size() != stored.size()) {
     throw ArgumentError(
@@ -52,16 +53,20 @@ Recast::Recast(SharedSource source, std::vector<RecastField> fields)
       if (other.name != made.field.name) continue;
       throw ArgumentError(text("two fields have the name '", made.field.name, "'"));
     }
+    const DType dtype = made.field.dtype;
+    if (dtype != stored[from].dtype && byte_size(stored[from].dtype) > 1) {
+      traits_.may_fail = traits_.may_fail || is_checked(stored[from].dtype, dtype) ||
+                         is_checked(dtype, narrowed(dtype));
+    }
     schema_.push_back(std::move(made.field));
     from_.push_back(from);
     transposed_.push_back(made.transposed);
   }
 }
 
-void Recast::read_for(const CallContext& context, std::int64_t first,
-                      std::span<const std::int64_t> indices, std::span<Column> columns,
-                      Memory& memory) const {
-  const auto count = static_cast<std::int64_t>(indices.size());
+void Recast::read(const Request& request, Rows& rows) const {
+  const auto& [columns, memory] = rows;
+  const std::int64_t count = request.rows();
   const Schema& stored = source_->schema();
   const auto inner = memory.array<Column>(static_cast<std::int64_t>(stored.size()));
   for (std::size_t i = 0; i < schema_.size(); ++i) {
@@ -78,7 +83,8 @@ void Recast::read_for(const CallContext& context, std::int64_t first,
     from.stride = from.row_bytes();
     from.data = memory.allocate(count * from.stride);
   }
-  source_->read_for(context, first, indices, inner, memory);
+  Rows stored_rows{inner, memory};
+  source_->read(request, stored_rows);
   for (std::size_t i = 0; i < schema_.size(); ++i) {
     const Column& to = columns[i];
     const Column& from = inner[from_[i]];

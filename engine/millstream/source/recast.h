@@ -21,14 +21,14 @@ class Recast final : public Wrapping {
   Recast(SharedSource source, std::vector<RecastField> fields);
 
   const Schema& schema() const noexcept override { return schema_; }
-  void read_for(const CallContext& context, std::int64_t first,
-                std::span<const std::int64_t> indices, std::span<Column> columns,
-                Memory& memory) const override;
+  Traits traits() const noexcept override { return traits_; }
+  void read(const Request& request, Rows& rows) const override;
 
  private:
   Schema schema_;
   std::vector<std::size_t> from_;
   std::vector<bool> transposed_;
+  Traits traits_;
 };
 
 }  // namespace millstream

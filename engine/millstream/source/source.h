@@ -3,9 +3,9 @@
 #include <cstdint>
 #include <span>
 
-#include "millstream/core/column.h"
-#include "millstream/core/memory.h"
+#include "millstream/core/request.h"
 #include "millstream/core/schema.h"
+#include "millstream/core/traits.h"
 #include "millstream/core/worker_pool.h"
 
 namespace millstream {
@@ -13,7 +13,8 @@ namespace millstream {
 /// A random-access collection of samples.
 ///
 /// Sources are immutable: any number of threads may read at once, and a sample is the
-/// same every time.
+/// same every time. No function has a default, so that a source that wraps others
+/// answers for them.
 class Source {
  public:
   virtual ~Source() = default;
@@ -21,33 +22,28 @@ class Source {
   virtual std::int64_t size() const noexcept = 0;
   virtual const Schema& schema() const noexcept = 0;
 
-  /// Row k of `columns` becomes sample indices[k], all of them in [0, size()).
-  /// A column with `data` is written there, converted to its dtype; one with only
-  /// `rows` is given pointers to bytes of the schema's dtype, valid until `memory` is
-  /// reset. Reads may be coalesced and reordered. Row 0 is row `first` of the batch
-  /// that `context` belongs to.
-  virtual void read_for(const CallContext& context, std::int64_t first,
-                        std::span<const std::int64_t> indices,
-                        std::span<Column> columns, Memory& memory) const = 0;
+  /// What reading takes.
+  virtual Traits traits() const noexcept = 0;
 
-  /// The same outside of any batch.
-  void read(std::span<const std::int64_t> indices, std::span<Column> columns,
-            Memory& memory) const {
-    read_for({}, 0, indices, columns, memory);
-  }
+  /// Writes sample `request.indices[k]`, which is in [0, size()), to row k of each
+  /// column. A column with `data` is written there, converted to its dtype; one with
+  /// only `rows` receives pointers to bytes of the schema's dtype, valid until the
+  /// memory of `rows` is reset. Reads may be coalesced and reordered.
+  virtual void read(const Request& request, Rows& rows) const = 0;
 
   /// These samples will be read soon.
-  virtual void hint(std::span<const std::int64_t>) const noexcept {}
+  virtual void prepare(std::span<const std::int64_t> indices) const noexcept = 0;
 
-  /// Whether reading costs no more than a copy, so that reading ahead is not worth it.
-  virtual bool resident() const noexcept { return false; }
-
-  /// The worker pool that makes the samples, so that reading means waiting; null if
-  /// there is none.
-  virtual WorkerPool* worker_pool() const noexcept { return nullptr; }
-
-  /// Whether `read_for` gives the rows to its worker pool at once, with `context`.
-  virtual bool queues() const noexcept { return false; }
+  /// A worker pool whose workers make the samples, or null. Batches are best placed in
+  /// memory of the pool; what reading costs is in `traits`.
+  virtual WorkerPool* worker_pool() const noexcept = 0;
 };
+
+/// Reads samples outside any batch.
+inline void read_samples(const Source& source, std::span<const std::int64_t> indices,
+                         std::span<const Column> columns, Memory& memory) {
+  Rows rows{columns, memory};
+  source.read(Request{indices}, rows);
+}
 
 }  // namespace millstream

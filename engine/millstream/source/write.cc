@@ -41,7 +41,7 @@ void for_batches(const Source& source, const Progress& progress, const Write& wr
       columns[i] = {schema[i].dtype, schema[i].shape, memory.allocate(bytes * rows),
                     bytes, nullptr};
     }
-    source.read(indices, columns, memory);
+    read_samples(source, indices, columns, memory);
     write(columns, rows);
     if (progress) progress(begin + rows);
   }

@@ -62,11 +62,18 @@ const Schema& Chain::output() const noexcept {
   return stages_.empty() ? input_ : stages_.back().flow.schema;
 }
 
-void Chain::run(std::span<const Column> input, std::span<const Column> output,
-                std::int64_t rows, Samples samples, Memory& memory) const {
-  std::span<const Column> current = input;
+Traits Chain::traits() const noexcept {
+  Traits all;
+  for (const Stage& stage : stages_) all = combined(all, stage.transform->traits());
+  return all;
+}
+
+void Chain::run(Request request, const Rows& in, Rows& out) const {
+  const auto& [output, memory] = out;
+  const std::int64_t rows = request.rows();
+  std::span<const Column> current = in.columns;
   for (const Stage& stage : stages_) {
-    samples.stage = stage.number;
+    request.stage = stage.number;
     const Schema& schema = stage.flow.schema;
     const auto next = memory.array<Column>(static_cast<std::int64_t>(schema.size()));
     for (std::size_t i = 0; i < schema.size(); ++i) {
@@ -86,13 +93,14 @@ void Chain::run(std::span<const Column> input, std::span<const Column> output,
       }
     }
     if (stage.makes) {
-      stage.transform->apply(stage.flow, current, next, rows, samples, memory);
+      Rows made{next, memory};
+      stage.transform->apply(stage.flow, request, {current, memory}, made);
     }
     current = next;
   }
   for (std::size_t i = 0; i < output.size(); ++i) {
     if (same_bytes(current[i], output[i])) continue;
-    convert_rows(this->output()[i].name, current[i], output[i], rows, samples.indices);
+    convert_rows(this->output()[i].name, current[i], output[i], rows, request.indices);
   }
 }
 

@@ -29,10 +29,12 @@ class Chain {
     return direct_[static_cast<std::size_t>(input_field)];
   }
 
-  /// Rows [0, rows) of `input` to rows of `output`. A column of `input` that is already
-  /// where `output` wants it is left alone.
-  void run(std::span<const Column> input, std::span<const Column> output,
-           std::int64_t rows, Samples samples, Memory& memory) const;
+  /// Makes the rows of `out` of those of `in`. A column of `in` that is already where
+  /// `out` wants it is left alone.
+  void run(Request request, const Rows& in, Rows& out) const;
+
+  /// The traits of all stages.
+  Traits traits() const noexcept;
 
  private:
   struct Stage {

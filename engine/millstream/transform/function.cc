@@ -23,18 +23,16 @@ Flow FunctionTransform::flow(const Schema& input) const {
   return {output_, std::vector<int>(output_.size(), Flow::kMade)};
 }
 
-void FunctionTransform::apply(const Flow&, std::span<const Column> input,
-                              std::span<const Column> output, std::int64_t rows,
-                              const Samples& samples, Memory& memory) const {
-  const auto seeds = memory.array<std::uint64_t>(draws_ ? rows : 0);
+void FunctionTransform::apply(const Flow&, const Request& request, const Rows& in,
+                              Rows& out) const {
+  const auto seeds = out.memory.array<std::uint64_t>(draws_ ? request.rows() : 0);
   for (std::size_t k = 0; k < seeds.size(); ++k) {
-    Random random = samples.random(static_cast<std::int64_t>(k));
+    Random random = request.random(static_cast<std::int64_t>(k));
     const std::uint64_t high = random.bits();
     seeds[k] = (high << 32) | random.bits();
   }
-  const auto count = static_cast<std::size_t>(rows);
-  worker_pool_->make({samples.indices.first(count), seeds, input, output,
-                      samples.context, samples.first});
+  worker_pool_->make({request.indices, seeds, in.columns, out.columns, request.context,
+                      request.first});
 }
 
 }  // namespace millstream

@@ -22,10 +22,15 @@ class FunctionTransform : public Transform {
   StageKind kind() const noexcept override { return StageKind::kFunction; }
   bool draws() const noexcept override { return draws_; }
   Flow flow(const Schema& input) const override;
+  Traits traits() const noexcept override {
+    return {.waits = true,
+            .cheap = false,
+            .may_fail = true,
+            .workers = worker_pool_->workers()};
+  }
+  void apply(const Flow& flow, const Request& request, const Rows& in,
+             Rows& out) const override;
   WorkerPool* worker_pool() const noexcept override { return worker_pool_.get(); }
-  void apply(const Flow& flow, std::span<const Column> input,
-             std::span<const Column> output, std::int64_t rows, const Samples& samples,
-             Memory& memory) const override;
 
  private:
   std::string name_;

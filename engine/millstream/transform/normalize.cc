@@ -90,13 +90,18 @@ Flow Normalize::flow(const Schema& input) const {
   return flow;
 }
 
-void Normalize::apply(const Flow& flow, std::span<const Column> input,
-                      std::span<const Column> output, std::int64_t rows, const Samples&,
-                      Memory&) const {
-  for (std::size_t i = 0; i < output.size(); ++i) {
+Traits Normalize::traits() const noexcept {
+  // A batch may have to hold 64-bit integers as 32-bit ones, which is checked.
+  return {.may_fail = is_checked(dtype_, narrowed(dtype_))};
+}
+
+void Normalize::apply(const Flow& flow, const Request& request, const Rows& in,
+                      Rows& out) const {
+  const std::int64_t rows = request.rows();
+  for (std::size_t i = 0; i < out.columns.size(); ++i) {
     if (flow.from[i] != Flow::kMade) continue;
-    const Column& from = input[i];
-    const Column& to = output[i];
+    const Column& from = in.columns[i];
+    const Column& to = out.columns[i];
     if (!scales()) {
       const Convert convert = converter(from.dtype, to.dtype);
       for (std::int64_t k = 0; k < rows; ++k) {

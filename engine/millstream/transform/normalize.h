@@ -16,10 +16,12 @@ class Normalize final : public Transform {
 
   std::string str() const override;
   StageKind kind() const noexcept override { return StageKind::kNormalize; }
+  bool draws() const noexcept override { return false; }
   Flow flow(const Schema& input) const override;
-  void apply(const Flow& flow, std::span<const Column> input,
-             std::span<const Column> output, std::int64_t rows, const Samples& samples,
-             Memory& memory) const override;
+  Traits traits() const noexcept override;
+  void apply(const Flow& flow, const Request& request, const Rows& in,
+             Rows& out) const override;
+  WorkerPool* worker_pool() const noexcept override { return nullptr; }
 
  private:
   bool scales() const noexcept { return scale_ != 1 || offset_ != 0; }

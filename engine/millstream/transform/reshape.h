@@ -14,9 +14,11 @@ class Flatten final : public Transform {
 
   std::string str() const override;
   StageKind kind() const noexcept override { return StageKind::kFlatten; }
+  bool draws() const noexcept override { return false; }
   Flow flow(const Schema& input) const override;
-  void apply(const Flow&, std::span<const Column>, std::span<const Column>,
-             std::int64_t, const Samples&, Memory&) const override {}
+  Traits traits() const noexcept override { return {}; }
+  void apply(const Flow&, const Request&, const Rows&, Rows&) const override {}
+  WorkerPool* worker_pool() const noexcept override { return nullptr; }
 
  private:
   std::string field_;
@@ -30,9 +32,11 @@ class Rename final : public Transform {
 
   std::string str() const override { return "rename"; }
   StageKind kind() const noexcept override { return StageKind::kRename; }
+  bool draws() const noexcept override { return false; }
   Flow flow(const Schema& input) const override;
-  void apply(const Flow&, std::span<const Column>, std::span<const Column>,
-             std::int64_t, const Samples&, Memory&) const override {}
+  Traits traits() const noexcept override { return {}; }
+  void apply(const Flow&, const Request&, const Rows&, Rows&) const override {}
+  WorkerPool* worker_pool() const noexcept override { return nullptr; }
 
  private:
   std::map<std::string, std::string> names_;

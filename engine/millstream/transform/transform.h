@@ -1,14 +1,12 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <vector>
 
-#include "millstream/core/column.h"
-#include "millstream/core/memory.h"
-#include "millstream/core/random.h"
+#include "millstream/core/request.h"
 #include "millstream/core/schema.h"
+#include "millstream/core/traits.h"
 #include "millstream/core/worker_pool.h"
 
 namespace millstream {
@@ -32,24 +30,8 @@ enum class StageKind : std::uint32_t {
   kRename = 3 << 16,
 };
 
-/// The samples in hand, for stages that draw random numbers.
-struct Samples {
-  Seed seed;
-  std::span<const std::int64_t> indices;  // -1 in padding
-  std::span<const std::uint32_t> epochs;  // one a row
-  std::uint32_t stage = 0;                // under which the stage draws
-  CallContext context = {};
-  std::int64_t first = 0;  // row of the batch that row 0 is
-
-  /// What this stage may draw for the sample in row k.
-  Random random(std::int64_t k) const {
-    const auto row = static_cast<std::size_t>(k);
-    return {seed, epochs[row], indices[row], stage};
-  }
-};
-
 /// A pure function from a sample to a sample, given randomness; it sees several samples
-/// at a time, each a row of its columns.
+/// at a time, each a row of its columns. Any number of threads may apply it at once.
 class Transform {
  public:
   virtual ~Transform() = default;
@@ -61,21 +43,23 @@ class Transform {
 
   /// Whether it draws random numbers. A stage that does not leaves the numbers of
   /// others as they are.
-  virtual bool draws() const noexcept { return false; }
+  virtual bool draws() const noexcept = 0;
 
   /// Called once, when a plan is built; throws `ArgumentError` if the input does not
   /// suit.
   virtual Flow flow(const Schema& input) const = 0;
 
-  /// Writes rows [0, rows) of the output columns that `flow`, its own answer, calls
-  /// made; the others are in place already.
-  virtual void apply(const Flow& flow, std::span<const Column> input,
-                     std::span<const Column> output, std::int64_t rows,
-                     const Samples& samples, Memory& memory) const = 0;
+  /// What applying it takes.
+  virtual Traits traits() const noexcept = 0;
 
-  /// The worker pool that does the work, so that applying means waiting; null if there
-  /// is none.
-  virtual WorkerPool* worker_pool() const noexcept { return nullptr; }
+  /// Writes the columns of `out` that `flow`, its own answer, calls made; the others
+  /// are in place already. Row k of both holds sample `request.indices[k]`.
+  virtual void apply(const Flow& flow, const Request& request, const Rows& in,
+                     Rows& out) const = 0;
+
+  /// The worker pool that does the work, or null. Batches are best placed in memory of
+  /// the pool; what applying costs is in `traits`.
+  virtual WorkerPool* worker_pool() const noexcept = 0;
 };
 
 /// The flow of a stage that passes everything on.

@@ -36,6 +36,7 @@ class ThreadWorkerPool final : public WorkerPool {
   /// keeps alive, the batch's own (`CallContext::memory`) or a copy.
   void make(const WorkRequest& request) override;
   void close() noexcept override;
+  Block block(std::int64_t bytes) override { return Block(bytes, "a batch"); }
   int workers() const noexcept override { return workers_; }
 
  private:

@@ -32,8 +32,11 @@ class RememberingSource final : public Source {
  public:
   std::int64_t size() const noexcept override { return kSamples; }
   const Schema& schema() const noexcept override { return schema_; }
-  void read_for(const CallContext&, std::int64_t, std::span<const std::int64_t> indices,
-                std::span<Column> columns, Memory&) const override {
+  Traits traits() const noexcept override { return {.waits = true, .may_fail = true}; }
+  WorkerPool* worker_pool() const noexcept override { return nullptr; }
+  void read(const Request& request, Rows& rows) const override {
+    const auto indices = request.indices;
+    const auto columns = rows.columns;
     {
       const std::lock_guard lock(mutex_);
       ++times_[{indices.begin(), indices.end()}];
@@ -44,7 +47,7 @@ class RememberingSource final : public Source {
     }
   }
 
-  void hint(std::span<const std::int64_t> indices) const noexcept override {
+  void prepare(std::span<const std::int64_t> indices) const noexcept override {
     const std::lock_guard lock(mutex_);
     const std::vector<std::int64_t> samples(indices.begin(), indices.end());
     if (!times_.contains(samples)) hinted_.insert(samples);
@@ -127,12 +130,15 @@ class ReluctantSource final : public Source {
  public:
   std::int64_t size() const noexcept override { return kSamples; }
   const Schema& schema() const noexcept override { return schema_; }
-  void read_for(const CallContext&, std::int64_t, std::span<const std::int64_t> indices,
-                std::span<Column> columns, Memory&) const override {
+  Traits traits() const noexcept override { return {.waits = true, .may_fail = true}; }
+  WorkerPool* worker_pool() const noexcept override { return nullptr; }
+  void read(const Request& request, Rows& rows) const override {
+    const auto indices = request.indices;
+    const auto columns = rows.columns;
     std::memcpy(columns[0].row(0), indices.data(), 8);
     reads_.count_down();
   }
-  void hint(std::span<const std::int64_t> indices) const noexcept override {
+  void prepare(std::span<const std::int64_t> indices) const noexcept override {
     if (indices[0] > kAhead) release_.wait();
   }
   bool read_all() const { return reads_.try_wait(); }
@@ -182,8 +188,12 @@ class GatedSource final : public Source {
  public:
   std::int64_t size() const noexcept override { return kSamples; }
   const Schema& schema() const noexcept override { return schema_; }
-  void read_for(const CallContext&, std::int64_t, std::span<const std::int64_t> indices,
-                std::span<Column> columns, Memory&) const override {
+  Traits traits() const noexcept override { return {.waits = true, .may_fail = true}; }
+  void prepare(std::span<const std::int64_t>) const noexcept override {}
+  WorkerPool* worker_pool() const noexcept override { return nullptr; }
+  void read(const Request& request, Rows& rows) const override {
+    const auto indices = request.indices;
+    const auto columns = rows.columns;
     {
       const std::lock_guard lock(mutex_);
       ++times_[indices[0]];
@@ -333,8 +343,12 @@ class FailingDisk final : public Source {
  public:
   std::int64_t size() const noexcept override { return kSamples; }
   const Schema& schema() const noexcept override { return schema_; }
-  void read_for(const CallContext&, std::int64_t, std::span<const std::int64_t> indices,
-                std::span<Column> columns, Memory&) const override {
+  Traits traits() const noexcept override { return {.waits = true, .may_fail = true}; }
+  void prepare(std::span<const std::int64_t>) const noexcept override {}
+  WorkerPool* worker_pool() const noexcept override { return nullptr; }
+  void read(const Request& request, Rows& rows) const override {
+    const auto indices = request.indices;
+    const auto columns = rows.columns;
     reads.fetch_add(1);
     if (fails) throw IoError(EIO, {.file = "disk", .text = "cannot be read"});
     for (std::size_t k = 0; k < indices.size(); ++k) {
@@ -375,8 +389,12 @@ class StuckDisk final : public Source {
  public:
   std::int64_t size() const noexcept override { return kSamples; }
   const Schema& schema() const noexcept override { return schema_; }
-  void read_for(const CallContext&, std::int64_t, std::span<const std::int64_t> indices,
-                std::span<Column> columns, Memory&) const override {
+  Traits traits() const noexcept override { return {.waits = true, .may_fail = true}; }
+  void prepare(std::span<const std::int64_t>) const noexcept override {}
+  WorkerPool* worker_pool() const noexcept override { return nullptr; }
+  void read(const Request& request, Rows& rows) const override {
+    const auto indices = request.indices;
+    const auto columns = rows.columns;
     release.wait();
     for (std::size_t k = 0; k < indices.size(); ++k) {
       std::memcpy(columns[0].row(static_cast<std::int64_t>(k)), &indices[k], 8);

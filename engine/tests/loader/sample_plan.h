@@ -23,9 +23,14 @@ class CountingSource final : public Source {
 
   std::int64_t size() const noexcept override { return size_; }
   const Schema& schema() const noexcept override { return schema_; }
-  bool resident() const noexcept override { return resident_; }
-  void read_for(const CallContext&, std::int64_t, std::span<const std::int64_t> indices,
-                std::span<Column> columns, Memory& memory) const override {
+  Traits traits() const noexcept override {
+    return {.waits = !resident_, .may_fail = !resident_};
+  }
+  void prepare(std::span<const std::int64_t>) const noexcept override {}
+  WorkerPool* worker_pool() const noexcept override { return nullptr; }
+  void read(const Request& request, Rows& rows) const override {
+    const auto indices = request.indices;
+    const auto& [columns, memory] = rows;
     reads_.fetch_add(static_cast<std::int64_t>(indices.size()));
     for (std::size_t k = 0; k < indices.size(); ++k) {
       const std::int64_t index = indices[k];
@@ -46,8 +51,8 @@ class CountingSource final : public Source {
   std::int64_t reads() const { return reads_.load(); }
 
  private:
-  static void put(Column& column, std::size_t k, const void* value, std::size_t bytes,
-                  Memory& memory) {
+  static void put(const Column& column, std::size_t k, const void* value,
+                  std::size_t bytes, Memory& memory) {
     if (column.data == nullptr) {
       column.rows[k] = memory.allocate(static_cast<std::int64_t>(bytes));
     }

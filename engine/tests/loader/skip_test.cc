@@ -32,8 +32,12 @@ class FailingSource final : public Source {
 
   std::int64_t size() const noexcept override { return size_; }
   const Schema& schema() const noexcept override { return schema_; }
-  void read_for(const CallContext&, std::int64_t, std::span<const std::int64_t> indices,
-                std::span<Column> columns, Memory& memory) const override {
+  Traits traits() const noexcept override { return {.waits = true, .may_fail = true}; }
+  void prepare(std::span<const std::int64_t>) const noexcept override {}
+  WorkerPool* worker_pool() const noexcept override { return nullptr; }
+  void read(const Request& request, Rows& rows) const override {
+    const auto indices = request.indices;
+    const auto& [columns, memory] = rows;
     ++calls_;
     for (std::size_t k = 0; k < indices.size(); ++k) {
       trouble_(indices[k]);

@@ -69,9 +69,9 @@ TEST(FunctionSource, SaysWhichSampleCannotBeConverted) {
   Column column{DType::kInt32, Shape(), reinterpret_cast<std::byte*>(narrow), 4,
                 nullptr};
   Memory memory;
-  source.read(std::vector<std::int64_t>{0, 1}, {&column, 1}, memory);
+  read_samples(source, std::vector<std::int64_t>{0, 1}, {&column, 1}, memory);
   try {
-    source.read(std::vector<std::int64_t>{0, 2}, {&column, 1}, memory);
+    read_samples(source, std::vector<std::int64_t>{0, 2}, {&column, 1}, memory);
     FAIL() << "it was converted";
   } catch (const DataError& error) {
     EXPECT_STREQ(error.what(), "x: sample 2 holds a int64 that int32 cannot hold");
@@ -96,7 +96,7 @@ TEST(FunctionSource, ReadsWhatProcessesMake) {
                    reinterpret_cast<std::byte*>(floats.data()), 96, nullptr};
   Column lent{DType::kUint8, Shape({24}), nullptr, 0, rows.data()};
   for (Column* column : {&dense, &converted, &lent}) {
-    source.read(indices, {column, 1}, memory);
+    read_samples(source, indices, {column, 1}, memory);
   }
   for (std::int64_t k = 0; k < 9; ++k) {
     for (std::int64_t at = 0; at < 24; ++at) {

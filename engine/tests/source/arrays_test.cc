@@ -77,7 +77,7 @@ void expect_rows(const Array& array, bool repeated, std::int64_t gap) {
   Bytes out(kIndices.size() * static_cast<std::size_t>(stride) + 1, kGuard);
   Column column = {DType::kUint8, array.field.shape, out.data() + 1, stride, nullptr};
   Memory memory;
-  source.read(kIndices, {&column, 1}, memory);
+  read_samples(source, kIndices, {&column, 1}, memory);
   ASSERT_EQ(out.front(), kGuard);
   for (std::size_t k = 0; k < kIndices.size(); ++k) {
     const std::byte* row = out.data() + 1 + static_cast<std::int64_t>(k) * stride;
@@ -108,7 +108,7 @@ TEST(Arrays, RowsWithoutADestinationAreViews) {
     std::vector<std::byte*> rows(kIndices.size());
     Column column = {DType::kUint8, {13}, nullptr, 0, rows.data()};
     Memory memory;
-    source.read(kIndices, {&column, 1}, memory);
+    read_samples(source, kIndices, {&column, 1}, memory);
     for (std::size_t k = 0; k < rows.size(); ++k) {
       EXPECT_EQ(rows[k], array.data + kIndices[k] * stride);
     }
@@ -120,7 +120,7 @@ TEST(Arrays, NoIndicesWriteNothing) {
   Bytes out(8, kGuard);
   Column column = {DType::kUint8, {8}, out.data(), 8, nullptr};
   Memory memory;
-  source.read({}, {&column, 1}, memory);
+  read_samples(source, {}, {&column, 1}, memory);
   EXPECT_EQ(out, Bytes(8, kGuard));
 }
 
@@ -132,7 +132,7 @@ TEST(Arrays, SeveralFieldsAreReadTogetherAndConverted) {
   EXPECT_EQ(source.size(), 4);
   EXPECT_EQ(source.schema(),
             (Schema{{"image", DType::kUint8, {3}}, {"label", DType::kInt64, {1}}}));
-  EXPECT_TRUE(source.resident());
+  EXPECT_EQ(source.traits(), Traits{});
   float pixels[6];
   std::int32_t names[2];
   Column columns[] = {
@@ -140,7 +140,7 @@ TEST(Arrays, SeveralFieldsAreReadTogetherAndConverted) {
       {DType::kInt32, {1}, reinterpret_cast<std::byte*>(names), 4, nullptr}};
   Memory memory;
   const std::int64_t indices[] = {2, 1};
-  source.read(indices, columns, memory);
+  read_samples(source, indices, columns, memory);
   EXPECT_EQ(std::vector<float>(pixels, pixels + 6),
             (std::vector<float>{120, 140, 160, 60, 80, 100}));
   EXPECT_EQ(names[0], 1 << 30);
@@ -155,11 +155,11 @@ TEST(Arrays, ReadsOfTooLargeIntegersNameLeafSampleAndElement) {
   Column column = {DType::kInt32, {2}, reinterpret_cast<std::byte*>(out), 8, nullptr};
   Memory memory;
   const std::int64_t good[] = {0};
-  source.read(good, {&column, 1}, memory);
+  read_samples(source, good, {&column, 1}, memory);
   EXPECT_EQ(out[1], 2);
   const std::int64_t bad[] = {1};
   EXPECT_EQ(refusal<DataError>([&] {
-              source.read(bad, {&column, 1}, memory);
+              read_samples(source, bad, {&column, 1}, memory);
             }),
             "pair: sample 1 holds a int64 at element 1 that int32 cannot hold");
 }
@@ -245,7 +245,7 @@ TEST(Arrays, ManyThreadsReadAtOnce) {
         Memory memory;
         for (int i = 0; i < 50; ++i) {
           Column column = {DType::kUint8, {784}, out.data(), 784, nullptr};
-          source.read(kIndices, {&column, 1}, memory);
+          read_samples(source, kIndices, {&column, 1}, memory);
         }
       });
     }
@@ -268,8 +268,8 @@ TEST(ArraysSource, GuardsWhatLiesInAFile) {
     std::byte* row = nullptr;
     std::vector<Column> columns = {{DType::kUint8, {10}, nullptr, 0, &row}};
     Memory memory;
-    const std::string error =
-        refusal<IoError>([&] { source.read(std::span(&index, 1), columns, memory); });
+    const std::string error = refusal<IoError>(
+        [&] { read_samples(source, std::span(&index, 1), columns, memory); });
     EXPECT_FALSE(file.range().holds(row)) << "a view that nobody guards";
     return error;
   };

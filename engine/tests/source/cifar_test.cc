@@ -194,7 +194,8 @@ TEST(CifarSource, RefusesLabelsOutOfRangeAsTheyAreRead) {
         {DType::kInt32, {}, coarse.data(), 4, nullptr}};
     return error_of<DataError>([&] {
       const std::int64_t indices[] = {index};
-      source.read(indices, std::span(columns).first(source.schema().size()), memory);
+      read_samples(source, indices, std::span(columns).first(source.schema().size()),
+                   memory);
     });
   };
   std::string bytes = binary(kTen, 2, kRows);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <numeric>
 
@@ -10,6 +11,7 @@
 #include "millstream/core/error.h"
 #include "millstream/source/arrays.h"
 #include "millstream/source/npy.h"
+#include "millstream/source/recast.h"
 #include "source/source_conformance.h"
 
 namespace millstream {
@@ -166,46 +168,173 @@ TEST(Combine, ChecksWhatItConverts) {
       {DType::kInt32, {}, reinterpret_cast<std::byte*>(to.data()), 4, nullptr}};
   Memory memory;
   const std::vector<std::int64_t> indices = {0, 4};
-  EXPECT_EQ(error_of<DataError>([&] { source.read(indices, columns, memory); }),
-            (folder.path() / "wide_label.npy").string() +
-                ": label: sample 1 holds a int64 at element 0 that int32 cannot hold");
+  EXPECT_EQ(
+      error_of<DataError>([&] { read_samples(source, indices, columns, memory); }),
+      (folder.path() / "wide_label.npy").string() +
+          ": label: sample 1 holds a int64 at element 0 that int32 cannot hold");
 }
 
-TEST(Combine, IsResidentWhereAllPartsAre) {
+TEST(Combine, WaitsForWhatItsSourcesWaitFor) {
   const TemporaryFolder folder;
   const auto images = in_memory({kTruth[0]});
   const auto labels = on_disk(folder, "a", {kTruth[1]});
-  EXPECT_TRUE(Concatenated({images, images}).resident());
-  EXPECT_TRUE(Subset(images, 0, 5).resident());
-  EXPECT_FALSE(Zipped({images, labels}).resident());
-  EXPECT_FALSE(Subset(labels, {1}).resident());
+  const Traits disk = {.waits = true, .may_fail = true};
+  EXPECT_EQ(Concatenated({images, images}).traits(), Traits{});
+  EXPECT_EQ(Subset(images, 0, 5).traits(), Traits{});
+  EXPECT_EQ(Zipped({images, labels}).traits(), disk);
+  EXPECT_EQ(Subset(labels, {1}).traits(), disk);
 }
 
-/// Keeps the hints that it gets.
-class HintedSource final : public Source {
+/// A pool that is only pointed at.
+class NoPool final : public WorkerPool {
  public:
-  std::int64_t size() const noexcept override { return 10; }
-  const Schema& schema() const noexcept override { return schema_; }
-  void read_for(const CallContext&, std::int64_t, std::span<const std::int64_t>,
-                std::span<Column>, Memory&) const override {}
-  void hint(std::span<const std::int64_t> indices) const noexcept override {
-    hints.emplace_back(indices.begin(), indices.end());
-  }
-
-  mutable std::vector<std::vector<std::int64_t>> hints;
-
- private:
-  Schema schema_{{"x", DType::kInt64, {}}};
+  void make(const WorkRequest&) override {}
+  void close() noexcept override {}
+  Block block(std::int64_t bytes) override { return Block(bytes); }
+  int workers() const noexcept override { return 3; }
 };
 
-TEST(Concatenated, TellsEachSourceOnceOfABatch) {
-  const auto first = std::make_shared<HintedSource>();
-  const auto second = std::make_shared<HintedSource>();
+/// Ten samples of one field, each its own index. Keeps what it is asked.
+class RecordingSource final : public Source {
+ public:
+  using Samples = std::vector<std::int64_t>;
+
+  explicit RecordingSource(std::string field = "x", Traits traits = {},
+                           WorkerPool* worker_pool = nullptr)
+      : schema_{{std::move(field), DType::kInt64, {}}},
+        traits_(traits),
+        worker_pool_(worker_pool) {}
+
+  std::int64_t size() const noexcept override { return 10; }
+  const Schema& schema() const noexcept override { return schema_; }
+  Traits traits() const noexcept override { return traits_; }
+  WorkerPool* worker_pool() const noexcept override { return worker_pool_; }
+  void read(const Request& request, Rows& rows) const override {
+    samples.assign(request.indices.begin(), request.indices.end());
+    epochs.assign(request.epochs.begin(), request.epochs.end());
+    seed = request.seed;
+    context = request.context;
+    const Column& to = rows.columns[0];
+    for (std::int64_t k = 0; k < request.rows(); ++k) {
+      if (to.data == nullptr) to.rows[k] = rows.memory.allocate(8);
+      std::memcpy(to.row(k), &samples[static_cast<std::size_t>(k)], 8);
+    }
+  }
+  void prepare(std::span<const std::int64_t> indices) const noexcept override {
+    prepared.emplace_back(indices.begin(), indices.end());
+  }
+
+  mutable std::vector<Samples> prepared;
+  mutable Samples samples;
+  mutable std::vector<std::uint32_t> epochs;
+  mutable Seed seed;
+  mutable CallContext context;
+
+ private:
+  Schema schema_;
+  Traits traits_;
+  WorkerPool* worker_pool_;
+};
+
+TEST(Combine, PreparesTheSourcesInside) {
+  using All = std::vector<RecordingSource::Samples>;
+  const auto first = std::make_shared<RecordingSource>("x");
+  const auto second = std::make_shared<RecordingSource>("x");
   const Concatenated all({first, second});
-  all.hint(std::vector<std::int64_t>{3, 19, 1, 10, 9});
-  using Hints = std::vector<std::vector<std::int64_t>>;
-  EXPECT_EQ(first->hints, (Hints{{1, 3, 9}}));
-  EXPECT_EQ(second->hints, (Hints{{0, 9}}));
+  all.prepare(std::vector<std::int64_t>{3, 19, 1, 10, 9});
+  EXPECT_EQ(first->prepared, (All{{1, 3, 9}}));
+  EXPECT_EQ(second->prepared, (All{{0, 9}}));
+  const auto other = std::make_shared<RecordingSource>("y");
+  Zipped({first, other}).prepare(std::vector<std::int64_t>{4, 2});
+  Subset(first, 9, 5, -2).prepare(std::vector<std::int64_t>{0, 4});
+  Recast(first, {{{"z", DType::kInt64, {}}}}).prepare(std::vector<std::int64_t>{6});
+  EXPECT_EQ(first->prepared, (All{{1, 3, 9}, {4, 2}, {9, 1}, {6}}));
+  EXPECT_EQ(other->prepared, (All{{4, 2}}));
+}
+
+TEST(Combine, AnswersForTheSourcesInside) {
+  NoPool pool;
+  const Traits first = {.cheap = false, .blocks = 4};
+  const Traits second = {
+      .waits = true, .cheap = false, .may_fail = true, .blocks = 2, .workers = 3};
+  const auto native = std::make_shared<RecordingSource>("x", first);
+  const auto function = std::make_shared<RecordingSource>("x", second, &pool);
+  const auto other = std::make_shared<RecordingSource>("y", second, &pool);
+  const Traits both = {
+      .waits = true, .cheap = false, .may_fail = true, .blocks = 4, .workers = 3};
+  EXPECT_EQ(Concatenated({native, function}).traits(), both);
+  EXPECT_EQ(Concatenated({native, function}).worker_pool(), &pool);
+  EXPECT_EQ(Zipped({native, other}).traits(), both);
+  EXPECT_EQ(Zipped({native, other}).worker_pool(), &pool);
+  EXPECT_EQ(Subset(function, {1}).traits(), second);
+  EXPECT_EQ(Subset(function, {1}).worker_pool(), &pool);
+  const Recast recast(function, {{{"z", DType::kInt64, {}}}});
+  EXPECT_EQ(recast.traits(), second);
+  EXPECT_EQ(recast.worker_pool(), &pool);
+}
+
+TEST(Recast, MayFailWhereItChecksValues) {
+  const auto source = std::make_shared<RecordingSource>();
+  const auto recast = [&](DType dtype) {
+    return Recast(source, {{{"x", dtype, {}}}}).traits();
+  };
+  EXPECT_EQ(recast(DType::kInt64), Traits{});
+  EXPECT_EQ(recast(DType::kFloat32), Traits{});
+  EXPECT_EQ(recast(DType::kInt32), Traits{.may_fail = true});
+  EXPECT_EQ(recast(DType::kUint64), Traits{.may_fail = true});
+}
+
+TEST(Combine, PassesTheWholeRequestOn) {
+  const auto first = std::make_shared<RecordingSource>("x");
+  const auto second = std::make_shared<RecordingSource>("x");
+  const auto other = std::make_shared<RecordingSource>("y");
+  const auto concatenated =
+      std::make_shared<Concatenated>(std::vector<SharedSource>{first, second});
+  const Subset source(concatenated, 19, 20, -1);  // in reverse
+  const std::vector<std::int64_t> indices = {0, 12, 9, 19};
+  const std::vector<std::uint32_t> epochs = {5, 6, 7, 8};
+  Failures failures;
+  const std::atomic<bool> cancelled = false;
+  const std::atomic<bool> dropped = false;
+  const auto block = std::make_shared<const Block>(8);
+  CallContext context = {.failures = &failures,
+                         .cancelled = &cancelled,
+                         .dropped = &dropped,
+                         .memory = block};
+  std::vector<std::int64_t> to(2 * indices.size());
+  const auto column = [&](std::size_t at) {
+    return Column{
+        DType::kInt64, {}, reinterpret_cast<std::byte*>(to.data() + at), 8, nullptr};
+  };
+  const std::vector<Column> columns = {column(0), column(indices.size())};
+  Memory memory;
+  const auto expect_seen = [&](const RecordingSource& seen,
+                               const std::vector<std::int64_t>& samples,
+                               const std::vector<std::uint32_t>& of) {
+    EXPECT_EQ(seen.samples, samples);
+    EXPECT_EQ(seen.epochs, of);
+    EXPECT_EQ(seen.seed, (Seed{3, 4}));
+    EXPECT_EQ(seen.context.failures, &failures);
+    EXPECT_EQ(seen.context.cancelled, &cancelled);
+    EXPECT_EQ(seen.context.dropped, &dropped);
+    EXPECT_EQ(seen.context.memory, block);
+  };
+  const Request request = {indices, epochs, {3, 4}, 100, context};
+  Rows rows{std::span(columns).first(1), memory};
+  source.read(request, rows);
+  expect_seen(*first, {7, 0}, {6, 8});
+  expect_seen(*second, {9, 0}, {5, 7});
+  EXPECT_EQ(std::vector(to.begin(), to.begin() + 4),
+            (std::vector<std::int64_t>{9, 7, 0, 0}));
+  const Request few = {
+      std::span(indices).first(1), std::span(epochs).first(1), {3, 4}, 100, context};
+  Rows both{columns, memory};
+  Zipped({first, other}).read(few, both);
+  expect_seen(*first, {0}, {5});
+  expect_seen(*other, {0}, {5});
+  EXPECT_EQ(to[4], 0);
+  Recast(other, {{{"z", DType::kInt64, {}}}}).read(few, rows);
+  expect_seen(*other, {0}, {5});
 }
 
 /// Rows of a megabyte, each of its number; keeps the most that were asked for at once.
@@ -215,8 +344,12 @@ class LargeRows final : public Source {
 
   std::int64_t size() const noexcept override { return 10; }
   const Schema& schema() const noexcept override { return schema_; }
-  void read_for(const CallContext&, std::int64_t, std::span<const std::int64_t> indices,
-                std::span<Column> columns, Memory& memory) const override {
+  Traits traits() const noexcept override { return {.waits = true, .may_fail = true}; }
+  void prepare(std::span<const std::int64_t>) const noexcept override {}
+  WorkerPool* worker_pool() const noexcept override { return nullptr; }
+  void read(const Request& request, Rows& rows) const override {
+    const auto indices = request.indices;
+    const auto& [columns, memory] = rows;
     most = std::max(most, indices.size());
     for (std::size_t k = 0; k < indices.size(); ++k) {
       columns[0].rows[k] = memory.allocate(kRow);
@@ -240,7 +373,7 @@ TEST(Concatenated, ReadsFewLargeRowsAtATime) {
   std::vector<Column> columns = {{DType::kUint8, Shape{LargeRows::kRow},
                                   memory.allocate(count * LargeRows::kRow),
                                   LargeRows::kRow, nullptr}};
-  all.read(indices, columns, memory);
+  read_samples(all, indices, columns, memory);
   for (std::int64_t k = 0; k < count; ++k) {
     const std::int64_t value = indices[static_cast<std::size_t>(k)] % 10;
     EXPECT_EQ(columns[0].row(k)[0], static_cast<std::byte>(value)) << k;

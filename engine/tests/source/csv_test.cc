@@ -37,7 +37,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(CsvSource, IsInMemory) {
   const TemporaryFolder folder;
   const ArraysSource source = csv_source(folder.write("x.csv", "a\n1\n2\n"));
-  EXPECT_TRUE(source.resident());
+  EXPECT_EQ(source.traits(), Traits{});
   EXPECT_EQ(source.size(), 2);
 }
 

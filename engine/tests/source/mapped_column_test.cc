@@ -33,7 +33,7 @@ TEST(MappedColumn, AsksForARowThatIsMissingAmongMany) {
   if (file->cached(kMissing * kRow)) GTEST_SKIP() << "a disk of memory";
   std::vector<std::int64_t> all(kRows);
   std::iota(all.begin(), all.end(), 0);
-  column.hint(all);
+  column.prepare(all);
   EXPECT_TRUE(soon_cached(*file, kMissing * kRow));
 }
 

@@ -82,7 +82,7 @@ std::string read_error(const Source& source, std::vector<std::int64_t> indices,
   std::vector<Column> columns = {{dtype, field.shape, to.data(),
                                   byte_size(dtype) * field.shape.elements(), nullptr}};
   Memory memory;
-  return error_of<Error>([&] { source.read(indices, columns, memory); });
+  return error_of<Error>([&] { read_samples(source, indices, columns, memory); });
 }
 
 TEST(NpySource, RefusesLabelsThatDoNotFit) {
@@ -106,7 +106,7 @@ TEST(NpySource, ReadsBooleansThatAreNeitherZeroNorOne) {
   std::vector<Column> columns = {
       {DType::kBool, {2}, reinterpret_cast<std::byte*>(to.data()), 2, nullptr}};
   Memory memory;
-  source.read(std::vector<std::int64_t>{0, 1}, columns, memory);
+  read_samples(source, std::vector<std::int64_t>{0, 1}, columns, memory);
   EXPECT_EQ(to, std::string("\0\1\1\1", 4));
 }
 

@@ -123,7 +123,7 @@ TEST(Recast, RefusesWhatDoesNotFit) {
   EXPECT_THROW(Recast(source, {{kImage}, {kLabel, 2}}), ArgumentError);
   EXPECT_THROW(Recast(source, {{kImage}, {kLabel, -1}}), ArgumentError);
   EXPECT_THROW(Recast(nullptr, {}), ArgumentError);
-  EXPECT_TRUE(Recast(source, {{kImage}, label}).resident());
+  EXPECT_EQ(Recast(source, {{kImage}, label}).traits(), Traits{});
 }
 
 }  // namespace

@@ -108,7 +108,7 @@ void SourceConformance::expect_read(const std::vector<std::int64_t>& indices,
   }
   auto columns = columns_of(targets);
   Memory memory;
-  source_->read(indices, columns, memory);
+  read_samples(*source_, indices, columns, memory);
   for (std::size_t f = 0; f < schema.size(); ++f) {
     const Target& target = *targets[f];
     for (std::size_t k = 0; k < indices.size(); ++k) {
@@ -165,7 +165,7 @@ TEST_P(SourceConformance, LendsViewsThatAgreeWithRows) {
     for (std::size_t f = 0; f < schema.size(); ++f) {
       columns.push_back({schema[f].dtype, schema[f].shape, nullptr, 0, rows[f].data()});
     }
-    source_->read(indices, columns, memory);
+    read_samples(*source_, indices, columns, memory);
     for (std::size_t f = 0; f < schema.size(); ++f) {
       for (std::size_t k = 0; k < indices.size(); ++k) {
         const std::string_view expected = truth(f, indices[k]);
@@ -186,7 +186,7 @@ TEST_P(SourceConformance, ConvertsWhileItReads) {
     }
     auto columns = columns_of(targets);
     Memory memory;
-    source_->read(indices, columns, memory);
+    read_samples(*source_, indices, columns, memory);
     for (std::size_t f = 0; f < schema.size(); ++f) {
       const Convert convert = converter(schema[f].dtype, dtype);
       for (std::size_t k = 0; k < indices.size(); ++k) {
@@ -204,10 +204,10 @@ TEST_P(SourceConformance, ConvertsWhileItReads) {
 TEST_P(SourceConformance, ReadsBigBatches) { expect_read(some(20'000)); }
 
 TEST_P(SourceConformance, TakesHintsWithoutComplaint) {
-  source_->hint({});
-  source_->hint(in_order(size()));
-  source_->hint(some(1000));
-  source_->hint(std::vector<std::int64_t>(10, size() - 1));
+  source_->prepare({});
+  source_->prepare(in_order(size()));
+  source_->prepare(some(1000));
+  source_->prepare(std::vector<std::int64_t>(10, size() - 1));
   expect_read(some(20));
 }
 
@@ -221,7 +221,7 @@ TEST_P(SourceConformance, GivesManyThreadsTheSameBytes) {
         Memory memory;
         for (std::size_t round = 0; round < 8; ++round) {
           const auto indices = some(10 + 7 * thread + round);
-          source_->hint(indices);
+          source_->prepare(indices);
           std::vector<std::unique_ptr<Target>> targets;
           for (const Field& field : schema) {
             targets.push_back(
@@ -229,7 +229,7 @@ TEST_P(SourceConformance, GivesManyThreadsTheSameBytes) {
           }
           auto columns = columns_of(targets);
           memory.reset();
-          source_->read(indices, columns, memory);
+          read_samples(*source_, indices, columns, memory);
           for (std::size_t f = 0; f < schema.size(); ++f) {
             for (std::size_t k = 0; k < indices.size(); ++k) {
               if (targets[f]->row(k) != truth(f, indices[k])) ++wrong;

@@ -25,8 +25,8 @@ std::shared_ptr<const Transform> normalize(const std::string& field, DType dtype
 
 /// Rows of one field in memory of their own, two guard bytes apart.
 template <typename T>
-struct Rows {
-  Rows(DType dtype, Shape shape, std::int64_t rows)
+struct TypedRows {
+  TypedRows(DType dtype, Shape shape, std::int64_t rows)
       : bytes(static_cast<std::size_t>(rows) * (size(shape) + 2), std::byte{0xA5}),
         column{dtype, shape, bytes.data(), static_cast<std::int64_t>(size(shape) + 2),
                nullptr} {}
@@ -64,14 +64,16 @@ class Probe final : public Transform {
     flow.from[0] = Flow::kMade;
     return flow;
   }
-  void apply(const Flow&, std::span<const Column> input, std::span<const Column> output,
-             std::int64_t rows, const Samples& samples, Memory&) const override {
-    seen_->input.assign(input.begin(), input.end());
-    seen_->output.assign(output.begin(), output.end());
-    seen_->stage = samples.stage;
-    for (std::int64_t k = 0; k < rows; ++k) {
-      std::memcpy(output[0].row(k), input[0].row(k),
-                  static_cast<std::size_t>(input[0].row_bytes()));
+  Traits traits() const noexcept override { return {.cheap = false}; }
+  WorkerPool* worker_pool() const noexcept override { return nullptr; }
+  void apply(const Flow&, const Request& request, const Rows& in,
+             Rows& out) const override {
+    seen_->input.assign(in.columns.begin(), in.columns.end());
+    seen_->output.assign(out.columns.begin(), out.columns.end());
+    seen_->stage = request.stage;
+    for (std::int64_t k = 0; k < request.rows(); ++k) {
+      std::memcpy(out.columns[0].row(k), in.columns[0].row(k),
+                  static_cast<std::size_t>(in.columns[0].row_bytes()));
     }
   }
 
@@ -93,9 +95,25 @@ struct Sample {
     }
   }
   std::vector<Column> columns() const { return {image.column, label.column}; }
-  Rows<std::uint8_t> image;
-  Rows<std::int64_t> label;
+  TypedRows<std::uint8_t> image;
+  TypedRows<std::int64_t> label;
 };
+
+/// Runs samples 70, 71, ... through a chain, as many as `count`.
+void run(const Chain& chain, std::span<const Column> input,
+         std::span<const Column> output, std::size_t count) {
+  const std::int64_t indices[] = {70, 71, 72};
+  const std::uint32_t epochs[] = {0, 0, 0};
+  Memory memory;
+  Rows out{output, memory};
+  chain.run({std::span(indices).first(count),
+             std::span(epochs).first(count),
+             {},
+             0,
+             kNoContext,
+             99},
+            {input, memory}, out);
+}
 
 TEST(Chain, WithoutStagesCopiesWhatIsNotInPlace) {
   const Sample sample;
@@ -103,11 +121,10 @@ TEST(Chain, WithoutStagesCopiesWhatIsNotInPlace) {
   EXPECT_EQ(chain.output(), kInput);
   EXPECT_EQ(chain.output_of(0), 0);
   EXPECT_EQ(chain.output_of(1), 1);
-  Rows<std::uint8_t> image(DType::kUint8, {2, 3}, 3);
-  Rows<std::int64_t> label(DType::kInt64, {}, 3);
+  TypedRows<std::uint8_t> image(DType::kUint8, {2, 3}, 3);
+  TypedRows<std::int64_t> label(DType::kInt64, {}, 3);
   const Column output[] = {image.column, label.column};
-  Memory memory;
-  chain.run(sample.columns(), output, 3, {}, memory);
+  run(chain, sample.columns(), output, 3);
   EXPECT_EQ(image.bytes, sample.image.bytes);
   EXPECT_EQ(label.bytes, sample.label.bytes);
 }
@@ -139,11 +156,10 @@ TEST(Chain, SchemaOnlyStagesLeaveEveryFieldDirect) {
 TEST(Chain, LeavesColumnsAloneThatAreInPlace) {
   const Sample sample;
   const Chain chain(kInput, {normalize("image", DType::kFloat32, 2)});
-  Rows<float> image(DType::kFloat32, {2, 3}, 3);
+  TypedRows<float> image(DType::kFloat32, {2, 3}, 3);
   const Column output[] = {image.column, sample.label.column};
   const auto before = sample.label.bytes;
-  Memory memory;
-  chain.run(sample.columns(), output, 3, {}, memory);
+  run(chain, sample.columns(), output, 3);
   EXPECT_EQ(sample.label.bytes, before);
   EXPECT_EQ(image.get(2, 5), 210.0f);
 }
@@ -155,11 +171,10 @@ TEST(Chain, TheLastStageToMakeAFieldWritesItWhereItBelongs) {
   const Chain chain(kInput,
                     {std::make_shared<Probe>(&first), std::make_shared<Probe>(&last),
                      std::make_shared<Flatten>("image")});
-  Rows<std::uint8_t> image(DType::kUint8, {6}, 3);
-  Rows<std::int64_t> label(DType::kInt64, {}, 3);
+  TypedRows<std::uint8_t> image(DType::kUint8, {6}, 3);
+  TypedRows<std::int64_t> label(DType::kInt64, {}, 3);
   const Column output[] = {image.column, label.column};
-  Memory memory;
-  chain.run(sample.columns(), output, 3, {}, memory);
+  run(chain, sample.columns(), output, 3);
   EXPECT_EQ(first.input[0].data, sample.image.column.data);
   EXPECT_NE(first.output[0].data, image.column.data);
   EXPECT_EQ(last.input[0].data, first.output[0].data);
@@ -174,11 +189,10 @@ TEST(Chain, AStageSeesTheShapesOfItsOwnFlow) {
   Probe::Seen seen;
   const Chain chain(
       kInput, {std::make_shared<Probe>(&seen), std::make_shared<Flatten>("image")});
-  Rows<std::uint8_t> image(DType::kUint8, {6}, 3);
-  Rows<std::int64_t> label(DType::kInt64, {}, 3);
+  TypedRows<std::uint8_t> image(DType::kUint8, {6}, 3);
+  TypedRows<std::int64_t> label(DType::kInt64, {}, 3);
   const Column output[] = {image.column, label.column};
-  Memory memory;
-  chain.run(sample.columns(), output, 3, {}, memory);
+  run(chain, sample.columns(), output, 3);
   EXPECT_EQ(seen.output[0].shape, Shape({2, 3}));
   EXPECT_EQ(seen.output[0].data, image.column.data);
 }
@@ -198,13 +212,26 @@ TEST(Chain, StagesAreNumberedByWhatTheyAre) {
        std::make_shared<Probe>(&second)},
       {std::make_shared<Rename>(std::map<std::string, std::string>{}),
        std::make_shared<Probe>(&earlier)});
-  Rows<std::uint8_t> image(DType::kUint8, {6}, 3);
+  TypedRows<std::uint8_t> image(DType::kUint8, {6}, 3);
   const Column output[] = {image.column, sample.label.column};
-  Memory memory;
-  chain.run(sample.columns(), output, 3, {{}, {}, {}, 99}, memory);
+  run(chain, sample.columns(), output, 3);
   EXPECT_EQ(first.stage, 1u);
   EXPECT_EQ(second.stage, 2u);
   EXPECT_EQ(native.stage, 0x10000u);
+}
+
+TEST(Chain, CombinesTheTraitsOfItsStages) {
+  Probe::Seen seen;
+  EXPECT_EQ(Chain(kInput, {}).traits(), Traits{});
+  EXPECT_EQ(Chain(kInput, {std::make_shared<Flatten>("image"),
+                           normalize("image", DType::kFloat32, 2)})
+                .traits(),
+            Traits{});
+  EXPECT_EQ(
+      Chain(kInput, {std::make_shared<Flatten>("image"), std::make_shared<Probe>(&seen),
+                     normalize("image", DType::kInt64)})
+          .traits(),
+      (Traits{.cheap = false, .may_fail = true}));
 }
 
 TEST(StageKind, NumbersAndWhatTheyDrawNeverChange) {
@@ -225,10 +252,9 @@ TEST(Chain, TwoNormalizesGoOneAfterTheOther) {
   const Chain chain(kInput, {normalize("image", DType::kFloat32, 0.5, 1),
                              normalize("image", DType::kFloat64, 3, -2)});
   EXPECT_EQ(chain.output()[0], (Field{"image", DType::kFloat64, {2, 3}}));
-  Rows<double> image(DType::kFloat64, {2, 3}, 3);
+  TypedRows<double> image(DType::kFloat64, {2, 3}, 3);
   const Column output[] = {image.column, sample.label.column};
-  Memory memory;
-  chain.run(sample.columns(), output, 3, {}, memory);
+  run(chain, sample.columns(), output, 3);
   for (std::int64_t row = 0; row < 3; ++row) {
     for (std::int64_t at = 0; at < 6; ++at) {
       const auto value = static_cast<double>(sample.image.get(row, at));
@@ -240,11 +266,10 @@ TEST(Chain, TwoNormalizesGoOneAfterTheOther) {
 TEST(Chain, NarrowsAtTheEndWhereTheOutputIsNarrower) {
   const Sample sample;
   const Chain chain(kInput, {normalize("image", DType::kFloat64, 0.1)});
-  Rows<float> image(DType::kFloat32, {2, 3}, 3);
-  Rows<std::int32_t> label(DType::kInt32, {}, 3);
+  TypedRows<float> image(DType::kFloat32, {2, 3}, 3);
+  TypedRows<std::int32_t> label(DType::kInt32, {}, 3);
   const Column output[] = {image.column, label.column};
-  Memory memory;
-  chain.run(sample.columns(), output, 3, {}, memory);
+  run(chain, sample.columns(), output, 3);
   for (std::int64_t row = 0; row < 3; ++row) {
     const double value = static_cast<double>(sample.image.get(row, 5)) * 0.1;
     EXPECT_EQ(image.get(row, 5), static_cast<float>(value));
@@ -257,13 +282,10 @@ TEST(Chain, RefusesToNarrowAnIntegerThatDoesNotFit) {
   Sample sample;
   sample.label.set(1, 0, (std::int64_t{1} << 40) + 5);
   const Chain chain(kInput, {});
-  Rows<std::int32_t> label(DType::kInt32, {}, 3);
+  TypedRows<std::int32_t> label(DType::kInt32, {}, 3);
   const Column output[] = {sample.image.column, label.column};
-  const std::int64_t indices[] = {70, 71, 72};
-  const std::uint32_t epochs[] = {0, 0, 0};
-  Memory memory;
   try {
-    chain.run(sample.columns(), output, 3, {{}, indices, epochs, 0}, memory);
+    run(chain, sample.columns(), output, 3);
     FAIL();
   } catch (const DataError& error) {
     EXPECT_STREQ(error.what(), "label: sample 71 holds a int64 that int32 cannot hold");
@@ -278,11 +300,10 @@ TEST(Chain, TakesScatteredRows) {
                           {DType::kInt64, {}, nullptr, 0, labels}};
   const Chain chain(kInput, {std::make_shared<Flatten>("image"),
                              normalize("label", DType::kFloat32, 2)});
-  Rows<std::uint8_t> image(DType::kUint8, {6}, 2);
-  Rows<float> label(DType::kFloat32, {}, 2);
+  TypedRows<std::uint8_t> image(DType::kUint8, {6}, 2);
+  TypedRows<float> label(DType::kFloat32, {}, 2);
   const Column output[] = {image.column, label.column};
-  Memory memory;
-  chain.run(input, output, 2, {}, memory);
+  run(chain, input, output, 2);
   EXPECT_EQ(image.get(0, 5), 105);
   EXPECT_EQ(image.get(1, 5), 5);
   EXPECT_EQ(label.get(0, 0), 3998.0f);

@@ -40,7 +40,9 @@ std::vector<To> normalized(const Normalize& normalize, DType dtype,
                      0,
                      nullptr};
   Memory memory;
-  normalize.apply(flow, {&from, 1}, {&to, 1}, 1, {}, memory);
+  const std::int64_t index = 0;
+  Rows out{{&to, 1}, memory};
+  normalize.apply(flow, Request{{&index, 1}}, {{&from, 1}, memory}, out);
   return result;
 }
 

@@ -57,7 +57,7 @@ class TransformConformance : public testing::TestWithParam<TransformCase> {
     std::uint32_t stage = 2;
 
     std::int64_t rows() const { return static_cast<std::int64_t>(indices.size()); }
-    Samples samples() const { return {seed, indices, epochs, stage}; }
+    Request request() const { return {indices, epochs, seed, 0, kNoContext, stage}; }
     Batch part(const std::vector<std::size_t>& rows_of) const {
       Batch result = {{}, {}, seed, stage};
       for (const std::size_t row : rows_of) {
@@ -180,8 +180,8 @@ class TransformConformance : public testing::TestWithParam<TransformCase> {
       output[i] = source.columns()[static_cast<std::size_t>(flow.from[i])];
       output[i].shape = flow.schema[i].shape;
     }
-    transform().apply(flow, source.columns(), output, batch.rows(), batch.samples(),
-                      memory);
+    Rows rows{output, memory};
+    transform().apply(flow, batch.request(), {source.columns(), memory}, rows);
     EXPECT_EQ(source.bytes(), before) << "the input was written to";
     Made result(static_cast<std::size_t>(batch.rows()));
     for (std::size_t i = 0; i < output.size(); ++i) {
@@ -201,6 +201,8 @@ TEST_P(TransformConformance, FlowIsStable) {
   EXPECT_EQ(flow.schema, again.schema);
   EXPECT_EQ(flow.from, again.from);
   EXPECT_FALSE(transform().str().empty());
+  EXPECT_EQ(transform().traits(), transform().traits());
+  EXPECT_EQ(transform().traits().workers > 0, transform().worker_pool() != nullptr);
 }
 
 TEST_P(TransformConformance, FlowIsConsistent) {
@@ -324,7 +326,8 @@ TEST_P(TransformConformance, AChainOfItAloneGivesTheSame) {
   fill(source, batch);
   const Columns target(chain.output(), batch.rows(), {.gap = 3, .offset = 1});
   Memory memory;
-  chain.run(source.columns(), target.columns(), batch.rows(), batch.samples(), memory);
+  Rows rows{target.columns(), memory};
+  chain.run(batch.request(), {source.columns(), memory}, rows);
   const Flow flow = transform().flow(input());
   std::size_t made_field = 0;
   for (std::size_t i = 0; i < flow.from.size(); ++i) {

@@ -24,14 +24,17 @@ class Noise final : public Transform {
     flow.from[static_cast<std::size_t>(field_named(input, "x", str()))] = Flow::kMade;
     return flow;
   }
-  void apply(const Flow& flow, std::span<const Column>, std::span<const Column> output,
-             std::int64_t rows, const Samples& samples, Memory&) const override {
-    for (std::size_t i = 0; i < output.size(); ++i) {
+  Traits traits() const noexcept override { return {}; }
+  WorkerPool* worker_pool() const noexcept override { return nullptr; }
+  void apply(const Flow& flow, const Request& request, const Rows&,
+             Rows& out) const override {
+    for (std::size_t i = 0; i < out.columns.size(); ++i) {
       if (flow.from[i] != Flow::kMade) continue;
-      for (std::int64_t k = 0; k < rows; ++k) {
-        Random random = samples.random(k);
-        for (std::int64_t at = 0; at < output[i].row_bytes(); ++at) {
-          output[i].row(k)[at] = static_cast<std::byte>(random.below(256));
+      const Column& to = out.columns[i];
+      for (std::int64_t k = 0; k < request.rows(); ++k) {
+        Random random = request.random(k);
+        for (std::int64_t at = 0; at < to.row_bytes(); ++at) {
+          to.row(k)[at] = static_cast<std::byte>(random.below(256));
         }
       }
     }

@@ -65,13 +65,14 @@ class HostDelivery:
             self._assembly = Assembly(built.split, self._specs, natively)
         self._partial = built.remainder == "partial"
         self._has_device = built.device is not None
+        self._workers = built.traits.workers > 0
         self._alias = Aliasing()
         self._may_compile = (
             not built.traced
             and not built.later
             and not built.host_fields
             and not built.skip
-            and not (built.waits and built.engine.prefetch == 0)
+            and not (self._workers and built.engine.prefetch == 0)
             and built.split is None
             and built.engine.batch_bytes <= MAX_CALL_BYTES
             and jax.default_backend() == "cpu"
@@ -99,7 +100,7 @@ class HostDelivery:
     @functools.cached_property
     def needs_words(self) -> bool:
         """Whether ``fetch`` needs the words of every batch, not only the cursor."""
-        return self.built.waits or self._partial or self.transfers
+        return self._workers or self._partial or self.transfers
 
     def fetch(self, words: Any, cursor: Any = None) -> tuple[Tree, Any, Any]:
         """Returns ``(value, mask, cursor)`` of the batch at ``words``.
@@ -115,7 +116,7 @@ class HostDelivery:
             return self._fetch_uncompiled(words, cursor)
         built = self.built
         try:
-            if built.waits:  # waiting inside the call would block a thread of XLA
+            if self._workers:  # waiting inside the call would block a thread of XLA
                 built.engine.await_batch(words)
             if cursor is None:
                 built.forget_error()
@@ -270,7 +271,7 @@ class HostDelivery:
             built.forget_error()
             cursor = built.on_device(words)
         value, mask, after = first(cursor, built.arrays())
-        if not built.resident and not is_traced(after):
+        if not built.traits.immediate and not is_traced(after):
             after.block_until_ready()  # so that read errors are raised here
         value, mask = self._without_padding(value, mask, words)
         for run in rest:

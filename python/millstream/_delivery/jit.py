@@ -103,7 +103,12 @@ def _shard(
 
 
 def _target(built: BuiltPipeline, name: str) -> str:
-    return f"millstream_{name}" if built.resident else f"millstream_{name}_later"
+    """The handler for batches or shards: one that may answer later where the batch has
+    to be waited for, or where all shards share one answer.
+    """
+    traits = built.traits
+    later = not traits.immediate or (traits.may_fail and built.split is not None)
+    return f"millstream_{name}_later" if later else f"millstream_{name}"
 
 
 def _call_engine(

@@ -79,11 +79,10 @@ class BuiltPipeline:
         self._failure: BaseException | None = None
         self.plan = builder.plan(head.order.native(head.num_samples), skip)
         self.steps: int = self.plan.steps
-        self.resident = bool(self.plan.resident)
-        self.waits = bool(self.plan.waits)
+        self.traits = self.plan.traits
         self.skip = skip
         self.host_fields: tuple[str, ...] = head.host_field_names
-        if self.traced and self.waits:
+        if self.traced and self.traits.workers:
             raise ValueError(
                 "traced=True gathers with XLA, which cannot call the functions of "
                 f"{type(head).__name__}: leave it off"
@@ -96,7 +95,9 @@ class BuiltPipeline:
         samples = builder.prefetch_samples
         if prefetch is None and samples is not None:
             # Workers are to have rows of the next batch while one is handed over.
-            prefetch = max(-(-samples // self.batch_size), 4 if self.waits else 1)
+            prefetch = max(
+                -(-samples // self.batch_size), 4 if self.traits.workers else 1
+            )
         self.engine = _engine.loader(
             self.plan,
             dtypes,
@@ -234,8 +235,8 @@ class BuiltPipeline:
         Else they come out of a program, in which a batch that is waited for would hold
         a thread of XLA's, and what is no array has no place.
         """
-        usual = (self.waits or self.skip) and self.split is None
-        return usual or bool(self.host_fields)
+        usual = (self.traits.workers or self.skip) and self.split is None
+        return bool(usual or self.host_fields)
 
     def check_masked(self) -> None:
         """Raises ``ValueError`` where a skipped sample would not show."""

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "millstream/core/column.h"
+#include "millstream/core/memory.h"
+#include "millstream/core/random.h"
+#include "millstream/core/worker_pool.h"
+
+namespace millstream {
+
+/// The context of a call outside any batch.
+inline const CallContext kNoContext;
+
+/// The samples that a call reads or transforms, one a row. Borrows all that it points
+/// to. `Request{indices}` asks for samples outside any batch.
+struct Request {
+  std::span<const std::int64_t> indices;       // -1 in padding, which no source gets
+  std::span<const std::uint32_t> epochs = {};  // one a row; none outside any batch
+  Seed seed = {};
+  std::int64_t first = 0;  // row of the batch that row 0 is
+  const CallContext& context = kNoContext;
+  std::uint32_t stage = 0;  // under which a transform draws
+
+  std::int64_t rows() const noexcept {
+    return static_cast<std::int64_t>(indices.size());
+  }
+
+  /// What this stage may draw for the sample in row k.
+  Random random(std::int64_t k) const {
+    const auto row = static_cast<std::size_t>(k);
+    return {seed, epochs[row], indices[row], stage};
+  }
+
+  /// The request for rows [begin, begin + count) of this one.
+  Request part(std::size_t begin, std::size_t count) const {
+    return {indices.subspan(begin, count),
+            epochs.subspan(begin, count),
+            seed,
+            first + static_cast<std::int64_t>(begin),
+            context,
+            stage};
+  }
+};
+
+/// The columns that a call reads or writes, and the memory for everything else that has
+/// to last until the caller resets it.
+struct Rows {
+  std::span<const Column> columns;
+  Memory& memory;
+};
+
+}  // namespace millstream

@@ -1,0 +1,30 @@
+#include "millstream/core/traits.h"
+
+#include <gtest/gtest.h>
+
+namespace millstream {
+namespace {
+
+TEST(Traits, OfACopyAreTheDefault) {
+  EXPECT_TRUE(Traits{}.immediate());
+  EXPECT_FALSE(Traits{.waits = true}.immediate());
+  EXPECT_FALSE(Traits{.cheap = false}.immediate());
+  EXPECT_TRUE(Traits{.may_fail = true}.immediate());
+}
+
+TEST(Traits, CombineToWhatBothTake) {
+  const Traits disk = {.waits = true, .may_fail = true, .blocks = 8};
+  const Traits decoding = {.cheap = false, .blocks = 2};
+  const Traits function = {
+      .waits = true, .cheap = false, .may_fail = true, .workers = 2};
+  EXPECT_EQ(combined({}, {}), Traits{});
+  EXPECT_EQ(combined(disk, {}), disk);
+  EXPECT_EQ(combined({}, disk), disk);
+  const Traits both = {.waits = true, .cheap = false, .may_fail = true, .blocks = 8};
+  EXPECT_EQ(combined(disk, decoding), both);
+  EXPECT_EQ(combined(decoding, disk), both);
+  EXPECT_EQ(combined(function, function).workers, 4);
+}
+
+}  // namespace
+}  // namespace millstream
