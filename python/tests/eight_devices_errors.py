@@ -45,6 +45,55 @@ def test_a_read_error_fails_on_every_shard(tmp_path: Path) -> None:
         list(loader.iterate(loader.init_state(7)))
 
 
+def _mapped(path: Path) -> np.memmap[Any, Any]:
+    """One batch of rows, each a page of its own."""
+    mapped = np.memmap(path, np.int64, "w+", shape=(BATCH, 512))
+    mapped[:] = np.arange(BATCH)[:, None]
+    return mapped
+
+
+@pytest.mark.parametrize("prefetch", [None, 0])
+@pytest.mark.parametrize("what", ["value", "page"])
+def test_an_error_in_the_rows_of_one_shard_fails_on_every_shard(
+    what: str, prefetch: int | None, tmp_path: Path
+) -> None:
+    """Seven shards can be read, and would wait in the sum for the last one."""
+    path = tmp_path / "samples"
+    mapped = _mapped(path)
+    sharding = sharding_of("one axis")
+    source = ms.ArraySampleSource(mapped, ordering="sequential")
+    loader = loader_of(source, sharding, prefetch=prefetch)
+
+    def total(state: Any) -> Any:
+        batch, _, _ = loader.next_batch(state)
+
+        def summed(rows: Any) -> Any:
+            return jax.lax.psum(rows.sum(), "data")
+
+        return jax.shard_map(
+            summed, mesh=sharding.mesh, in_specs=P("data"), out_specs=P()
+        )(batch)
+
+    run = jax.jit(total)
+    start = loader.init_state(7)
+    healthy = 512 * sum(range(BATCH))
+    assert int(run(start)) == healthy
+    if what == "value":
+        mapped[-1, -1] = 1 << 40  # which 32 bits cannot hold
+        expected = "sample 15"
+    else:
+        os.truncate(path, (BATCH - 1) * 4096)
+        path.unlink()  # so that its size is not known, and only this page is missing
+        expected = "samples: offset 61440"
+    for _ in range(3):
+        with pytest.raises(jit.FAILURES, match=expected):
+            jax.block_until_ready(run(start))
+        loader._program.forget_error()
+    if what == "value":
+        mapped[-1, -1] = BATCH - 1
+        assert int(run(start)) == healthy
+
+
 @pytest.mark.parametrize("kind", ["memory", "disk"])
 def test_ctrl_c_ends_every_shard(kind: str, tmp_path: Path) -> None:
     source: Any = ms.ArraySampleSource(data())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict, namedtuple
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -11,7 +12,13 @@ import numpy as np
 import psutil
 import pytest
 from conftest import rows_of
-from millstream import ArraySampleSource, BatchTransform, CastTransform, DataLoader
+from millstream import (
+    ArraySampleSource,
+    BatchTransform,
+    CastTransform,
+    DataLoader,
+    NpySource,
+)
 from walks import iterated, same_bytes, same_walk, scanned, specified
 
 N, BATCH, STEPS = 11, 4, 3
@@ -236,6 +243,28 @@ def test_numpy_arrays_are_read_in_place() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Some donated buffers were not usable")
+def test_a_mapped_array_is_read_like_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "x.npy"
+    np.save(path, np.arange(640, dtype=np.float32).reshape(64, 10))
+    sources = {
+        "memory": ArraySampleSource(np.load(path)),
+        "mapped": ArraySampleSource(np.load(path, mmap_mode="r")),
+        "file": NpySource(path),
+    }
+    found = {}
+    for name, source in sources.items():
+        loader = DataLoader([source, BatchTransform(8)])
+        start = loader.init_state(7)
+        traits = loader._program.plan.traits
+        costs = (traits.waits, traits.cheap, traits.may_fail, traits.immediate)
+        assert (traits.blocks, traits.workers) == (0, 0)
+        program = jax.jit(loader.next_batch).lower(start).as_text()
+        found[name] = (costs, "millstream_batch_later" in program)
+        same_walk(scanned(loader, start, 8), iterated(loader, start, 8))
+    assert found["memory"] == ((False, True, False, True), False)
+    assert found["mapped"] == found["file"] == ((True, True, True, False), True)
+
+
 def test_donating_a_source_does_not_change_its_batches() -> None:
     data = jnp.arange(N * 1024, dtype=jnp.int32).reshape(N, 1024)
     wanted = np.array(data)

@@ -34,7 +34,7 @@ struct Request {
   }
 
   /// The request for rows [begin, begin + count) of this one.
-  Request part(std::size_t begin, std::size_t count) const {
+  Request slice(std::size_t begin, std::size_t count) const {
     return {indices.subspan(begin, count),
             epochs.subspan(begin, count),
             seed,

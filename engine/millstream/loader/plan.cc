@@ -135,9 +135,9 @@ void Plan::rows_skipping_failures(const Position& position, const Request& reque
   // By halves: where few fail, most rows are still made many at a time.
   const std::size_t half = request.indices.size() / 2;
   const auto rows = static_cast<std::int64_t>(half);
-  rows_skipping_failures(position, request.part(0, half), output, mask);
+  rows_skipping_failures(position, request.slice(0, half), output, mask);
   Rows rest = from_row(output, rows);
-  rows_skipping_failures(position, request.part(half, request.indices.size() - half),
+  rows_skipping_failures(position, request.slice(half, request.indices.size() - half),
                          rest, mask == nullptr ? nullptr : mask + rows);
 }
 

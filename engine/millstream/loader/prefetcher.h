@@ -25,8 +25,8 @@ struct PositionHash {
 /// A cache in front of `Plan::batch`: batches made on the shared pool ahead of those
 /// who ask, kept by (seed, epoch, step). Serves several streams, forwards and
 /// backwards; a batch that nobody has begun is made by the one who asks for it, unless
-/// that would wait for a worker pool or a disk. The cache never changes what is in a
-/// batch.
+/// it waits for a worker pool or a disk, or is expensive. The cache never changes what
+/// is in a batch.
 class Prefetcher {
  public:
   /// Makes `ahead` batches per stream in advance, on at most `threads` threads of the

@@ -79,13 +79,13 @@ void Schedule::run(const Position& position, std::int64_t first_row,
 void Schedule::epochs(const Position& position, std::int64_t first_row,
                       std::span<std::uint32_t> out) const {
   if (out.empty()) return;
-  Place at = place(position, first_row);
-  for (std::uint32_t& epoch : out) {
-    if (remainder_ == Remainder::kWrap && at.position == order_->length()) {
-      at = {at.epoch + 1, 0};
-    }
-    epoch = at.epoch;
-    ++at.position;
+  for (Place at = place(position, first_row);; at = {at.epoch + 1, 0}) {
+    const auto left = static_cast<std::size_t>(order_->length() - at.position);
+    const std::size_t rows =
+        remainder_ == Remainder::kWrap ? std::min(left, out.size()) : out.size();
+    std::ranges::fill(out.first(rows), at.epoch);
+    out = out.subspan(rows);
+    if (out.empty()) return;
   }
 }
 
