@@ -53,6 +53,9 @@ namespace {
 
 using PlanHandle = Handle<Plan>;
 
+/// How often a waiting thread lets Python handle signals.
+constexpr std::chrono::milliseconds kPollInterval{50};
+
 Transforms shared(const std::vector<Handle<Transform>>& handles) {
   Transforms transforms;
   for (const auto& handle : handles) transforms.push_back(handle.shared);
@@ -104,7 +107,7 @@ std::shared_ptr<const Batch> take_batch(RegisteredLoader& loader,
     std::shared_ptr<const Batch> batch;
     {
       const GilRelease released;
-      batch = running.take(at, std::chrono::milliseconds(50));
+      batch = running.deliver({.position = at, .timeout = kPollInterval}).batch;
     }
     if (batch != nullptr) return batch;
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
@@ -117,7 +120,9 @@ void await_batch(RegisteredLoader& loader, const StateWords& state) {
   while (true) {
     {
       const GilRelease released;
-      if (running.ready(at, std::chrono::milliseconds(50))) return;
+      if (running.deliver({.position = at, .timeout = kPollInterval, .keep = true})) {
+        return;
+      }
     }
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
   }
@@ -136,7 +141,10 @@ nb::tuple take_with_host_values(RegisteredLoader& loader, const StateWords& stat
 
 nb::object take_if_ready(RegisteredLoader& loader, const StateWords& state) {
   Loader& running = *loader.shared;
-  auto batch = running.take_if_ready(position(running.plan(), state));
+  auto batch = running
+                   .deliver({.position = position(running.plan(), state),
+                             .timeout = std::chrono::milliseconds(0)})
+                   .batch;
   if (batch == nullptr) return nb::none();
   return batch_arrays(std::move(batch), running.layout());
 }
@@ -149,7 +157,7 @@ nb::list take_shard(RegisteredLoader& loader, const StateWords& state,
   std::shared_ptr<const Batch> batch;
   {
     const GilRelease released;
-    batch = running.take_for_shards(at);
+    batch = running.deliver({.position = at, .shard = RowRange{first, count}}).batch;
   }
   return batch_arrays(std::move(batch), running.layout(), shard, 1);
 }

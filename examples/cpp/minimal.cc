@@ -31,7 +31,7 @@ int main() {
   Loader loader(plan, dtypes, {.threads = 2, .prefetch = 2});
   Position position{.seed = {.low = 7}, .epoch = 0, .step = 0};
   for (std::int64_t step = 0; step < plan->schedule().steps(); ++step) {
-    const auto batch = loader.take(position, std::chrono::hours(1));
+    const auto batch = loader.deliver({.position = position}).batch;
     const auto* values = reinterpret_cast<const float*>(batch->columns()[0].data);
     for (std::int64_t row = 0; row < plan->batch_size(); ++row) {
       std::cout << (batch->mask()[row] ? "sample " : "padding ") << values[row * 4]

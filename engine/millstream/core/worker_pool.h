@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -65,14 +66,13 @@ class Failures {
 struct CallContext {
   HostValues* host_values = nullptr;
   Failures* failures = nullptr;
-  const std::atomic<bool>* cancelled = nullptr;  // stop, even what has begun
-  const std::atomic<bool>* dropped = nullptr;    // stop what has not begun
-  std::unique_lock<std::mutex>* turn = nullptr;  // held until the rows are queued
-  std::shared_ptr<const Block> memory = {};      // that the batch is in
+  const std::atomic<bool>* cancelled = nullptr;      // stop, even what has begun
+  const std::atomic<bool>* dropped = nullptr;        // stop what has not begun
+  const std::function<void()>* on_queued = nullptr;  // called when a pool has the rows
+  std::shared_ptr<const Block> memory = {};          // that the batch is in
 
-  /// The worker pool has queued the rows: those of later batches may follow.
   void queued() const {
-    if (turn != nullptr && turn->owns_lock()) turn->unlock();
+    if (on_queued != nullptr) (*on_queued)();
   }
   bool stopped() const noexcept { return cancelled != nullptr && cancelled->load(); }
   bool wanted() const noexcept {

@@ -107,16 +107,12 @@ struct Call {
                                                        kStateWords);
   }
   Position position(std::int64_t k) const { return decoded(loader->plan(), state(k)); }
-  void fill(const Position& position) {
-    if (sharded) {
-      loader->fill_shard(position, rows, columns, mask);
-    } else {
-      loader->fill(position, columns, mask);
-    }
-  }
-  bool fill_if_ready(const Position& position) {
-    return sharded ? loader->fill_shard_if_ready(position, rows, columns, mask)
-                   : loader->fill_if_ready(position, columns, mask);
+  /// False if it cannot be had within `timeout`.
+  bool deliver(std::int64_t k, std::chrono::milliseconds timeout) {
+    DeliveryRequest request{position(k), columns, mask};
+    if (sharded) request.shard = rows;
+    request.timeout = timeout;
+    return loader->deliver(request).done;
   }
 };
 
@@ -186,7 +182,7 @@ void advance(const Call& call, std::int64_t k) {
 /// Answers with one batch for each state; waits for those that are being made.
 void answer(Call& call) {
   for (std::int64_t k = 0; k < call.count(); ++k) {
-    call.fill(call.position(k));
+    call.deliver(k, DeliveryRequest::kNoTimeout);
     advance(call, k);
     for (Column& column : call.columns) column.data += call.rows.count * column.stride;
     call.mask += call.rows.count;
@@ -196,7 +192,7 @@ void answer(Call& call) {
 /// Answers if nothing has to be waited for.
 bool answered_at_once(Call& call) {
   if (call.count() != 1) return false;
-  if (!call.fill_if_ready(call.position(0))) return false;
+  if (!call.deliver(0, std::chrono::milliseconds(0))) return false;
   advance(call, 0);
   return true;
 }

@@ -84,7 +84,7 @@ void Executor::make_next() {
   std::shared_ptr<Batch> batch;
   std::exception_ptr error;
   try {
-    batch = made(submitted, turn);
+    batch = made(submitted, [&turn] { turn.unlock(); });
   } catch (...) {
     error = std::current_exception();
   }
@@ -97,17 +97,17 @@ void Executor::make_next() {
 }
 
 std::shared_ptr<Batch> Executor::made(const Submitted& submitted,
-                                      std::unique_lock<std::mutex>& turn) {
+                                      const std::function<void()>& on_queued) {
   if (closed_) throw Closed("the executor was closed");
   auto batch = slots_->take();
   if (!submitted.indices.empty()) {
-    worker_pool_->make(
-        {submitted.indices,
-         submitted.seeds,
-         {},
-         batch->columns(),
-         {&batch->host_values(), nullptr, &closed_, nullptr, &turn, batch->block()},
-         0});
+    worker_pool_->make({submitted.indices,
+                        submitted.seeds,
+                        {},
+                        batch->columns(),
+                        {&batch->host_values(), nullptr, &closed_, nullptr, &on_queued,
+                         batch->block()},
+                        0});
   }
   std::fill_n(batch->mask(), rows(), false);
   std::fill_n(batch->mask(), submitted.indices.size(), true);

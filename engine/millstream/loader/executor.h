@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -69,7 +70,7 @@ class Executor {
 
   void make_next();
   std::shared_ptr<Batch> made(const Submitted& submitted,
-                              std::unique_lock<std::mutex>& turn);
+                              const std::function<void()>& on_queued);
 
   const std::shared_ptr<WorkerPool> worker_pool_;
   const std::shared_ptr<Slots> slots_;

@@ -20,6 +20,8 @@ constexpr std::int64_t kRangeBytes = std::int64_t{1} << 19;
 /// A shard that has not come for an error by then never will: XLA itself gives up on a
 /// collective sooner. Forgotten before that, a late one would go on without the others.
 constexpr std::chrono::seconds kLastShard{60};
+/// How often a thread that waits checks whether the loader was interrupted.
+constexpr std::chrono::milliseconds kPollInterval{50};
 /// Usually they all come within a millisecond.
 constexpr std::chrono::milliseconds kShardsTimeout{2000};
 
@@ -136,22 +138,11 @@ void Loader::make(const Position& position, const RowRange& rows,
       });
 }
 
-void Loader::make_in_place(const Position& position, const RowRange& rows,
-                           std::span<const Column> output, bool* mask) {
+void Loader::write(const DeliveryRequest& request, const RowRange& rows) {
   Failures failures;
-  make(position, rows, output, mask, {nullptr, &failures, &cancelled_});
+  make(request.position, rows, request.output, request.mask,
+       {nullptr, &failures, &cancelled_});
   skipped_.count(failures);
-}
-
-void Loader::make_timed(const Position& position, std::span<const Column> output,
-                        bool* mask) {
-  const auto start = std::chrono::steady_clock::now();
-  make_in_place(position, {0, plan_->batch_size()}, output, mask);
-  prefetcher_->record_time(std::chrono::steady_clock::now() - start);
-}
-
-bool Loader::cached(std::span<const Column> output) const {
-  return reads_ahead_ && whole_ && fits(output);
 }
 
 bool Loader::fits(std::span<const Column> output) const {
@@ -159,45 +150,70 @@ bool Loader::fits(std::span<const Column> output) const {
                             &Field::dtype);
 }
 
-void Loader::fill(const Position& position, std::span<const Column> output,
-                  bool* mask) {
-  if (cancelled()) throw Cancelled("interrupted");
-  delivered_.fetch_add(1, std::memory_order_relaxed);
-  if (!cached(output)) {
-    make_in_place(position, {0, plan_->batch_size()}, output, mask);
-    return;
-  }
-  if (prefetcher_->is_quick()) {
-    make_timed(position, output, mask);
-    return;
-  }
-  const auto batch = wait_for_batch(position);
-  skipped_.count(batch->failures());
-  copy(*batch, 0, output, mask, plan_->batch_size());
-}
-
-std::shared_ptr<const Batch> Loader::wait_for_batch(const Position& position) {
+std::shared_ptr<const Batch> Loader::prefetched(const DeliveryRequest& request,
+                                                bool keep) {
+  using Clock = std::chrono::steady_clock;
+  if (request.timeout.count() == 0) return prefetcher_->ready(request.position);
+  const bool forever = request.timeout == DeliveryRequest::kNoTimeout;
+  const bool in_place = request.output.empty() && !request.shard;
+  const auto deadline = Clock::now() + request.timeout;
   while (true) {
-    auto batch = prefetcher_->get(position, true, std::chrono::milliseconds(50));
-    if (cancelled()) throw Cancelled("interrupted");
-    if (batch != nullptr) return batch;
+    auto left = kPollInterval;
+    if (!forever) {
+      const auto until =
+          std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+      left = std::clamp(until, std::chrono::milliseconds(0), kPollInterval);
+    }
+    auto batch = prefetcher_->get(request.position, keep, left);
+    if (!in_place && cancelled()) throw Cancelled("interrupted");
+    if (batch != nullptr || (!forever && Clock::now() >= deadline)) return batch;
   }
 }
 
-bool Loader::fill_if_ready(const Position& position, std::span<const Column> output,
-                           bool* mask) {
-  if (cancelled()) throw Cancelled("interrupted");
-  if (!cached(output)) return false;
-  if (prefetcher_->is_quick()) {
-    make_timed(position, output, mask);
-  } else {
-    const auto batch = prefetcher_->ready(position);
-    if (batch == nullptr) return false;
-    skipped_.count(batch->failures());
-    copy(*batch, 0, output, mask, plan_->batch_size());
+std::shared_ptr<const Batch> Loader::in_slot(const DeliveryRequest& request,
+                                             bool keep) {
+  std::shared_ptr<const Batch> batch;
+  if (prefetcher_) {
+    batch = prefetched(request, keep);
+  } else if (request.timeout.count() != 0) {
+    auto made = slots_->take();
+    const std::span<const RowRange> shards = layout().shards();
+    for (std::size_t i = 0; i < shards.size(); ++i) {
+      make(request.position, shards[i], made->columns(i), made->mask(i),
+           {&made->host_values(), &made->failures(), &cancelled_});
+    }
+    batch = std::move(made);
   }
+  if (batch == nullptr) return nullptr;
+  skipped_.count(batch->failures());
   delivered_.fetch_add(1, std::memory_order_relaxed);
-  return true;
+  return batch;
+}
+
+Delivered Loader::deliver(const DeliveryRequest& request) {
+  if (request.keep) return {!prefetcher_ || prefetched(request, true) != nullptr};
+  if (request.shard) return deliver_shard(request);
+  if (request.output.empty()) {
+    auto batch = in_slot(request, false);
+    return {batch != nullptr, std::move(batch)};
+  }
+  if (cancelled()) throw Cancelled("interrupted");
+  const RowRange rows{0, plan_->batch_size()};
+  const bool ahead = reads_ahead_ && whole_ && fits(request.output);
+  if (ahead && !prefetcher_->is_quick()) {
+    const auto batch = in_slot(request, true);
+    if (batch == nullptr) return {};
+    copy(*batch, 0, request.output, request.mask, rows.count);
+    return {true};
+  }
+  if (!ahead && request.timeout.count() == 0 && !plan_->traits().immediate()) {
+    return {};
+  }
+  const auto start = std::chrono::steady_clock::now();
+  write(request, rows);
+  if (ahead) prefetcher_->record_time(std::chrono::steady_clock::now() - start);
+  delivered_.fetch_add(1, std::memory_order_relaxed);
+  return {true};
 }
 
 std::size_t Loader::shard_of(const RowRange& rows) const {
@@ -209,93 +225,36 @@ std::size_t Loader::shard_of(const RowRange& rows) const {
   return static_cast<std::size_t>(found - layout().shards().begin());
 }
 
-Answers::Found Loader::answer(const Position& position, bool wait) {
-  return answers_.get(position, wait, [&]() -> Answers::Found {
+Delivered Loader::deliver_shard(const DeliveryRequest& request) {
+  const std::size_t shard = shard_of(*request.shard);
+  const bool in_place = request.output.empty();
+  const Traits& traits = plan_->traits();
+  // One shard that fails alone would leave the others waiting in a collective.
+  const bool gathers = traits.immediate() && !traits.may_fail;
+  const auto find = [&]() -> Answers::Found {
     if (cancelled()) throw Cancelled("interrupted");
-    std::shared_ptr<const Batch> batch;
-    const bool one_answer = plan_->traits().may_fail || !plan_->traits().immediate();
-    if (one_answer && prefetcher_) {
-      batch = wait ? wait_for_batch(position) : prefetcher_->ready(position);
-      if (batch == nullptr) return std::nullopt;
-      skipped_.count(batch->failures());
-    } else if (one_answer) {
-      if (!wait) return std::nullopt;
-      batch = take(position, std::chrono::milliseconds(0));
-      return batch;
+    if (!in_place && gathers) {  // each shard writes its own rows
+      delivered_.fetch_add(1, std::memory_order_relaxed);
+      return nullptr;
     }
-    delivered_.fetch_add(1, std::memory_order_relaxed);
+    auto batch = in_slot(request, !in_place);
+    if (batch == nullptr) return std::nullopt;
     return batch;
-  });
-}
-
-void Loader::fill_shard(const Position& position, const RowRange& rows,
-                        std::span<const Column> output, bool* mask) {
-  fill_from(*answer(position, true), position, rows, output, mask);
-}
-
-bool Loader::fill_shard_if_ready(const Position& position, const RowRange& rows,
-                                 std::span<const Column> output, bool* mask) {
-  const Answers::Found found = answer(position, false);
-  if (found) fill_from(*found, position, rows, output, mask);
-  return found.has_value();
-}
-
-void Loader::fill_from(const std::shared_ptr<const Batch>& batch,
-                       const Position& position, const RowRange& rows,
-                       std::span<const Column> output, bool* mask) {
-  const std::size_t shard = shard_of(rows);
-  if (batch != nullptr && fits(output)) {
-    copy(*batch, shard, output, mask, rows.count);
-  } else {
-    make_in_place(position, rows, output, mask);
-  }
-}
-
-std::shared_ptr<const Batch> Loader::take_for_shards(const Position& position) {
-  const auto wait = [&]() -> Answers::Found {
-    while (true) {
-      if (cancelled()) throw Cancelled("interrupted");
-      auto batch = take(position, std::chrono::milliseconds(50));
-      if (batch != nullptr) return batch;
-    }
   };
-  const auto found = answers_.get(position, true, wait);
-  // Null where a program on the CPU was the first to ask.
-  return *found != nullptr ? *found : *wait();
-}
-
-std::shared_ptr<const Batch> Loader::take_if_ready(const Position& position) {
-  std::shared_ptr<const Batch> batch;
-  if (prefetcher_) batch = prefetcher_->ready(position);
-  if (batch == nullptr) return nullptr;
-  skipped_.count(batch->failures());
-  delivered_.fetch_add(1, std::memory_order_relaxed);
-  return batch;
-}
-
-std::shared_ptr<const Batch> Loader::take(const Position& position,
-                                          std::chrono::milliseconds timeout) {
-  std::shared_ptr<const Batch> batch;
-  if (prefetcher_) {
-    batch = prefetcher_->get(position, false, timeout);
-  } else {
-    auto made = slots_->take();
-    const std::span<const RowRange> shards = layout().shards();
-    for (std::size_t i = 0; i < shards.size(); ++i) {
-      make(position, shards[i], made->columns(i), made->mask(i),
-           {&made->host_values(), &made->failures(), &cancelled_});
-    }
-    batch = std::move(made);
+  Answers::Found found =
+      answers_.get(request.position, request.timeout.count() != 0, find);
+  if (!found) return {};
+  if (in_place) {
+    // Null where the first shard to ask was one that writes its own rows.
+    if (*found == nullptr) found = find();
+    return {found.has_value(), found.value_or(nullptr)};
   }
-  if (batch == nullptr) return nullptr;
-  skipped_.count(batch->failures());
-  delivered_.fetch_add(1, std::memory_order_relaxed);
-  return batch;
-}
-
-bool Loader::ready(const Position& position, std::chrono::milliseconds timeout) {
-  if (!prefetcher_) return true;
-  return prefetcher_->get(position, true, timeout) != nullptr;
+  if (*found != nullptr && fits(request.output)) {
+    copy(**found, shard, request.output, request.mask, request.shard->count);
+  } else {
+    write(request, *request.shard);
+  }
+  return {true};
 }
 
 void Skipped::count(const Failures& failures) {

@@ -48,11 +48,31 @@ struct LocalShards {
   int devices = 1;
 };
 
+/// What a caller wants of a batch, and where it goes.
+struct DeliveryRequest {
+  static constexpr std::chrono::milliseconds kNoTimeout{-1};
+
+  Position position;
+  std::span<const Column> output = {};  // written here; none: it stays in its slot
+  bool* mask = nullptr;                 // of the rows of `output`, or null
+  std::optional<RowRange> shard = {};   // these rows; all shards get one answer
+  std::chrono::milliseconds timeout = kNoTimeout;  // 0: only if nobody has to wait
+  bool keep = false;  // only make sure that a later request need not wait
+};
+
+/// What became of a request.
+struct Delivered {
+  bool done = false;  // false: it took longer than the timeout, and nothing was written
+  std::shared_ptr<const Batch> batch = {};  // null where rows went to `output`
+
+  explicit operator bool() const noexcept { return done; }
+};
+
 /// A plan at work: makes batches ahead, hands them out, and remembers what went wrong.
 /// Any number of threads may ask at once.
 class Loader {
  public:
-  /// `dtypes` are those of the batches that `take` gives, one a field of the plan.
+  /// `dtypes` are those of the batches in slots, one for each field of the plan.
   /// Throws `ArgumentError` where `shards` names rows that a batch does not have.
   Loader(std::shared_ptr<const Plan> plan, std::span<const DType> dtypes,
          LoaderOptions options, LocalShards shards = {});
@@ -62,52 +82,23 @@ class Loader {
   int threads() const noexcept { return threads_; }
   int prefetch() const noexcept { return prefetch_; }
 
-  /// Whether batches are read ahead for `fill` too: not where reading is but a copy.
-  bool reads_ahead() const noexcept { return reads_ahead_; }
-
-  /// Writes the batch at `position` to memory of the caller's; `mask` may be null.
-  void fill(const Position& position, std::span<const Column> output, bool* mask);
-
-  /// The same if it can be had at once; else false and nothing done.
-  bool fill_if_ready(const Position& position, std::span<const Column> output,
-                     bool* mask);
-
-  /// Writes one shard of the batch, `rows`, to memory of the caller's. All devices that
-  /// ask for one batch get the same answer, which is made once.
-  void fill_shard(const Position& position, const RowRange& rows,
-                  std::span<const Column> output, bool* mask);
-
-  /// The same if it can be had at once; else false and nothing done.
-  bool fill_shard_if_ready(const Position& position, const RowRange& rows,
-                           std::span<const Column> output, bool* mask);
-
-  /// The batch at `position` in memory of its own, or null if it is not done within
-  /// `timeout`.
-  std::shared_ptr<const Batch> take(const Position& position,
-                                    std::chrono::milliseconds timeout);
-
-  /// Whether the batch at `position` has been made ahead, or is within `timeout`, so
-  /// that `fill` only copies. True where nothing is made ahead.
-  bool ready(const Position& position, std::chrono::milliseconds timeout);
-  /// The same if it is made already, else null; never waits for it.
-  std::shared_ptr<const Batch> take_if_ready(const Position& position);
+  /// Delivers a batch, or one shard of it. Throws the error of the batch, and
+  /// `Cancelled` while the loader is interrupted unless the batch stays in its slot.
+  /// Without `output` a shard's request gets the batch with all local shards.
+  Delivered deliver(const DeliveryRequest& request);
 
   /// No iterator continues at `position`: batches made ahead from there may be dropped.
   void abandon(const Position& position) {
     if (prefetcher_) prefetcher_->abandon(position);
   }
 
-  /// The batch at `position`, one for all shards that ask for it. Never null; throws
-  /// `Cancelled` when the loader is interrupted.
-  std::shared_ptr<const Batch> take_for_shards(const Position& position);
-
   /// Which of the layout's shards these rows are; throws `ArgumentError` if none.
   std::size_t shard_of(const RowRange& rows) const;
 
-  /// Batches given by `take` that someone still holds.
+  /// Batches delivered in their slots that someone still holds.
   std::int64_t live() const { return slots_->live(); }
 
-  /// Batches handed out so far, by either way.
+  /// Batches delivered so far.
   std::int64_t delivered() const noexcept {
     return delivered_.load(std::memory_order_relaxed);
   }
@@ -115,27 +106,26 @@ class Loader {
   /// The samples that batches handed out so far have left out, and why.
   std::map<std::int64_t, std::string> skipped() const { return skipped_.samples(); }
 
-  /// Makes every `fill` throw `Cancelled` until `resume`. Safe in a signal handler.
+  /// Makes every delivery to memory of the caller throw `Cancelled` until `resume`.
+  /// Safe in a signal handler.
   void cancel() noexcept { cancelled_.store(true, std::memory_order_relaxed); }
   bool cancelled() const noexcept { return cancelled_.load(std::memory_order_relaxed); }
   void resume() noexcept { cancelled_.store(false, std::memory_order_relaxed); }
 
-  /// What the last `fill` that failed inside jit threw.
+  /// The error of the last delivery that failed inside jit.
   void remember(std::exception_ptr error);
   std::exception_ptr last_error() const;
 
  private:
   void make(const Position& position, const RowRange& rows,
             std::span<const Column> output, bool* mask, const CallContext& context);
-  void make_in_place(const Position& position, const RowRange& rows,
-                     std::span<const Column> output, bool* mask);
-  std::shared_ptr<const Batch> wait_for_batch(const Position& position);
-  Answers::Found answer(const Position& position, bool wait);
-  void make_timed(const Position& position, std::span<const Column> output, bool* mask);
-  bool cached(std::span<const Column> output) const;
+  void write(const DeliveryRequest& request, const RowRange& rows);
+  Delivered deliver_shard(const DeliveryRequest& request);
+  /// The batch in its slot, or null after the timeout. With `keep` it stays in the
+  /// cache.
+  std::shared_ptr<const Batch> in_slot(const DeliveryRequest& request, bool keep);
+  std::shared_ptr<const Batch> prefetched(const DeliveryRequest& request, bool keep);
   bool fits(std::span<const Column> output) const;
-  void fill_from(const std::shared_ptr<const Batch>& batch, const Position& position,
-                 const RowRange& rows, std::span<const Column> output, bool* mask);
 
   const std::shared_ptr<const Plan> plan_;
   const std::shared_ptr<Slots> slots_;

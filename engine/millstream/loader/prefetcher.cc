@@ -177,7 +177,7 @@ bool Prefetcher::is_quick() const noexcept {
 
 ThreadPool& Prefetcher::pool() { return waiting_ ? *waiting_ : shared_pool(); }
 
-void Prefetcher::make(Entry& entry, Lock* turn) noexcept {
+void Prefetcher::make(Entry& entry, const std::function<void()>* on_queued) noexcept {
   try {
     auto batch = slots_->take();
     if (entry.unhinted) hint(entry.position);
@@ -186,7 +186,7 @@ void Prefetcher::make(Entry& entry, Lock* turn) noexcept {
       plan_->row_range(entry.position, shards[i].first, shards[i].count,
                        batch->columns(i), batch->mask(i), thread_memory(),
                        {&batch->host_values(), &batch->failures(), &stopping_,
-                        &entry.dropped, turn, batch->block()});
+                        &entry.dropped, on_queued, batch->block()});
     }
     entry.batch = std::move(batch);
   } catch (...) {
@@ -225,8 +225,12 @@ bool Prefetcher::start_with(const std::shared_ptr<Entry>& entry) {
 }
 
 void Prefetcher::run() {
-  // Or a batch could wait behind a later one whose function never ends.
+  // A batch must not wait behind a later one whose function never ends, so the next
+  // batch is taken from the queue when the worker pool has this one.
   Lock turn = plan_->queues() ? Lock(turns_) : Lock();
+  const std::function<void()> end_turn = [&turn] {
+    if (turn.owns_lock()) turn.unlock();
+  };
   Lock lock(mutex_);
   if (!queue_.empty()) {
     const std::shared_ptr<Entry> entry = std::move(queue_.front());
@@ -234,8 +238,8 @@ void Prefetcher::run() {
     entry->stage = Stage::kMaking;
     lock.unlock();
     const auto start = Clock::now();
-    make(*entry, &turn);
-    if (turn.owns_lock()) turn.unlock();
+    make(*entry, &end_turn);
+    end_turn();
     lock.lock();
     entry->stage = Stage::kDone;
     done_.notify_all();

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -86,7 +87,7 @@ class Prefetcher {
   using Clock = std::chrono::steady_clock;
 
   ThreadPool& pool();
-  void make(Entry& entry, Lock* turn = nullptr) noexcept;
+  void make(Entry& entry, const std::function<void()>* on_queued = nullptr) noexcept;
   void hint(const std::optional<Position>& position) noexcept;
   void run();
   bool

@@ -8,6 +8,7 @@
 #include <string>
 #include <thread>
 
+#include "loader/deliveries.h"
 #include "loader/sample_plan.h"
 #include "millstream/loader/loader.h"
 
@@ -63,12 +64,11 @@ std::set<std::thread::id> threads_that_apply(bool cheap) {
                   Remainder::kPad, {stage});
   EXPECT_EQ(plan->traits(), (Traits{.cheap = cheap}));
   Loader loader(plan, dtypes_of(*plan), {2, 2});
-  EXPECT_EQ(loader.reads_ahead(), !cheap);
   const Layout layout(plan->schema(), kRows);
   const Batch batch(layout, std::make_shared<const Block>(layout.bytes()));
   Position position{{1, 2}, 0, 0};
   for (int step = 0; step < kSteps; ++step) {
-    loader.fill(position, batch.columns(), batch.mask());
+    fill(loader, position, batch.columns(), batch.mask());
     position = plan->schedule().next(position);
   }
   return stage->threads();

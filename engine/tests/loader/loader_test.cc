@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "loader/deliveries.h"
 #include "loader/sample_plan.h"
 #include "millstream/core/error.h"
 
@@ -22,7 +23,7 @@ TEST(Loader, GivesTheSpecificationWhateverTheKnobs) {
       Loader loader(plan, dtypes_of(*plan), {threads, prefetch});
       Position position{{1, 2}, 0, 0};
       for (std::int64_t i = 0; i < 3 * plan->schedule().steps(); ++i) {
-        const auto batch = loader.take(position, kLong);
+        const auto batch = take(loader, position, kLong);
         ASSERT_NE(batch, nullptr);
         EXPECT_EQ(bytes_of(*plan, *batch), specified(*plan, position));
         position = plan->schedule().next(position);
@@ -34,13 +35,13 @@ TEST(Loader, GivesTheSpecificationWhateverTheKnobs) {
 TEST(Loader, FillsLikeTake) {
   const auto plan = sample_plan(std::make_shared<CountingSource>(50), 8);
   Loader loader(plan, dtypes_of(*plan), {2, 3});
-  ASSERT_TRUE(loader.reads_ahead());
+  ASSERT_FALSE(loader.plan().traits().immediate());
   auto slots = std::make_shared<Slots>(Layout(plan->schema(), 8), 0);
   // Backwards, as rematerialisation asks.
   for (std::int64_t step = plan->schedule().steps() - 1; step >= 0; --step) {
     auto batch = slots->take();
     const Position position{{9, 9}, 0, step};
-    loader.fill(position, batch->columns(), batch->mask());
+    fill(loader, position, batch->columns(), batch->mask());
     EXPECT_EQ(bytes_of(*plan, *batch), specified(*plan, position));
   }
 }
@@ -53,7 +54,7 @@ TEST(Loader, ServesManyThreadsAndSeeds) {
     threads.emplace_back([&, seed] {
       Position position{{seed / 2, 0}, 0, 0};  // two threads a stream
       for (int i = 0; i < 40; ++i) {
-        const auto batch = loader.take(position, kLong);
+        const auto batch = take(loader, position, kLong);
         ASSERT_NE(batch, nullptr);
         EXPECT_EQ(bytes_of(*plan, *batch), specified(*plan, position));
         position = plan->schedule().next(position);
@@ -68,7 +69,7 @@ TEST(Loader, ReadsEachSampleOnceAhead) {
   Loader loader(plan, dtypes_of(*plan), {2, 2});
   Position position{{1, 1}, 0, 0};
   for (int i = 0; i < 8; ++i) {
-    ASSERT_NE(loader.take(position, kLong), nullptr);
+    ASSERT_NE(take(loader, position, kLong), nullptr);
     position = plan->schedule().next(position);
   }
   EXPECT_LE(source->reads(), 64 + 2 * 8);
@@ -82,7 +83,7 @@ TEST(Loader, RethrowsToTheReaderOfThatBatchAlone) {
   Position position{{4, 4}, 0, 0};
   for (int i = 0; i < 5; ++i) {
     try {
-      const auto batch = loader.take(position, kLong);
+      const auto batch = take(loader, position, kLong);
       EXPECT_EQ(bytes_of(*plan, *batch), specified(*plan, position));
     } catch (const DataError& error) {
       EXPECT_STREQ(error.what(), "sample 17 is bad");
@@ -99,7 +100,7 @@ TEST(Loader, KeepingBatchesCostsMemoryAndNothingElse) {
   std::vector<std::shared_ptr<const Batch>> kept;
   Position position{{4, 4}, 0, 0};
   for (int i = 0; i < 50; ++i) {
-    kept.push_back(loader.take(position, kLong));
+    kept.push_back(take(loader, position, kLong));
     position = plan->schedule().next(position);
   }
   EXPECT_GE(loader.live(), 50);
@@ -117,7 +118,7 @@ TEST(Loader, BatchesOutliveIt) {
   std::shared_ptr<const Batch> batch;
   {
     Loader loader(plan, dtypes_of(*plan), {2, 4});
-    batch = loader.take({{1, 1}, 0, 0}, kLong);
+    batch = take(loader, {{1, 1}, 0, 0}, kLong);
   }
   EXPECT_EQ(bytes_of(*plan, *batch), specified(*plan, {{1, 1}, 0, 0}));
 }
@@ -126,7 +127,7 @@ TEST(Loader, StopsWithWorkInHand) {
   const auto plan = sample_plan(std::make_shared<CountingSource>(4000), 8);
   for (int i = 0; i < 50; ++i) {
     Loader loader(plan, dtypes_of(*plan), {4, 16});
-    ASSERT_NE(loader.take({{1, 1}, 0, i}, kLong), nullptr);
+    ASSERT_NE(take(loader, {{1, 1}, 0, i}, kLong), nullptr);
   }
 }
 
@@ -136,9 +137,9 @@ TEST(Loader, CancelsUntilResumed) {
   auto slots = std::make_shared<Slots>(Layout(plan->schema(), 8), 0);
   auto batch = slots->take();
   loader.cancel();
-  EXPECT_THROW(loader.fill({}, batch->columns(), nullptr), Cancelled);
+  EXPECT_THROW(fill(loader, {}, batch->columns(), nullptr), Cancelled);
   loader.resume();
-  loader.fill({}, batch->columns(), batch->mask());
+  fill(loader, {}, batch->columns(), batch->mask());
   EXPECT_EQ(bytes_of(*plan, *batch), specified(*plan, {}));
 }
 
@@ -148,7 +149,7 @@ TEST(Loader, SharesOutALargeBatch) {
   Loader loader(plan, dtypes_of(*plan), {4, 0});
   auto slots = std::make_shared<Slots>(Layout(plan->schema(), 100'000), 0);
   auto batch = slots->take();
-  loader.fill({{5, 5}, 2, 1}, batch->columns(), batch->mask());
+  fill(loader, {{5, 5}, 2, 1}, batch->columns(), batch->mask());
   EXPECT_EQ(bytes_of(*plan, *batch), specified(*plan, {{5, 5}, 2, 1}));
 }
 

@@ -15,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "loader/deliveries.h"
 #include "loader/sample_plan.h"
 #include "millstream/loader/loader.h"
 
@@ -100,9 +101,9 @@ TEST(Prefetcher, MakesEachBatchOnceForOneWhoFillsForwards) {
       const auto plan = sample_plan(source, kRows);
       {
         Loader loader(plan, dtypes_of(*plan), {threads, ahead});
-        ASSERT_TRUE(loader.reads_ahead());
+        ASSERT_FALSE(loader.plan().traits().immediate());
         walk(*plan, kSteps, [&](const Position& at, Batch& batch) {
-          loader.fill(at, batch.columns(), batch.mask());
+          fill(loader, at, batch.columns(), batch.mask());
         });
       }
       EXPECT_EQ(source->most(), 1) << threads << " threads, " << ahead << " ahead";
@@ -119,7 +120,7 @@ TEST(Prefetcher, HintsTheSourceOfBatchesLongBeforeTheyAreRead) {
   {
     Loader loader(plan, dtypes_of(*plan), {2, 2});
     walk(*plan, kSteps, [&](const Position& at, Batch& batch) {
-      loader.fill(at, batch.columns(), batch.mask());
+      fill(loader, at, batch.columns(), batch.mask());
     });
   }
   EXPECT_GE(source->hinted(), static_cast<std::size_t>(kSteps));  // the first ones too
@@ -158,7 +159,7 @@ TEST(Prefetcher, BatchesDoNotWaitForHintsOfOthers) {
   const auto plan = std::make_shared<const Plan>(source, std::move(schedule),
                                                  Transforms{}, Transforms{});
   Loader loader(plan, dtypes_of(*plan), {2, ReluctantSource::kAhead});
-  EXPECT_TRUE(loader.ready({{1, 2}, 0, 0}, kLong));
+  EXPECT_TRUE(make_ready(loader, {{1, 2}, 0, 0}, kLong));
   const auto deadline = std::chrono::steady_clock::now() + kLong;
   while (!source->read_all() && std::chrono::steady_clock::now() < deadline) {
     std::this_thread::sleep_for(milliseconds(1));
@@ -173,8 +174,8 @@ TEST(Prefetcher, MakesEachBatchOnceForOneWhoWaitsUntilItIsReady) {
   {
     Loader loader(plan, dtypes_of(*plan), {2, 2});
     walk(*plan, 25, [&](const Position& at, Batch& batch) {
-      while (!loader.fill_if_ready(at, batch.columns(), batch.mask())) {
-        loader.ready(at, milliseconds(1));
+      while (!fill_if_ready(loader, at, batch.columns(), batch.mask())) {
+        make_ready(loader, at, milliseconds(1));
       }
     });
     EXPECT_EQ(loader.delivered(), 25);
@@ -223,12 +224,12 @@ TEST(Prefetcher, DropsWhatIsQueuedForOneWhoGaveUp) {
                                                  Transforms{}, Transforms{});
   {
     Loader loader(plan, dtypes_of(*plan), {1, 4});
-    EXPECT_NE(loader.take({{}, 0, 0}, kLong), nullptr);
+    EXPECT_NE(take(loader, {{}, 0, 0}, kLong), nullptr);
     loader.abandon({{}, 0, 1});
-    loader.take({{}, 0, 6}, milliseconds(0));
+    take(loader, {{}, 0, 6}, milliseconds(1));
     source->release();
-    EXPECT_NE(loader.take({{}, 0, 6}, kLong), nullptr);
-    EXPECT_NE(loader.take({{}, 0, 7}, kLong), nullptr);
+    EXPECT_NE(take(loader, {{}, 0, 6}, kLong), nullptr);
+    EXPECT_NE(take(loader, {{}, 0, 7}, kLong), nullptr);
   }
   // At most two had begun.
   const auto times = source->times();
@@ -245,7 +246,7 @@ TEST(Prefetcher, KeepsWhatIsQueuedForOneWhoGoesOnWhereAnotherGaveUp) {
     Loader loader(plan, dtypes_of(*plan), {2, 4});
     for (std::int64_t step = 0; step < 10; ++step) {
       loader.abandon({{}, 0, step});
-      EXPECT_NE(loader.take({{}, 0, step}, kLong), nullptr);
+      EXPECT_NE(take(loader, {{}, 0, step}, kLong), nullptr);
       loader.abandon({{}, 0, step + 1});
     }
   }
@@ -263,8 +264,8 @@ TEST(Prefetcher, ABatchThatIsWaitedForIsNotEvictedForThoseOfStreamsThatEnded) {
   for (std::uint32_t seed = 0; seed < 6; ++seed) {
     Position position{{seed, 0}, 0, 0};
     for (int step = 0; step < 10; ++step) {
-      EXPECT_TRUE(loader.ready(position, kLong));
-      EXPECT_TRUE(loader.fill_if_ready(position, batch->columns(), batch->mask()));
+      EXPECT_TRUE(make_ready(loader, position, kLong));
+      EXPECT_TRUE(fill_if_ready(loader, position, batch->columns(), batch->mask()));
       position = plan->schedule().next(position);
     }
   }
@@ -282,7 +283,7 @@ TEST(Prefetcher, MakesEachBatchOnceForTwoSeedsInTurn) {
       for (const std::uint32_t seed : {3u, 4u}) {
         position.seed = {seed, 0};
         auto batch = slots->take();
-        loader.fill(position, batch->columns(), batch->mask());
+        fill(loader, position, batch->columns(), batch->mask());
       }
       position = plan->schedule().next(position);
     }
@@ -300,7 +301,7 @@ TEST(Prefetcher, ReadsHardlyAnythingTwiceForManyWhoWalkWithOneSeed) {
   for (int i = 0; i < kWalkers; ++i) walkers.push_back({{1, 2}, 0, i * 100});
   for (int step = 0; step < kSteps; ++step) {
     for (Position& at : walkers) {
-      const auto batch = loader.take(at, kLong);
+      const auto batch = take(loader, at, kLong);
       EXPECT_EQ(bytes_of(*plan, *batch), specified(*plan, at));
       at = plan->schedule().next(at);
     }
@@ -317,7 +318,7 @@ TEST(Prefetcher, KeepsNothingForThoseWhoLeft) {
   for (std::uint32_t walk = 0; walk < 20; ++walk) {
     Position at{{1, 2}, walk * 10, 0};
     for (int step = 0; step < 5; ++step) {
-      ASSERT_NE(loader.take(at, kLong), nullptr);
+      ASSERT_NE(take(loader, at, kLong), nullptr);
       at = plan->schedule().next(at);
     }
   }
@@ -332,7 +333,7 @@ TEST(Prefetcher, GoesOnAfterManyJumps) {
   for (std::uint32_t i = 0; i < 40; ++i) {  // what was made ahead is never asked for
     const Position position{{5, 5}, i * 3, (i * 7) % plan->schedule().steps()};
     auto batch = slots->take();
-    loader.fill(position, batch->columns(), batch->mask());
+    fill(loader, position, batch->columns(), batch->mask());
     EXPECT_EQ(bytes_of(*plan, *batch), specified(*plan, position));
   }
   EXPECT_LE(loader.live(), 8);  // nor kept for long
@@ -369,7 +370,7 @@ TEST(Prefetcher, FailuresAheadOfTimeAreNoFailuresLater) {
   const auto plan = sample_plan(source, kRows);
   Loader loader(plan, dtypes_of(*plan), {2, kAhead});
   Position position{{1, 2}, 0, 0};
-  EXPECT_THROW(loader.take(position, kLong), IoError);
+  EXPECT_THROW(take(loader, position, kLong), IoError);
   const auto deadline = std::chrono::steady_clock::now() + kLong;
   while (source->reads < kAhead + 1 && std::chrono::steady_clock::now() < deadline) {
     std::this_thread::sleep_for(milliseconds(1));
@@ -377,7 +378,7 @@ TEST(Prefetcher, FailuresAheadOfTimeAreNoFailuresLater) {
   EXPECT_EQ(source->reads, kAhead + 1);
   source->fails = false;
   for (int i = 0; i <= kAhead; ++i) {
-    const auto batch = loader.take(position, kLong);
+    const auto batch = take(loader, position, kLong);
     ASSERT_NE(batch, nullptr);
     EXPECT_EQ(bytes_of(*plan, *batch), specified(*plan, position));
     position = plan->schedule().next(position);
@@ -413,10 +414,10 @@ TEST(Prefetcher, WhoAsksMayGiveUpWaitingForADisk) {
   Loader loader(plan, dtypes_of(*plan), {2, 2});
   const Position position{{1, 1}, 0, 0};
   for (int i = 0; i < 3; ++i) {
-    EXPECT_EQ(loader.take(position, milliseconds(5)), nullptr);
+    EXPECT_EQ(take(loader, position, milliseconds(5)), nullptr);
   }
   source->release.count_down();
-  EXPECT_NE(loader.take(position, kLong), nullptr);
+  EXPECT_NE(take(loader, position, kLong), nullptr);
 }
 
 TEST(Prefetcher, WithoutItTheSourceGetsAHintOfABatchAsItIsMade) {
@@ -425,7 +426,7 @@ TEST(Prefetcher, WithoutItTheSourceGetsAHintOfABatchAsItIsMade) {
   const auto plan = sample_plan(source, kRows);
   Loader loader(plan, dtypes_of(*plan), {1, 0});
   walk(*plan, kSteps, [&](const Position& at, Batch& batch) {
-    loader.fill(at, batch.columns(), batch.mask());
+    fill(loader, at, batch.columns(), batch.mask());
   });
   EXPECT_EQ(source->hinted(), static_cast<std::size_t>(kSteps));
 }

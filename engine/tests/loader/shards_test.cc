@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "loader/deliveries.h"
 #include "loader/sample_plan.h"
 #include "millstream/core/error.h"
 #include "millstream/loader/answers.h"
@@ -77,7 +78,7 @@ TEST_P(Sharded, TakesOnlyItsParts) {
     Loader loader(whole, dtypes_of(*whole), {2, prefetch}, {shards, 4});
     Position position{{1, 2}, 0, 0};
     for (std::int64_t i = 0; i < 2 * whole->schedule().steps(); ++i) {
-      const auto batch = loader.take(position, kLong);
+      const auto batch = take(loader, position, kLong);
       ASSERT_NE(batch, nullptr);
       for (std::size_t shard = 0; shard < shards.size(); ++shard) {
         EXPECT_EQ(bytes_of_part(*batch, shard, shards[shard].count),
@@ -92,7 +93,7 @@ TEST_P(Sharded, ReadsOnlyItsShare) {
   const auto whole = plan();
   Loader loader(whole, dtypes_of(*whole), {1, 0}, {{{2, 2}}, 1});
   for (std::int64_t step = 0; step < 5; ++step) {
-    ASSERT_NE(loader.take({{1, 2}, 0, step}, kLong), nullptr);
+    ASSERT_NE(take(loader, {{1, 2}, 0, step}, kLong), nullptr);
   }
   EXPECT_EQ(source->reads(), 10);
   EXPECT_EQ(whole->bytes_read(), 10 * (3 * 4 + 8));
@@ -110,9 +111,14 @@ TEST_P(Sharded, FillsEveryShardFromManyThreads) {
       Position position{{5, 5}, 0, 0};
       for (int i = 0; i < 30; ++i) {
         const auto found = slots->take();
-        if (shard % 2 == 0 || !loader.fill_shard_if_ready(
-                                  position, rows, found->columns(), found->mask())) {
-          loader.fill_shard(position, rows, found->columns(), found->mask());
+        DeliveryRequest request{.position = position,
+                                .output = found->columns(),
+                                .mask = found->mask(),
+                                .shard = rows,
+                                .timeout = std::chrono::milliseconds(0)};
+        if (shard % 2 == 0 || !loader.deliver(request)) {
+          request.timeout = DeliveryRequest::kNoTimeout;
+          loader.deliver(request);
         }
         EXPECT_EQ(bytes_of_part(*found, 0, rows.count),
                   specified_rows(*whole, position, rows));
@@ -127,7 +133,8 @@ TEST_P(Sharded, RefusesRowsOfOtherProcesses) {
   Loader loader(whole, dtypes_of(*whole), {1, 0}, {{{2, 2}}, 1});
   auto slots = std::make_shared<Slots>(Layout(whole->schema(), 2), 0);
   const auto batch = slots->take();
-  EXPECT_THROW(loader.fill_shard({}, {4, 2}, batch->columns(), nullptr), ArgumentError);
+  EXPECT_THROW(fill_shard(loader, {}, {4, 2}, batch->columns(), nullptr),
+               ArgumentError);
   EXPECT_THROW(Loader(whole, dtypes_of(*whole), {1, 0}, {{{7, 2}}, 1}), ArgumentError);
   EXPECT_THROW(Loader(whole, dtypes_of(*whole), {1, 0}, {{{-1, 2}}, 1}), ArgumentError);
 }
@@ -138,14 +145,16 @@ TEST_P(Sharded, CancelsAllShardsOfABatchOrNone) {
   auto slots = std::make_shared<Slots>(Layout(whole->schema(), 4), 0);
   const auto batch = slots->take();
   const Position first{{1, 1}, 0, 0};
-  loader.fill_shard(first, {0, 4}, batch->columns(), nullptr);
+  fill_shard(loader, first, {0, 4}, batch->columns(), nullptr);
   loader.cancel();
-  loader.fill_shard(first, {4, 4}, batch->columns(), nullptr);  // as its sibling
+  fill_shard(loader, first, {4, 4}, batch->columns(), nullptr);  // as its sibling
   const Position second{{1, 1}, 0, 1};
-  EXPECT_THROW(loader.fill_shard(second, {0, 4}, batch->columns(), nullptr), Cancelled);
+  EXPECT_THROW(fill_shard(loader, second, {0, 4}, batch->columns(), nullptr),
+               Cancelled);
   loader.resume();
-  EXPECT_THROW(loader.fill_shard(second, {4, 4}, batch->columns(), nullptr), Cancelled);
-  loader.fill_shard(second, {4, 4}, batch->columns(), nullptr);
+  EXPECT_THROW(fill_shard(loader, second, {4, 4}, batch->columns(), nullptr),
+               Cancelled);
+  fill_shard(loader, second, {4, 4}, batch->columns(), nullptr);
 }
 
 INSTANTIATE_TEST_SUITE_P(OfSources, Sharded, testing::Bool(),
@@ -166,7 +175,8 @@ TEST(Shards, AllGetTheErrorOfOne) {
         const auto batch = slots->take();
         for (std::int64_t step = 0; step < 5; ++step) {
           try {
-            loader.fill_shard({{4, 4}, 0, step}, {first, 4}, batch->columns(), nullptr);
+            fill_shard(loader, {{4, 4}, 0, step}, {first, 4}, batch->columns(),
+                       nullptr);
           } catch (const DataError& error) {
             EXPECT_STREQ(error.what(), "sample 17 is bad");
             ++failed;

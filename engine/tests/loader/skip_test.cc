@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "loader/deliveries.h"
 #include "loader/sample_plan.h"
 #include "millstream/core/error.h"
 #include "millstream/loader/loader.h"
@@ -212,7 +213,7 @@ TEST(Skip, ALoaderListsWhatWasLeftOutOnce) {
       Loader loader(plan, dtypes_of(*plan), {threads, prefetch, /*budget=*/3});
       Position position{};
       for (int i = 0; i < 15; ++i) {  // three epochs
-        const auto batch = loader.take(position, kLong);
+        const auto batch = take(loader, position, kLong);
         EXPECT_EQ(bytes_of(*plan, *batch), specified(*plan, position));
         position = plan->schedule().next(position);
       }
@@ -229,7 +230,7 @@ TEST(Skip, MoreThanTheBudgetIsAnError) {
     for (const int prefetch : {0, 1}) {
       Loader loader(plan, dtypes_of(*plan), {1, prefetch, budget});
       try {
-        loader.take({}, kLong);
+        take(loader, {}, kLong);
         FAIL() << "a batch came";
       } catch (const DataError& error) {
         const std::string words = error.what();
@@ -251,14 +252,14 @@ TEST(Skip, TheSameBatchExceedsTheBudgetHoweverManyAreMadeAhead) {
     Loader loader(plan, dtypes_of(*plan), {2, prefetch, /*budget=*/2});
     Position position{};
     for (int step = 0; step < 4; ++step) {
-      EXPECT_NE(loader.take(position, kLong), nullptr);
+      EXPECT_NE(take(loader, position, kLong), nullptr);
       while (source->calls() < step + prefetch) std::this_thread::yield();
       EXPECT_EQ(loader.skipped().size(), step == 0 ? 0u : 1u);
       position = plan->schedule().next(position);
     }
-    EXPECT_THROW(loader.take(position, kLong), DataError);
-    EXPECT_THROW(loader.take(position, kLong), DataError);
-    EXPECT_NE(loader.take(plan->schedule().next(position), kLong), nullptr);
+    EXPECT_THROW(take(loader, position, kLong), DataError);
+    EXPECT_THROW(take(loader, position, kLong), DataError);
+    EXPECT_NE(take(loader, plan->schedule().next(position), kLong), nullptr);
   }
 }
 
@@ -266,22 +267,23 @@ TEST(Skip, ABatchThatIsCopiedCountsToo) {
   const auto plan = skipping(bad_at(40, {1, 9, 10}), 4);
   Loader loader(plan, dtypes_of(*plan), {2, 6, /*budget=*/2});
   const auto batch = empty_batch(*plan);
-  loader.fill({}, batch->columns(), batch->mask());
+  fill(loader, {}, batch->columns(), batch->mask());
   EXPECT_EQ(loader.skipped().size(), 1u);
-  while (!loader.fill_if_ready({{}, 0, 1}, batch->columns(), batch->mask())) {
+  while (!fill_if_ready(loader, {{}, 0, 1}, batch->columns(), batch->mask())) {
     std::this_thread::yield();
   }
   EXPECT_EQ(loader.skipped().size(), 1u);
-  EXPECT_THROW(loader.fill({{}, 0, 2}, batch->columns(), batch->mask()), DataError);
-  EXPECT_THROW(loader.fill_shard({{}, 0, 2}, {0, 4}, batch->columns(), batch->mask()),
+  EXPECT_THROW(fill(loader, {{}, 0, 2}, batch->columns(), batch->mask()), DataError);
+  EXPECT_THROW(fill_shard(loader, {{}, 0, 2}, {0, 4}, batch->columns(), batch->mask()),
                DataError);
-  EXPECT_THROW(loader.take_for_shards({{}, 0, 2}), DataError);
+  EXPECT_THROW(loader.deliver({.position = {{}, 0, 2}, .shard = RowRange{0, 4}}),
+               DataError);
 }
 
 TEST(Skip, ABatchMayHaveNothingLeft) {
   const auto plan = skipping(bad_at(4, {0, 1, 2, 3}), 4);
   Loader loader(plan, dtypes_of(*plan), {1, 0});
-  const auto batch = loader.take({}, kLong);
+  const auto batch = take(loader, {}, kLong);
   for (std::int64_t row = 0; row < 4; ++row) {
     EXPECT_FALSE(batch->mask()[row]);
     EXPECT_EQ(value(*batch, row), 0);

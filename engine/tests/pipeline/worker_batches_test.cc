@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "loader/deliveries.h"
 #include "loader/sample_plan.h"
 #include "millstream/loader/loader.h"
 #include "millstream/source/function.h"
@@ -55,7 +56,7 @@ TEST(WorkerBatches, AFunctionIsCalledOnceASample) {
     const Batch batch(layout, std::make_shared<const Block>(layout.bytes()));
     Position position{{1, 2}, 0, 0};
     for (std::int64_t i = 0; i < 2 * plan->schedule().steps(); ++i) {
-      loader.fill(position, batch.columns(), batch.mask());
+      fill(loader, position, batch.columns(), batch.mask());
       std::vector<std::int64_t> expected(kRows);
       plan->schedule().run(position, 0, expected);
       ASSERT_EQ(std::memcmp(batch.columns()[0].data, expected.data(), kRows * 8), 0);
@@ -80,11 +81,11 @@ TEST(WorkerBatches, WhoAsksMayGiveUpWaitingForAFunction) {
   Loader loader(plan, dtypes_of(*plan), {2, 2});
   const Position position{{1, 1}, 0, 0};
   for (int i = 0; i < 3; ++i) {
-    EXPECT_EQ(loader.take(position, milliseconds(5)), nullptr);
+    EXPECT_EQ(take(loader, position, milliseconds(5)), nullptr);
   }
-  EXPECT_FALSE(loader.ready(position, milliseconds(5)));
+  EXPECT_FALSE(make_ready(loader, position, milliseconds(5)));
   release.count_down();
-  EXPECT_NE(loader.take(position, kLong), nullptr);
+  EXPECT_NE(take(loader, position, kLong), nullptr);
 }
 
 TEST(WorkerBatches, StopsThoughAWorkerProcessIsStuck) {
@@ -95,7 +96,7 @@ TEST(WorkerBatches, StopsThoughAWorkerProcessIsStuck) {
   const auto plan = sample_plan(source, kSamples);
   {
     Loader loader(plan, dtypes_of(*plan), {2, 1});
-    EXPECT_EQ(loader.take({}, milliseconds(50)), nullptr);
+    EXPECT_EQ(take(loader, {}, milliseconds(50)), nullptr);
   }
   EXPECT_LE(dynamic_cast<ProcessWorkerPool&>(*plan->worker_pool()).pids().size(), 2u);
 }
@@ -108,7 +109,7 @@ TEST(WorkerBatches, BatchesOfWorkerProcessesAreThePlans) {
   Loader loader(plan, dtypes_of(*plan), {2, 3});
   Position position{{8, 8}, 0, 0};
   for (int i = 0; i < 20; ++i) {
-    const auto batch = loader.take(position, kLong);
+    const auto batch = take(loader, position, kLong);
     ASSERT_NE(batch, nullptr);
     EXPECT_EQ(bytes_of(*plan, *batch), specified(*plan, position));
     position = plan->schedule().next(position);
