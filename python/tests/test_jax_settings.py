@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 WIDE = np.array([2**40, 2**41 + 1, 3, -(2**50), 5, 6, 7, 8])
-MESSAGE = r"jax_enable_x64 was {} when this DataLoader was built and is {}"
+MESSAGE = r"jax_enable_x64 was {} when this DataLoader was built and is now {}"
 
 
 @pytest.fixture
