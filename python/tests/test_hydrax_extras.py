@@ -119,7 +119,7 @@ def test_rows_are_found_by_position():
         rows[6]
     with pytest.raises(TypeError, match="found 'label'"):
         rows["label"]
-    with pytest.raises(TypeError, match="not list"):
+    with pytest.raises(TypeError, match="found list"):
         RowData([1, 2])
 
 

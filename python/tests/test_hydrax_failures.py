@@ -117,9 +117,13 @@ def test_a_slow_batch_of_fast_items_raises_a_timeout():
 @pytest.mark.parametrize(
     ("change", "error", "text"),
     [
-        (lambda a: [a], TypeError, "a list and not a dict"),
+        (lambda a: [a], TypeError, "a list, where a dict"),
         (lambda a: {**a, "more": a["odd"]}, ValueError, "more"),
-        (lambda a: {**a, "odd": np.zeros((4, 5))}, TypeError, "not a JAX array"),
+        (
+            lambda a: {**a, "odd": np.zeros((4, 5))},
+            TypeError,
+            "a JAX array was expected",
+        ),
         (lambda a: {**a, "odd": a["odd"][1:]}, ValueError, r"\(3, 5\), where \(4, 5\)"),
         (lambda a: {**a, "odd": a["odd"] * 1.0}, ValueError, "float32, where uint8"),
     ],

@@ -163,7 +163,7 @@ def test_a_filter_that_fails_names_the_item() -> None:
     dataset = FilteredDataset([1, 0, 2], lambda x: bool(1 / x))
     with pytest.raises(ZeroDivisionError) as raised:
         len(dataset)
-    assert raised.value.__notes__ == ["The predicate was looking at item 1."]
+    assert raised.value.__notes__ == ["The predicate raised this error for item 1."]
 
 
 @pytest.mark.parametrize("n", [1, 2, 10, 128, 129, 1000])

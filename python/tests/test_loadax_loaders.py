@@ -305,7 +305,9 @@ def test_a_batch_that_cannot_be_made() -> None:
     assert next(walk) == -1
     with pytest.raises(ZeroDivisionError) as raised:
         next(walk)
-    assert raised.value.__notes__ == ["This was batch 1, of 2 items."]
+    assert raised.value.__notes__ == [
+        "This error was raised for batch 1, which has 2 items."
+    ]
     assert list(walk) == []
 
 

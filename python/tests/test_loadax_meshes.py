@@ -131,15 +131,15 @@ with jax.set_mesh(mesh):
             partition=DataPartitionType.REPLICATED)
         raise SystemExit("no error")
     except ValueError as error:
-        assert "is not replicated" in str(error), error
+        assert "must be fully replicated" in str(error), error
     try:
         global_to_host_array(
             jax.device_put(np.zeros((8, 2)), NamedSharding(mesh, P(None, "model"))))
         raise SystemExit("no error")
     except ValueError as error:
-        assert "along other axes than its first" in str(error), error
+        assert "must be sharded along its first axis only" in str(error), error
 
-# Rows that replicas hold come back once; an explicit sharding needs no mesh set.
+# Replicated rows come back once. An explicit sharding needs no current mesh.
 rows = jax.device_put(np.arange(8), NamedSharding(mesh, P("data")))
 assert global_to_host_array(rows).tolist() == list(range(8))
 by_model = NamedSharding(mesh, P("model"))

@@ -232,7 +232,7 @@ def totals(mesh, axis, count_of_shards, more=None):
         assert int(total.addressable_data(0)) == sum(rows.tolist())
     return loader, seen
 
-# Every process has a shard of its own, and its rows lie where the mesh says.
+# Every process has its own shard, and the mesh places its rows.
 loader, seen = totals(Mesh(devices, ("data",)), "data", 2)
 assert loader.shard_id == rank
 assert seen == [[0, 1, 2, 3, 10, 11, 12, 13], [4, 5, 6, 7, 14, 15, 16, 17]], seen
@@ -243,19 +243,19 @@ loader, seen = totals(Mesh(devices[::-1], ("data",)), "data", 2)
 assert loader.shard_id == 1 - rank
 assert seen[0] == [0, 1, 2, 3, 10, 11, 12, 13], seen
 
-# The model across processes: both hold all rows, and load the same shard.
+# With the model split across processes, both hold all rows and load the same shard.
 loader, seen = totals(Mesh(devices.reshape(2, 2).T, ("data", "model")), "data", 1)
 assert loader.shard_id == 0 and len(loader) == 4
 assert seen[0] == [0, 1, 2, 3], seen
 
-# Rows of a process that do not lie together are refused.
+# A process whose rows are not contiguous is refused.
 try:
     builder.shard(Mesh(devices[[0, 2, 1, 3]], ("data",)), "data").build(items)
     raise SystemExit("no error")
 except ValueError as error:
-    assert "do not divide rows evenly among processes" in str(error), error
+    assert "do not give each process an equal, contiguous" in str(error), error
 
-# Processes that would load different things are told so, all of them.
+# Processes with different arguments all get an error.
 flat, square = Mesh(devices, ("data",)), Mesh(devices.reshape(2, 2), ("data", "model"))
 across = Mesh(devices.reshape(2, 2).T, ("data", "model"))
 usual = {"n": 19, "size": 4, "drop_last": True, "mesh": flat}

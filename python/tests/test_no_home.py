@@ -57,5 +57,7 @@ def test_only_sources_that_unpack_need_a_cache(tmp_path: Path) -> None:
     opened = ["6", "4", "3", "5", "3", "10000"]
     assert lines[:6] == opened, done.stdout + done.stderr
     assert lines[6].startswith("ValueError packed.npz: is compressed, and there is no ")
-    assert lines[7].startswith("RuntimeError there is no home folder to keep .cache/")
+    assert lines[7].startswith(
+        "RuntimeError there is no home folder for the cache .cache/"
+    )
     assert all("cache_dir=" in line for line in lines[6:])

@@ -44,7 +44,7 @@ def test_a_loop_that_computes_is_limited_by_compute():
     assert report.wait_share == pytest.approx(0.01, rel=0.05)
     assert report.limit == "compute"
     assert str(report) == (
-        "100 samples/s, waited 1.00 ms a step (1%), limited by compute"
+        "100 samples/s, waited 1.00 ms per step (1%), limited by compute"
     )
 
 

@@ -136,7 +136,8 @@ class BatchAssembler(Generic[B_co]):
                 batch = self.batcher.batch(ready)
             except Exception as error:
                 error.add_note(
-                    f"This error was raised for batch {number} of {len(ready)} items."
+                    f"This error was raised for batch {number}, which has {len(ready)} "
+                    "items."
                 )
                 raise
             yield len(ready), batch
