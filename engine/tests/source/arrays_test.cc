@@ -172,7 +172,7 @@ TEST(Arrays, NarrowingIsCheckedBeforehandByLeafAndSample) {
     const ArraysSource source({labels({0, 1, bad, bad})});
     const std::string message = refusal<ArgumentError>([&] { source.check_narrow(); });
     EXPECT_TRUE(
-        message.starts_with("'label': sample 2 holds a int64 that int32 cannot hold"))
+        message.starts_with("label: sample 2 holds a int64 that int32 cannot hold"))
         << message;
   }
 }
@@ -183,7 +183,7 @@ TEST(Arrays, UnsignedNarrowingHasLimitsOfItsOwn) {
   const ArraysSource source({array_of("id", values, DType::kUint64, 1)});
   EXPECT_TRUE(refusal<ArgumentError>([&] {
                 source.check_narrow();
-              }).starts_with("'id': sample 1 holds a uint64 that uint32"));
+              }).starts_with("id: sample 1 holds a uint64 that uint32"));
 }
 
 TEST(Arrays, NarrowingFollowsStrides) {
