@@ -68,8 +68,9 @@ class Aliasing:
             pairs = zip(fast_puts, arrays, strict=True)
             return [fast_put.put([array]) for fast_put, array in pairs]
         placed: list[jax.Array] = jax.device_put(arrays, device)
-        pairs = zip(placed, arrays, strict=True)
-        found = [fast_put_of(x, [array]) for x, array in pairs]
+        found = [
+            fast_put_of(x, [array]) for x, array in zip(placed, arrays, strict=True)
+        ]
         known = [fast_put for fast_put in found if fast_put is not None]
         self._known = (default, device, known) if len(known) == len(found) else None
         return placed
