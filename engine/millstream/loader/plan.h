@@ -40,7 +40,8 @@ class Plan {
   /// The worker pool in whose memory batches are best placed: that of the last stage
   /// that has one, else of the source. Null if there is none.
   WorkerPool* worker_pool() const noexcept { return worker_pool_; }
-  /// Whether making a batch starts with the rows going to a worker pool.
+  /// Whether the source gives rows to a worker pool, which should get those of earlier
+  /// batches first.
   bool queues() const noexcept { return source_->traits().workers > 0; }
 
   /// What a state must fit to be resumed: the source's shape and the order, and no
