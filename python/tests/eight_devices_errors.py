@@ -62,22 +62,24 @@ def test_an_error_in_the_rows_of_one_shard_fails_on_every_shard(
     mapped = _mapped(path)
     sharding = sharding_of("one axis")
     source = ms.ArraySampleSource(mapped, ordering="sequential")
-    loader = loader_of(source, sharding, prefetch=prefetch)
+    loader, other = [loader_of(source, sharding, prefetch=prefetch) for _ in "ab"]
 
-    def total(state: Any) -> Any:
-        batch, _, _ = loader.next_batch(state)
+    def program(loader: ms.DataLoader) -> Any:
+        def total(state: Any) -> Any:
+            batch, _, _ = loader.next_batch(state)
 
-        def summed(rows: Any) -> Any:
-            return jax.lax.psum(rows.sum(), "data")
+            def summed(rows: Any) -> Any:
+                return jax.lax.psum(rows.sum(), "data")
 
-        return jax.shard_map(
-            summed, mesh=sharding.mesh, in_specs=P("data"), out_specs=P()
-        )(batch)
+            return jax.shard_map(
+                summed, mesh=sharding.mesh, in_specs=P("data"), out_specs=P()
+            )(batch)
 
-    run = jax.jit(total)
+        return jax.jit(total)
+
     start = loader.init_state(7)
     healthy = 512 * sum(range(BATCH))
-    assert int(run(start)) == healthy
+    assert int(program(other)(start)) == healthy
     if what == "value":
         mapped[-1, -1] = 1 << 40  # which 32 bits cannot hold
         expected = "sample 15"
@@ -85,10 +87,11 @@ def test_an_error_in_the_rows_of_one_shard_fails_on_every_shard(
         os.truncate(path, (BATCH - 1) * 4096)
         path.unlink()  # so that its size is not known, and only this page is missing
         expected = "samples: offset 61440"
+    run = program(loader)
     for _ in range(3):
         with pytest.raises(jit.FAILURES, match=expected):
             jax.block_until_ready(run(start))
-        loader._program.forget_error()
+        loader._built.forget_error()
     if what == "value":
         mapped[-1, -1] = BATCH - 1
         assert int(run(start)) == healthy

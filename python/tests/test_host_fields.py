@@ -240,5 +240,5 @@ def test_combinations_that_would_lose_them_are_errors() -> None:
     source = DiskSampleSource(N, fns.with_host_fields)
     with pytest.raises(ValueError, match=r"'a' has host fields \(path"):
         zip_sources({"a": source})
-    with pytest.raises(ValueError, match=r"source 0 is .*, in those of source 1 .*oth"):
+    with pytest.raises(ValueError, match=r"source 0 have .*, those of source 1 .*oth"):
         concatenate([source, DiskSampleSource(N, odd_sample)])
