@@ -78,6 +78,7 @@ lint: build layers
 
 layers:
 	$(PYTHON) tools/layers.py
+	$(PYTHON) tools/words.py
 
 # Runs every fuzz target for FUZZ_SECONDS seconds.
 fuzz: $(VENV)/.ready
