@@ -280,7 +280,11 @@ TEST(DType, AnUnknownNameIsRefusedByName) {
     dtype_named("float8");
     FAIL();
   } catch (const ArgumentError& error) {
-    EXPECT_EQ(std::string(error.what()), "there is no dtype 'float8' here");
+    EXPECT_EQ(
+        std::string(error.what()),
+        "unknown dtype 'float8': expected one of bool, int8, int16, int32, int64, "
+        "uint8, uint16, uint32, uint64, float16, bfloat16, float32, float64, "
+        "complex64, complex128");
   }
 }
 

@@ -51,11 +51,11 @@ TEST(Shape, HoldsUpToItsLargestRank) {
   EXPECT_EQ(Shape(extents).elements(), std::int64_t{1} << Shape::kMaxRank);
   const std::vector<std::int64_t> more(Shape::kMaxRank + 1, 2);
   EXPECT_EQ(refusal([&] { Shape shape(more); }),
-            "a value may have 12 dimensions, not 13");
+            "a value may have at most 12 dimensions, not 13");
 }
 
 TEST(Shape, RefusesNegativeExtents) {
-  EXPECT_EQ(refusal([] { Shape({3, -1}); }), "an extent cannot be -1");
+  EXPECT_EQ(refusal([] { Shape({3, -1}); }), "a dimension must be at least 0, not -1");
 }
 
 TEST(Shape, RefusesMoreElementsThanMemoryHas) {
