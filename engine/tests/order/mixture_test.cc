@@ -290,17 +290,18 @@ std::string refusal(const Components& components, std::int64_t length) {
 
 TEST(Mixture, RefusesWhatCannotBeByNumber) {
   EXPECT_EQ(refusal({{shuffle(2), 1}, {shuffle(2), -4}}, 5),
-            "the weight of component 1 is -4; weights are not negative and add up to "
+            "the weight of component 1 is -4; weights must be at least 0 and add up to "
             "at most 2147483647");
   EXPECT_NE(refusal({{shuffle(2), Mixture::kMaxWeight}, {shuffle(2), 1}}, 5), "");
   EXPECT_EQ(refusal({{shuffle(2), 0}}, 5),
-            "a mixture of 1 components needs one whose weight is not 0");
+            "a mixture needs a component whose weight is above 0; found none among 1");
   EXPECT_NE(refusal({}, 5), "");
   EXPECT_EQ(refusal({{shuffle(2), 1}}, 0),
             "a mixture needs between 1 and 2^62 positions, not 0");
-  EXPECT_EQ(refusal({{shuffle(2), 1}, {nullptr, 1}}, 5), "component 1 has no order");
+  EXPECT_EQ(refusal({{shuffle(2), 1}, {nullptr, 1}}, 5),
+            "component 1 of a mixture has no order");
   EXPECT_EQ(refusal({{shuffle(kMaxSamples), 1}, {shuffle(1), 1}}, 5),
-            "with component 1 a mixture has more than 2^62 samples");
+            "a mixture may have at most 2^62 samples; component 1 exceeds that");
 }
 
 TEST(Mixture, DigestsTellWhatDecidesTheOrder) {

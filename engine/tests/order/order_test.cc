@@ -129,12 +129,12 @@ TEST(Weighted, RefusesWeightsByPlaceAndValue) {
   const auto build = [](std::vector<double> weights, std::int64_t length) {
     return refusal([&] { Weighted(weights, length); });
   };
-  EXPECT_EQ(build({1, -2}, 5), "weight 1 is -2; weights are finite and not negative");
+  EXPECT_EQ(build({1, -2}, 5), "weight 1 is -2; weights must be finite and at least 0");
   EXPECT_EQ(build({1, 1, HUGE_VAL}, 5),
-            "weight 2 is inf; weights are finite and not negative");
+            "weight 2 is inf; weights must be finite and at least 0");
   EXPECT_NE(build({std::numeric_limits<double>::quiet_NaN()}, 5), "");
   EXPECT_EQ(build({0, 0}, 5),
-            "the weights add up to 0; a positive, finite sum is needed");
+            "the weights add up to 0; the sum must be positive and finite");
   EXPECT_NE(build({1e308, 1e308}, 5), "");
   EXPECT_EQ(build({}, 5), "a weighted order needs between 1 and 2^31 weights, not 0");
   EXPECT_EQ(build({1}, 0),
@@ -170,7 +170,9 @@ TEST(Listed, RefusesEntriesByPlaceAndValue) {
             "entry 1 of the listed order is 10, which is not a sample in [0, 10)");
   EXPECT_EQ(build({-1, 1}),
             "entry 0 of the listed order is -1, which is not a sample in [0, 10)");
-  EXPECT_EQ(build({1, 2, 3}), "a list of 3 entries is not whole epochs of 2");
+  EXPECT_EQ(
+      build({1, 2, 3}),
+      "a listed order needs a multiple of 2 entries, one list per epoch; found 3");
   EXPECT_NE(build({}), "");
 }
 

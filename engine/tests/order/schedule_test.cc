@@ -226,7 +226,7 @@ TEST(Remainder, HasThreeNames) {
   EXPECT_EQ(remainder_named("drop"), Remainder::kDrop);
   EXPECT_EQ(remainder_named("wrap"), Remainder::kWrap);
   EXPECT_EQ(refusal([] { remainder_named("partial"); }),
-            "a remainder is 'pad', 'drop' or 'wrap', not 'partial'");
+            "remainder must be 'pad', 'drop' or 'wrap', not 'partial'");
 }
 
 }  // namespace
