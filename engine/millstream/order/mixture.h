@@ -10,8 +10,8 @@
 namespace millstream {
 
 /// A weighted mixture of several orders. Among the first L positions of all epochs,
-/// component k has L * w_k / sum(w) positions, with an error of at most 2, or at most 1/2 if
-/// there are two components.
+/// component k has L * w_k / sum(w) positions, with an error of at most 2, or at most
+/// 1/2 if there are two components.
 ///
 /// A component continues across the epochs of the mixture. Position i of epoch e is
 /// position e * length + i of one endless sequence. The c-th visit to a component of l

@@ -136,9 +136,9 @@ TEST(Csv, NamesLineAndColumn) {
   EXPECT_EQ(error("1,2\n3,\n", kBare),
             "x.csv: line 2, column 2: expected a number, found ''");
   EXPECT_EQ(error("1,2\n3\n", kBare),
-            "x.csv: line 2, column 1: expected 2 cells, found a line of 1");
+            "x.csv: line 2, column 1: expected 2 cells, found 1");
   EXPECT_EQ(error("1,2\n3,4,5\n", kBare),
-            "x.csv: line 2, column 2: expected 2 cells, found a line of more");
+            "x.csv: line 2, column 2: expected 2 cells, found more");
   EXPECT_EQ(error("1,\"2\n3,4\n", kBare),
             "x.csv: line 1, column 2: expected a closing quote, found the end");
   EXPECT_EQ(error("\"1\"2\n", kBare),
@@ -146,16 +146,16 @@ TEST(Csv, NamesLineAndColumn) {
             "found '2'");
   EXPECT_EQ(error("a,t\n\"x\ny\",1\nz,w\n", {',', true, {"t"}}),
             "x.csv: line 4, column 2 ('t'): expected a number, found 'w'");
-  EXPECT_EQ(
-      error("a,a\n1,2\n"),
-      "x.csv: line 1, column 1 ('a'): expected names that differ, found 'a' twice");
+  EXPECT_EQ(error("a,a\n1,2\n"),
+            "x.csv: line 1, column 1 ('a'): expected different column names, found 'a' "
+            "twice");
   EXPECT_EQ(error("a,caf\xE9\n1,2\n"),
             "x.csv: line 1, column 2 ('caf\\xe9'): expected a name in UTF-8, found "
             "'caf\\xe9'");
   EXPECT_EQ(error("caf\xC3\xA9\n1\n"), "");
   EXPECT_EQ(error("a,caf\xE9\n1,2\n", {',', true, {"a"}}), "");
   EXPECT_EQ(error(""), "x.csv: line 1, column 1: expected a line, found an empty file");
-  EXPECT_NE(error("a,b\n").find("found the header alone"), std::string::npos);
+  EXPECT_NE(error("a,b\n").find("found only the header"), std::string::npos);
   EXPECT_NE(error("a\n+-1\n").find("expected a number"), std::string::npos);
   EXPECT_NE(error("a\n0x10\n").find("expected a number"), std::string::npos);
   EXPECT_NE(error("a\n1 2\n").find("expected a number"), std::string::npos);

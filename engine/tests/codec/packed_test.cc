@@ -77,7 +77,7 @@ TEST(Packed, SaysWhatIsWrongAndWhere) {
   wrong = packed_header({{"xa", DType::kInt8, {}}, {"xb", DType::kInt8, {}}}, 10);
   wrong[wrong.find("xb") + 1] = 'a';
   EXPECT_EQ(error(wrong, offset + 140),
-            "x.packed: offset 42: expected names that differ, found 'xa' twice");
+            "x.packed: offset 42: expected different field names, found 'xa' twice");
   EXPECT_THROW(packed_header({}, 1), ArgumentError);
   EXPECT_THROW(packed_header({{"x", DType::kInt8, {0}}}, 1), ArgumentError);
 }

@@ -51,15 +51,16 @@ TEST(Pickle, SaysWhatIsWrongAndWhere) {
   EXPECT_EQ(error("K"), "x.pkl: offset 1: expected 1 bytes of a number, found 0 bytes");
   EXPECT_EQ(error("."), "x.pkl: offset 0: expected a value on the stack, found none");
   EXPECT_EQ(error("NNi"),
-            "x.pkl: offset 2: expected an instruction that makes numbers, text and "
+            "x.pkl: offset 2: expected an instruction that creates numbers, text or "
             "lists, found instruction 105, which is not run");
   EXPECT_EQ(error("Nt."), "x.pkl: offset 1: expected a mark on the stack, found none");
   EXPECT_EQ(error("NNa."),
-            "x.pkl: offset 2: expected a value that takes others, found one that does "
-            "not");
-  EXPECT_EQ(error("h\x01."), "x.pkl: offset 0: expected a value kept before, found 1");
+            "x.pkl: offset 2: expected a container to add values to, found another "
+            "value");
+  EXPECT_EQ(error("h\x01."),
+            "x.pkl: offset 0: expected the number of a stored value, found 1");
   EXPECT_EQ(error("(Nd."),
-            "x.pkl: offset 2: expected keys and values by turns, found 1 of them");
+            "x.pkl: offset 2: expected pairs of keys and values, found 1 values");
   EXPECT_NE(error("T\xFF\xFF\xFF\x7F"
                   "abc")
                 .find("expected 2147483647 bytes"),
@@ -148,7 +149,7 @@ TEST(CifarPickle, RefusesWhatIsNotABatch) {
                     CifarKind::kCifar100),
             "x: offset 0: expected a dict with 'fine_labels', found none");
   EXPECT_EQ(refuses(PickledBatch{images, {{"labels", {7, 10}}}}.protocol2(), ten),
-            "x: offset 0: expected sample 1 to have one of labels below 10, found 10");
+            "x: offset 0: expected 'labels' of sample 1 to be from 0 to 9, found 10");
   EXPECT_NE(refuses("N.", ten), "");
   EXPECT_NE(refuses("}(U\x04"
                     "dataNu.",
@@ -185,7 +186,7 @@ TEST(Tar, ReadsHeaders) {
   ByteReader damaged(as_bytes(wrong), "x.tar");
   EXPECT_NE(error_of<DataError>([&] {
               parse_tar_header(damaged);
-            }).find("x.tar: offset 0: expected a tar header of check sum"),
+            }).find("x.tar: offset 0: expected a tar header with checksum"),
             std::string::npos);
   ByteReader brief(as_bytes("short"), "x.tar");
   EXPECT_THROW(parse_tar_header(brief), DataError);
