@@ -161,7 +161,8 @@ TEST(Arrays, ReadsOfTooLargeIntegersNameLeafSampleAndElement) {
   EXPECT_EQ(refusal<DataError>([&] {
               read_samples(source, bad, {&column, 1}, memory);
             }),
-            "pair: sample 1 holds a int64 at element 1 that int32 cannot hold");
+            "pair: sample 1 holds a value of dtype int64 at element 1 that int32 "
+            "cannot hold");
 }
 
 TEST(Arrays, NarrowingIsCheckedBeforehandByLeafAndSample) {
@@ -171,8 +172,8 @@ TEST(Arrays, NarrowingIsCheckedBeforehandByLeafAndSample) {
   for (const std::int64_t bad : {kLowest - 1, kHighest + 1}) {
     const ArraysSource source({labels({0, 1, bad, bad})});
     const std::string message = refusal<ArgumentError>([&] { source.check_narrow(); });
-    EXPECT_TRUE(
-        message.starts_with("label: sample 2 holds a int64 that int32 cannot hold"))
+    EXPECT_TRUE(message.starts_with(
+        "label: sample 2 holds a value of dtype int64 that int32 cannot hold"))
         << message;
   }
 }
@@ -183,7 +184,7 @@ TEST(Arrays, UnsignedNarrowingHasLimitsOfItsOwn) {
   const ArraysSource source({array_of("id", values, DType::kUint64, 1)});
   EXPECT_TRUE(refusal<ArgumentError>([&] {
                 source.check_narrow();
-              }).starts_with("id: sample 1 holds a uint64 that uint32"));
+              }).starts_with("id: sample 1 holds a value of dtype uint64 that uint32"));
 }
 
 TEST(Arrays, NarrowingFollowsStrides) {

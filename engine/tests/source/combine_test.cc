@@ -116,20 +116,22 @@ TEST(Combine, RefusesWhatDoesNotFit) {
   const auto images = in_memory({kTruth[0]});
   const auto labels = in_memory({kTruth[1]});
   const auto few = in_memory({both(0, 5)[1]});
-  EXPECT_EQ(error_of<ArgumentError>([&] {
-              Concatenated({images, labels});
-            }),
-            "sources to be concatenated must have one schema: source 0 has {image: "
-            "uint8(9, 9)}, source 1 has {label: int64()}");
-  EXPECT_EQ(error_of<ArgumentError>([&] {
-              Zipped({images, few});
-            }),
-            "sources to be zipped must be of one size: source 0 has 60 samples, source "
-            "1 has 5");
+  EXPECT_EQ(
+      error_of<ArgumentError>([&] {
+        Concatenated({images, labels});
+      }),
+      "sources to be concatenated must have the same schema: source 0 has {image: "
+      "uint8(9, 9)}, source 1 has {label: int64()}");
+  EXPECT_EQ(
+      error_of<ArgumentError>([&] {
+        Zipped({images, few});
+      }),
+      "sources to be zipped must have the same size: source 0 has 60 samples, source "
+      "1 has 5");
   EXPECT_EQ(error_of<ArgumentError>([&] {
               Zipped({images, images});
             }),
-            "two zipped sources have a field 'image'");
+            "two zipped sources have a field 'image': rename one of them");
   EXPECT_EQ(error_of<ArgumentError>([&] { Subset(images, 50, 11); }),
             "a slice of 11 samples from 50 by 1 is not within [0, 60)");
   EXPECT_THROW(Subset(images, 1, std::int64_t{1} << 62, 4), ArgumentError);
@@ -171,7 +173,8 @@ TEST(Combine, ChecksWhatItConverts) {
   EXPECT_EQ(
       error_of<DataError>([&] { read_samples(source, indices, columns, memory); }),
       (folder.path() / "wide_label.npy").string() +
-          ": label: sample 1 holds a int64 at element 0 that int32 cannot hold");
+          ": label: sample 1 holds a value of dtype int64 at element 0 that int32 "
+          "cannot hold");
 }
 
 TEST(Combine, WaitsForWhatItsSourcesWaitFor) {
@@ -185,7 +188,7 @@ TEST(Combine, WaitsForWhatItsSourcesWaitFor) {
   EXPECT_EQ(Subset(labels, {1}).traits(), disk);
 }
 
-/// A pool that is only pointed at.
+/// A pool that no test calls.
 class NoPool final : public WorkerPool {
  public:
   void make(const WorkRequest&) override {}
@@ -194,7 +197,7 @@ class NoPool final : public WorkerPool {
   int workers() const noexcept override { return 3; }
 };
 
-/// Ten samples of one field, each its own index. Keeps what it is asked.
+/// Ten samples of one field whose value is the index. Records the requests.
 class RecordingSource final : public Source {
  public:
   using Samples = std::vector<std::int64_t>;
@@ -337,7 +340,7 @@ TEST(Combine, PassesTheWholeRequestOn) {
   expect_seen(*other, {0}, {5});
 }
 
-/// Rows of a megabyte, each of its number; keeps the most that were asked for at once.
+/// Rows of one megabyte that hold their own index. Records the largest request.
 class LargeRows final : public Source {
  public:
   static constexpr std::int64_t kRow = std::int64_t{1} << 20;

@@ -95,7 +95,8 @@ TEST(NpySource, RefusesLabelsThatDoNotFit) {
   EXPECT_EQ(read_error(source, {1, 2, 3}, DType::kInt32), "");
   EXPECT_EQ(read_error(source, {1, 7}, DType::kInt32),
             (folder.path() / "y.npy").string() +
-                ": label: sample 7 holds a int64 at element 0 that int32 cannot hold");
+                ": label: sample 7 holds a value of dtype int64 at element 0 that "
+                "int32 cannot hold");
 }
 
 TEST(NpySource, ReadsBooleansThatAreNeitherZeroNorOne) {

@@ -59,7 +59,7 @@ TEST(NpzSource, RefusesMembersThatCannotBeToldApart) {
       "x.npz", make_zip({{"x.npy", npy(kX), false}, {"x.npy", npy(kY), false}}, false));
   EXPECT_NE(error_of<DataError>([&] {
               npz_source(twice, {"x"});
-            }).find(": expected members of different names, found a second 'x.npy'"),
+            }).find(": expected members with different names, found a second 'x.npy'"),
             std::string::npos);
   const auto none =
       folder.write("none.npz", make_zip({{"x.txt", "hello", false}}, false));
