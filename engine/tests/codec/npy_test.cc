@@ -43,7 +43,7 @@ TEST(Npy, ReadsAllVersions) {
             std::string::npos);
 }
 
-TEST(Npy, KnowsEveryDtypeOfNumbers) {
+TEST(Npy, ReadsEveryNumericDtype) {
   const auto dtype_of = [](const std::string& code, std::int64_t bytes) {
     return name(parse(header(dict("'" + code + "'", "(1,)")), bytes).dtype);
   };
@@ -81,7 +81,7 @@ TEST(Npy, ReadsOtherSpellings) {
   EXPECT_EQ(parse(header(dict("'|u1'", "(0, 4)")), 0).shape, (Shape{0, 4}));
 }
 
-TEST(Npy, SaysWhatIsWrongAndWhere) {
+TEST(Npy, ErrorsNameOffsetExpectedAndFound) {
   EXPECT_EQ(error("\x93NUM"),
             "x.npy: offset 0: expected 6 bytes of the .npy magic, found 4 bytes");
   EXPECT_EQ(
@@ -134,7 +134,7 @@ TEST(Npy, SaysWhatIsWrongAndWhere) {
             std::string::npos);
 }
 
-TEST(Npy, WritesHeadersThatAreAligned) {
+TEST(Npy, WritesAlignedHeaders) {
   for (const Shape& shape : {Shape{7}, Shape{1000000, 28, 28}, Shape{0, 3}}) {
     const std::string bytes = npy_header(DType::kFloat32, shape);
     EXPECT_EQ(bytes.size() % 64, 0u);

@@ -38,7 +38,7 @@ TEST(Pickle, ReadsNumbersTextAndLists) {
   EXPECT_EQ(pickle[list.items[3]].integer, 0);
 }
 
-TEST(Pickle, WritesCallsDownAndRunsNone) {
+TEST(Pickle, RecordsCallsWithoutRunningThem) {
   const std::string bytes = "cposix\nsystem\nU\x02ls\x85R.";
   ByteReader reader(as_bytes(bytes), "x.pkl");
   const Pickle pickle(reader);
@@ -47,7 +47,7 @@ TEST(Pickle, WritesCallsDownAndRunsNone) {
   EXPECT_EQ(pickle[global.items[1]].bytes, "system");
 }
 
-TEST(Pickle, SaysWhatIsWrongAndWhere) {
+TEST(Pickle, ErrorsNameOffsetExpectedAndFound) {
   EXPECT_EQ(error("K"), "x.pkl: offset 1: expected 1 bytes of a number, found 0 bytes");
   EXPECT_EQ(error("."), "x.pkl: offset 0: expected a value on the stack, found none");
   EXPECT_EQ(error("NNi"),
@@ -68,7 +68,7 @@ TEST(Pickle, SaysWhatIsWrongAndWhere) {
   EXPECT_NE(error("N(00t.").find("x.pkl: offset"), std::string::npos);
 }
 
-TEST(Pickle, HasAtMostAMillionValues) {
+TEST(Pickle, RejectsMoreThanAMillionValues) {
   constexpr std::size_t kMost = std::size_t{1} << 20;
   for (const std::size_t values : {kMost, kMost + 1}) {
     const std::string bytes = "\x80\x02" + std::string(values, 'N') + ".";
@@ -93,7 +93,7 @@ TEST(CifarPickle, FindsImagesAndLabels) {
   }
 }
 
-TEST(Pickle, TakesTextThatIsToBeEncodedInLatin1ForBytes) {
+TEST(Pickle, ReadsLatin1EncodedTextAsBytes) {
   const std::string call = "c_codecs\nencode\n";
   const std::string codec = std::string("X\x06\0\0\0", 5) + "latin1\x86R.";
   const auto bytes_of = [&](const std::string& utf8) {
@@ -122,7 +122,7 @@ TEST(Pickle, TakesTextThatIsToBeEncodedInLatin1ForBytes) {
   EXPECT_EQ(Pickle(reader).root().kind, Kind::kCall);
 }
 
-TEST(CifarPickle, DecodesImagesThatAreText) {
+TEST(CifarPickle, DecodesImagesStoredAsText) {
   std::string images;
   for (int i = 0; i < 6144; ++i) images += static_cast<char>(i * 31);
   const PickledBatch batch = {images, {{"labels", {7, 9}}}};
@@ -136,7 +136,7 @@ TEST(CifarPickle, DecodesImagesThatAreText) {
   EXPECT_EQ(parsed.labels, (std::vector<std::uint8_t>{7, 9}));
 }
 
-TEST(CifarPickle, RefusesWhatIsNotABatch) {
+TEST(CifarPickle, RejectsOtherPickles) {
   const std::string images(6144, 'a');
   const auto refuses = [](const std::string& bytes, CifarKind kind) {
     ByteReader reader(as_bytes(bytes), "x");

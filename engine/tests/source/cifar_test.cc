@@ -149,7 +149,7 @@ INSTANTIATE_TEST_SUITE_P(
                                }}),
     case_name);
 
-TEST(CifarSource, RefusesWhatIsMissingOrDamaged) {
+TEST(CifarSource, RejectsMissingAndDamagedBatches) {
   const Folder folder;
   const auto tar = folder.write("cifar.tar", archive(false));
   EXPECT_EQ(
@@ -183,7 +183,7 @@ TEST(CifarSource, RefusesWhatIsMissingOrDamaged) {
   EXPECT_THROW(cifar_source(std::vector<std::filesystem::path>{}, kTen), ArgumentError);
 }
 
-TEST(CifarSource, RefusesLabelsOutOfRangeAsTheyAreRead) {
+TEST(CifarSource, RejectsLabelsOutOfRangeOnRead) {
   const Folder folder;
   const auto message = [](const Source& source, std::int64_t index) {
     Memory memory;

@@ -112,7 +112,7 @@ INSTANTIATE_TEST_SUITE_P(
                    }}),
     case_name);
 
-TEST(Combine, RefusesWhatDoesNotFit) {
+TEST(Combine, RejectsInvalidArguments) {
   const auto images = in_memory({kTruth[0]});
   const auto labels = in_memory({kTruth[1]});
   const auto few = in_memory({both(0, 5)[1]});
@@ -147,7 +147,7 @@ TEST(Combine, RefusesWhatDoesNotFit) {
   EXPECT_THROW(Zipped({nullptr}), ArgumentError);
 }
 
-TEST(Combine, RefusesMoreSamplesThanCanBeCounted) {
+TEST(Combine, RejectsTooManySamples) {
   const TemporaryFolder folder;
   const auto path =
       folder.write("x.npy", npy_header(DType::kUint8, {std::int64_t{1} << 58, 0}));
@@ -159,7 +159,7 @@ TEST(Combine, RefusesMoreSamplesThanCanBeCounted) {
             std::string::npos);
 }
 
-TEST(Combine, ChecksWhatItConverts) {
+TEST(Combine, ChecksConvertedValues) {
   TrueField wide = both(0, 3)[1];
   wide.bytes.replace(8, 8, raw(std::int64_t{1} << 33));
   const TemporaryFolder folder;
@@ -177,7 +177,7 @@ TEST(Combine, ChecksWhatItConverts) {
           "cannot hold");
 }
 
-TEST(Combine, WaitsForWhatItsSourcesWaitFor) {
+TEST(Combine, CombinesTheTraitsOfItsSources) {
   const TemporaryFolder folder;
   const auto images = in_memory({kTruth[0]});
   const auto labels = on_disk(folder, "a", {kTruth[1]});
@@ -239,7 +239,7 @@ class RecordingSource final : public Source {
   WorkerPool* worker_pool_;
 };
 
-TEST(Combine, PreparesTheSourcesInside) {
+TEST(Combine, ForwardsPrepare) {
   using All = std::vector<RecordingSource::Samples>;
   const auto first = std::make_shared<RecordingSource>("x");
   const auto second = std::make_shared<RecordingSource>("x");
@@ -255,7 +255,7 @@ TEST(Combine, PreparesTheSourcesInside) {
   EXPECT_EQ(other->prepared, (All{{4, 2}}));
 }
 
-TEST(Combine, AnswersForTheSourcesInside) {
+TEST(Combine, ForwardsTraitsAndWorkerPool) {
   NoPool pool;
   const Traits first = {.cheap = false, .blocks = 4};
   const Traits second = {
@@ -276,7 +276,7 @@ TEST(Combine, AnswersForTheSourcesInside) {
   EXPECT_EQ(recast.worker_pool(), &pool);
 }
 
-TEST(Recast, MayFailWhereItChecksValues) {
+TEST(Recast, MayFailIfItChecksValues) {
   const auto source = std::make_shared<RecordingSource>();
   const auto recast = [&](DType dtype) {
     return Recast(source, {{{"x", dtype, {}}}}).traits();
@@ -287,7 +287,7 @@ TEST(Recast, MayFailWhereItChecksValues) {
   EXPECT_EQ(recast(DType::kUint64), Traits{.may_fail = true});
 }
 
-TEST(Combine, PassesTheWholeRequestOn) {
+TEST(Combine, ForwardsTheWholeRequest) {
   const auto first = std::make_shared<RecordingSource>("x");
   const auto second = std::make_shared<RecordingSource>("x");
   const auto other = std::make_shared<RecordingSource>("y");
@@ -366,7 +366,7 @@ class LargeRows final : public Source {
   Schema schema_{{"x", DType::kUint8, Shape{kRow}}};
 };
 
-TEST(Concatenated, ReadsFewLargeRowsAtATime) {
+TEST(Concatenated, LimitsTheBytesPerRead) {
   const auto first = std::make_shared<LargeRows>();
   const auto second = std::make_shared<LargeRows>();
   const Concatenated all({first, second});
