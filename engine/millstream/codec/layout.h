@@ -14,7 +14,7 @@ namespace millstream {
 struct ArrayLayout {
   DType dtype = DType::kUint8;
   Shape shape;              // the first extent is the number of rows
-  std::int64_t offset = 0;  // of the first value, from the begin of the header
+  std::int64_t offset = 0;  // of the first value, from the start of the header
   bool big_endian = false;
 
   std::int64_t bytes() const { return byte_size(dtype) * shape.elements(); }

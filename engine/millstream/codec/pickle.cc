@@ -25,8 +25,7 @@ class PickleMachine {
   }
 
  private:
-  static constexpr std::size_t kMost = std::size_t{1}
-                                       << 20;  // limit on the number of values
+  static constexpr std::size_t kMost = std::size_t{1} << 20;  // values
 
   void step(std::uint8_t code) {
     switch (code) {

@@ -5,8 +5,8 @@
 namespace millstream {
 
 /// While this object exists, its thread rounds to nearest and keeps subnormal numbers.
-/// XLA's threads flush them to zero, and a batch must not depend on the thread that
-/// makes it.
+/// XLA's threads flush subnormal numbers to zero, but a batch must not depend on the
+/// thread that makes it.
 class ExactFloats {
  public:
   ExactFloats() noexcept {

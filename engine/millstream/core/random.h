@@ -5,8 +5,7 @@
 
 namespace millstream {
 
-/// The user's seed: two words that select a Philox key. They are never combined into
-/// one.
+/// The user's seed: the two words of a Philox key.
 struct Seed {
   std::uint32_t low = 0;   // the last word of a JAX key
   std::uint32_t high = 0;  // the first word

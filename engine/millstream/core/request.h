@@ -19,7 +19,7 @@ struct Request {
   std::span<const std::int64_t> indices;  // -1 in padding; sources never receive it
   std::span<const std::uint32_t> epochs = {};  // one per row, or none outside a batch
   Seed seed = {};
-  std::int64_t first = 0;  // the row of the batch at which row 0 is
+  std::int64_t first = 0;  // the batch row of row 0
   const CallContext& context = kNoContext;
   std::uint32_t stage = 0;  // the transform's number for `random`
 

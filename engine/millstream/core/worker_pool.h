@@ -66,11 +66,10 @@ class Failures {
 struct CallContext {
   HostValues* host_values = nullptr;
   Failures* failures = nullptr;
-  const std::atomic<bool>* cancelled = nullptr;  // stop all work
-  const std::atomic<bool>* dropped = nullptr;    // stop work that has not begun
-  const std::function<void()>* on_queued =
-      nullptr;                               // called when a pool has queued the rows
-  std::shared_ptr<const Block> memory = {};  // the memory of the batch
+  const std::atomic<bool>* cancelled = nullptr;      // stop all work
+  const std::atomic<bool>* dropped = nullptr;        // stop work that has not begun
+  const std::function<void()>* on_queued = nullptr;  // called once rows are queued
+  std::shared_ptr<const Block> memory = {};          // the memory of the batch
 
   void queued() const {
     if (on_queued != nullptr) (*on_queued)();
@@ -88,7 +87,7 @@ struct WorkRequest {
   std::span<const Column> input;          // fields that exist already, or none
   std::span<const Column> output;         // dense
   CallContext context;
-  std::int64_t first = 0;  // the row of the batch at which row 0 is, for host values
+  std::int64_t first = 0;  // the batch row of row 0, for host values
 
   std::int64_t rows() const noexcept {
     return static_cast<std::int64_t>(indices.size());

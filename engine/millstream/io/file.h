@@ -71,8 +71,7 @@ class FileIdentity {
   File open() const;
 
  private:
-  std::filesystem::path
-      path_;  // absolute: the process may change its working directory
+  std::filesystem::path path_;  // absolute
   FileStamp stamp_;
 };
 

@@ -17,8 +17,8 @@
 namespace millstream {
 namespace {
 
-/// The kernel may keep 2 MiB that are written in one call in one large page of the page
-/// cache. Large pages are cheaper to read at random.
+/// With writes of 2 MiB, the kernel may use large pages in the page cache, which are
+/// cheaper to read at random.
 constexpr std::size_t kBuffer = std::size_t{1} << 21;
 
 /// Opens `path` empty and locked. Returns -1 if that is impossible, or if the file is a

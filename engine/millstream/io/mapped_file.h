@@ -69,7 +69,8 @@ class MappedFile {
   void advise_random() const noexcept;
 
   /// Whether the page at `offset` is known to be in the page cache. Always false for
-  /// files about which the kernel does not tell.
+  /// files that the user neither owns nor may write, because the kernel hides their
+  /// state.
   bool cached(std::int64_t offset) const noexcept;
 
  private:

@@ -15,7 +15,7 @@ namespace millstream {
 /// window.
 ///
 /// The last block may be shorter. Its slot among the blocks is drawn separately, so
-/// that the begin of a window can be computed directly.
+/// that the start of a window can be computed directly.
 class WindowedShuffle final : public Order {
  public:
   /// `block_size` counts samples, `window` counts blocks. Throws `ArgumentError` unless

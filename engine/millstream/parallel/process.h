@@ -11,8 +11,8 @@ int cpu_budget();
 /// Whether this thread has had a major page fault since its last call.
 bool waited_for_pages() noexcept;
 
-/// How many times this process and its ancestors forked since the first call. A mutex
-/// or a thread from before a fork is not usable after it.
+/// How many forks lie between this process and the ancestor that made the first call. A
+/// mutex or a thread from before a fork is not usable after it.
 std::uint64_t fork_generation() noexcept;
 
 }  // namespace millstream

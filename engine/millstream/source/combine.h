@@ -18,7 +18,7 @@ class Combined : public Source {
   WorkerPool* worker_pool() const noexcept override { return worker_pool_; }
 
  protected:
-  /// Throws `ArgumentError` unless there are sources.
+  /// Throws `ArgumentError` if there are no sources or one of them is null.
   explicit Combined(std::vector<SharedSource> sources);
 
   std::vector<SharedSource> sources_;
@@ -65,8 +65,7 @@ class Concatenated final : public Combined {
   [[noreturn]] void refuse(std::size_t source, std::int64_t sample,
                            std::span<const Column> columns, Memory& memory) const;
 
-  std::vector<std::int64_t> first_ = {
-      0};  // first sample of each source, then the total
+  std::vector<std::int64_t> first_ = {0};  // first samples, then the total
 };
 
 /// Some samples of a source. A sample may occur several times.

@@ -59,8 +59,8 @@ class MappedColumn {
   void read(std::span<const std::int64_t> indices, const Column& to, Memory& memory,
             const CallContext& context = {}) const;
 
-  /// Advises the kernel to read these rows ahead, unless a sample of them is in the
-  /// page cache. In that case the next calls return at once.
+  /// Advises the kernel to read these rows ahead. First checks some of the rows: if all
+  /// of those are in the page cache, this call and the next few do nothing.
   void prepare(std::span<const std::int64_t> indices) const noexcept;
 
  private:
@@ -89,7 +89,7 @@ class MappedColumn {
   bool positioned_;  // each row is read by `pread`
   std::vector<MappedArray> arrays_;
   std::vector<std::int64_t> first_ = {0};  // first row of each array, then the total
-  /// The number of next `prepare` calls to skip, because all rows were cached.
+  /// How many of the next `prepare` calls to skip, because all rows were cached.
   std::unique_ptr<std::atomic<int>> skipped_ = std::make_unique<std::atomic<int>>(0);
 };
 

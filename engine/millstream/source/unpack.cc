@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::int64_t kPiece = std::int64_t{1} << 18;
 
-constexpr std::size_t kStem = 64;  // maximum bytes of a file name's stem
+constexpr std::size_t kStem = 64;  // maximum bytes of a cached name's stem
 
 /// A gzip file ends with the CRC and the length of its contents.
 constexpr std::int64_t kGzipTrailer = 8;

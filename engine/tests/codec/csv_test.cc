@@ -33,7 +33,7 @@ TEST(Csv, ReadsIntegersAndReals) {
   EXPECT_EQ(table.columns[1].reals, (Reals{2.5, 4, -6e-3}));
 }
 
-TEST(Csv, BecomesRealAfterManyIntegers) {
+TEST(Csv, BecomesRealAfterIntegers) {
   const CsvTable table = parse("x\n1\n9007199254740993\n0.5\n");
   EXPECT_EQ(table.columns[0].reals, (Reals{1, 9007199254740992.0, 0.5}));
   EXPECT_EQ(parse("x\n18446744073709551616\n").columns[0].reals,

@@ -121,7 +121,7 @@ TEST_P(CutFile, IsDetectedAfterAChangeOfDirectory) {
   EXPECT_THROW(read_all(file), IoError);
 }
 
-TEST_P(CutFile, StaysReadableAfterARename) {
+TEST_P(CutFile, StaysReadableAfterItIsReplaced) {
   const MappedFile file = opened(path_);
   std::filesystem::rename(folder_.write("b.bin", "short"), path_);
   read_all(file);
