@@ -27,8 +27,7 @@ using Keys = std::array<std::uint32_t, Permutation::kRounds>;
   const auto by = static_cast<std::uint32_t>(
       (static_cast<std::uint64_t>(hashed(other, key)) * size) >> 32);
   const std::uint32_t sum = x + by;
-  return std::min(sum,
-                  sum - size);  // `sum - size` wraps to a large number if sum < size
+  return std::min(sum, sum - size);  // wraps to a large number if sum < size
 }
 
 template <int kCount>

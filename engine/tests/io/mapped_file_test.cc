@@ -53,7 +53,7 @@ TEST_F(MappedFileOffDisk, FilesOfOtherUsersAreNeverReportedAsCached) {
   EXPECT_TRUE(MappedFile(File(path_)).cached(kMiddle));
 }
 
-/// Lowers the process's limit of descriptors until it is destroyed.
+/// Lowers the process's limit of descriptors until this object is destroyed.
 class FewDescriptors {
  public:
   explicit FewDescriptors(rlim_t most) {

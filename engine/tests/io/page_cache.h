@@ -11,7 +11,7 @@
 
 namespace millstream {
 
-/// Evicts a file from the page cache. No map may have touched its pages.
+/// Evicts a file from the page cache. Works only if no map has touched its pages.
 inline void drop(const std::filesystem::path& path) {
   const File file(path);
   ::fdatasync(file.descriptor());
