@@ -19,7 +19,7 @@ namespace {
 constexpr std::int64_t kFile = std::int64_t{256} << 20;
 constexpr std::int64_t kBatch = std::int64_t{2} << 20;
 
-/// A file of bytes that the system holds in memory, deleted in the end.
+/// A file in the page cache. The destructor deletes it.
 class WarmFile {
  public:
   WarmFile()
@@ -49,8 +49,8 @@ const WarmFile& warm_file() {
   return file;
 }
 
-/// Reads shuffled batches of 2 MiB of rows of `range(0)` bytes. With `anew` the file is
-/// mapped again for every epoch, so that each page is touched for the first time.
+/// Reads shuffled batches of 2 MiB of rows of `range(0)` bytes. With `anew`, the file
+/// is mapped again for every epoch, so that every epoch has page faults.
 void read_rows(benchmark::State& state, bool anew) {
   const std::int64_t row = state.range(0);
   const std::int64_t rows = kFile / row;

@@ -5,7 +5,7 @@
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace millstream;
   if (size == 0) return 0;
-  CsvFormat format;  // the first byte chooses it
+  CsvFormat format;  // the first byte of the input selects it
   format.header = (data[0] & 1) != 0;
   if ((data[0] & 2) != 0) format.delimiter = '\t';
   return accept_or_refuse([&] {

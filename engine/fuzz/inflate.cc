@@ -22,7 +22,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     };
     const Contents whole = inflate_all(packed, read, sink);
     require(sunk == whole.size);
-    // The same in other pieces, and now that its size and CRC are known.
+    // Inflate again with another piece size, now that the size and the CRC are known.
     packed.size = whole.size;
     packed.crc = whole.crc;
     sunk = 0;

@@ -8,12 +8,12 @@
 
 namespace millstream {
 
-/// What libFuzzer hands over, as bytes.
+/// The input of libFuzzer as bytes.
 inline std::span<const std::byte> fuzzed(const std::uint8_t* data, std::size_t size) {
   return std::as_bytes(std::span(data, size));
 }
 
-/// Runs a parser, which may refuse its input with a `DataError` and in no other way.
+/// Runs a parser. It may reject its input only by throwing `DataError`.
 template <typename Parse>
 int accept_or_refuse(const Parse& parse) {
   try {
@@ -23,7 +23,7 @@ int accept_or_refuse(const Parse& parse) {
   return 0;
 }
 
-/// A promise that a parser made.
+/// Aborts unless a guarantee of the parser holds.
 inline void require(bool kept) {
   if (!kept) __builtin_trap();
 }

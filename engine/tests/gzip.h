@@ -7,7 +7,7 @@
 
 namespace millstream {
 
-/// `bytes` deflated; with `window` of -15 raw, of 31 as gzip.
+/// Deflates `bytes`: raw if `window` is -15, as gzip if it is 31.
 inline std::string deflated(std::string_view bytes, int window) {
   z_stream stream{};
   deflateInit2(&stream, 6, Z_DEFLATED, window, 8, Z_DEFAULT_STRATEGY);

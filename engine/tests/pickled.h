@@ -7,7 +7,7 @@
 
 namespace millstream {
 
-/// A CIFAR batch as Python 2 pickled it with protocol 2: images of 3072 bytes each.
+/// A CIFAR batch as Python 2 pickles it with protocol 2. An image has 3072 bytes.
 struct PickledBatch {
   std::string images;
   std::vector<std::pair<std::string, std::vector<int>>> labels;
@@ -38,7 +38,7 @@ struct PickledBatch {
     return out;
   }
 
-  /// As Python 3 pickles it with protocol 2: bytes are text that is to be encoded.
+  /// The batch as Python 3 pickles it with protocol 2: bytes become text.
   std::string python3_protocol2() const {
     std::string out = protocol2();
     std::string utf8;
@@ -66,7 +66,7 @@ struct PickledBatch {
     return out;
   }
 
-  /// As Python 3 pickles it with protocol 5.
+  /// The batch as Python 3 pickles it with protocol 5.
   std::string protocol5() const {
     const auto count = static_cast<std::uint16_t>(images.size() / 3072);
     const auto word = [](const std::string& value) {
@@ -95,7 +95,7 @@ struct PickledBatch {
   }
 };
 
-/// One entry of a tar file, header and padded data.
+/// One entry of a tar file: header and padded data.
 inline std::string tar_entry(const std::string& name, const std::string& bytes,
                              char type = '0') {
   std::string header(512, '\0');

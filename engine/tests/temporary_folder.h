@@ -12,7 +12,7 @@
 
 namespace millstream {
 
-/// A folder of its own that is gone when the test ends.
+/// A new folder. The destructor deletes it.
 class TemporaryFolder {
  public:
   TemporaryFolder() {
@@ -50,7 +50,7 @@ inline std::span<const std::byte> as_bytes(std::string_view characters) {
   return std::as_bytes(std::span(characters));
 }
 
-/// The bytes of a value, as this machine has them.
+/// The bytes of a value in this machine's byte order.
 template <typename T>
 std::string raw(const T& value) {
   return {reinterpret_cast<const char*>(&value), sizeof(T)};
@@ -63,7 +63,7 @@ std::string raw_all(const std::vector<T>& values) {
   return bytes;
 }
 
-/// What a function's error says, or "" if it throws none of type E.
+/// The message of the error of type E that `function` throws, or "" if it throws none.
 template <typename E, typename Function>
 std::string error_of(Function&& function) {
   try {

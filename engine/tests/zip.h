@@ -15,7 +15,7 @@ struct ZipContent {
   bool deflated = false;
 };
 
-/// A zip file, with all sizes and offsets in 64-bit fields if `large`.
+/// Builds a zip file. If `large`, all sizes and offsets are in 64-bit fields.
 inline std::string make_zip(const std::vector<ZipContent>& contents, bool large,
                             const std::string& comment = "") {
   using U16 = std::uint16_t;

@@ -73,7 +73,7 @@ DAMAGE = [
     ("idx.gz", lambda _: gzip.compress(b"\0\0\x0c\1\0\0\0\x0c"), ["48 bytes", "0 by"]),
     ("records", cut(1), ["offset 176", "whole records of 16 bytes", "15 bytes"]),
     ("csv", put(12, b"x"), ["line 2", "column 1 ('count')", "found 'x'"]),
-    ("csv", cut(6), ["line 13", "expected 2 cells", "a line of 1"]),
+    ("csv", cut(6), ["line 13", "expected 2 cells", "found 1"]),
     ("csv", put(12, b"\xff"), ["line 2", "column 1 ('count')", "found '\\xff'"]),
     ("csv", put(0, b"\xff"), ["line 1", "a name in UTF-8", "found '\\xffount'"]),
     ("csv", put(13, b"\r"), ["line 2", "expected", "found"]),

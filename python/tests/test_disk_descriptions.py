@@ -59,7 +59,7 @@ def test_fields_of_a_record_have_the_offsets_of_their_dtype(folder: Path) -> Non
 def test_wrong_schemas(folder: Path) -> None:
     nested = np.dtype([("a", [("b", "<i4")]), ("c", "<i4")])
     for schema, error, message in (
-        ({"a": ("<f4", 0)}, ValueError, "fields that have bytes"),
+        ({"a": ("<f4", 0)}, ValueError, "need at least one byte"),
         (
             {"a": ("<f4", 2.5)},
             TypeError,
@@ -148,7 +148,7 @@ def test_values_that_do_not_fit_are_named_by_their_file(folder: Path) -> None:
     small, large = (NpySource(f"{n}.npy", "sequential") for n in ("small", "large"))
     for source in (concatenate([small, large]), mix([small, large], [1, 1])):
         loader = DataLoader([source, BatchTransform(6)])
-        with pytest.raises(DataError, match=r"^large\.npy: .*sample 1 holds a int64"):
+        with pytest.raises(DataError, match=r"^large\.npy: .*sample 1 holds a .*int64"):
             loader.next_batch(loader.init_state(0))
 
 

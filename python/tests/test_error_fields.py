@@ -178,7 +178,8 @@ def test_a_value_that_does_not_fit(tmp_path: Path) -> None:
     loader = DataLoader([NpySource({"x": path}, "sequential"), BatchTransform(2)])
     error = raised(DataError, lambda: loader.next_batch(loader.init_state(0)))
     assert (error.path, error.sample, error.field) == (str(path), 1, "x")
-    assert error.text == "holds a int64 at element 0 that int32 cannot hold"
+    expected = "holds a value of dtype int64 at element 0 that int32 cannot hold"
+    assert error.text == expected
 
 
 def test_a_file_that_is_missing(tmp_path: Path) -> None:
@@ -298,7 +299,7 @@ def test_last_error_inside_jit(tmp_path: Path) -> None:
     step = jax.jit(loader.next_batch)
     words = at_step(loader, 1)
     for _ in range(3):  # JAX raises otherwise from the second time on
-        with pytest.raises(jit.FAILURES, match="sample 3 holds a int64"):
+        with pytest.raises(jit.FAILURES, match="sample 3 holds a value of dtype int64"):
             jax.block_until_ready(step(words))
         error = raised(DataError, lambda: _raise(loader.last_error))
         assert (error.path, error.sample, error.field) == (str(path), 3, "x")

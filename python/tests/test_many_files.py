@@ -30,9 +30,9 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 def test_more_files_than_memory_maps(folder: Path, python: Python) -> None:
     changes = {
-        FILES - 1: ("os.utime(path, ns=(1, 1))", "it was changed since, of 136 bytes"),
-        FILES - 2: ("os.truncate(path, 130)", "it was changed since, of 130 bytes"),
-        FILES - 3: ("os.replace(other, path)", "another file, of 136 bytes"),
+        FILES - 1: ("os.utime(path, ns=(1, 1))", "a changed file of 136 bytes"),
+        FILES - 2: ("os.truncate(path, 130)", "a changed file of 130 bytes"),
+        FILES - 3: ("os.replace(other, path)", "another file of 136 bytes"),
         FILES - 4: ("os.unlink(path)", "No such file"),
     }
     code = f"""

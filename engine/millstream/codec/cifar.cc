@@ -51,15 +51,17 @@ class CifarParser {
     return item(global, 1, Kind::kBytes, "a function's name").bytes == function;
   }
 
-  /// NumPy pickles an array as a call that is given its shape, dtype, order and bytes.
+  /// NumPy pickles an array as a call whose arguments hold shape, dtype, order and
+  /// bytes.
   void find_images(const PickleValue& data, CifarBatch& batch) const {
     if (data.kind != Kind::kCall)
       fail("'data' to be an array", "another kind of value");
     const bool whole = calls(data, "_frombuffer");  // bytes, dtype, shape, order
     if (!whole && !calls(data, "_reconstruct")) {
-      fail("'data' to be an array of NumPy's", "another call, which is not run");
+      fail("'data' to be a NumPy array",
+           "a call of another function, which is not run");
     }
-    // Otherwise the state set is: version, shape, dtype, Fortran order, bytes.
+    // `_reconstruct` has a state instead: version, shape, dtype, Fortran order, bytes.
     const PickleValue& parts = item(data, whole ? 1 : 2, Kind::kTuple, "an array");
     const PickleValue& shape = item(parts, whole ? 2 : 1, Kind::kTuple, "a shape");
     const PickleValue& dtype = item(parts, whole ? 1 : 2, Kind::kCall, "a dtype");
@@ -101,7 +103,8 @@ class CifarParser {
     for (std::size_t i = 0; i < list.items.size(); ++i) {
       const std::int64_t label = item(list, i, Kind::kInteger, "a label").integer;
       if (label < 0 || label >= classes) {
-        fail(text("sample ", i, " to have one of ", key, " below ", classes), label);
+        fail(text("'", key, "' of sample ", i, " to be from 0 to ", classes - 1),
+             label);
       }
       labels.push_back(static_cast<std::uint8_t>(label));
     }

@@ -20,7 +20,7 @@ constexpr std::string_view kMark = "\xEF\xBB\xBF";
 constexpr std::size_t kSkipped = static_cast<std::size_t>(-1);
 constexpr std::size_t kShown = 24;  // characters of a bad cell
 
-/// The infinity or the zero that a number too large or too small for double rounds to.
+/// Parses a number that is out of the range of double: infinity or zero.
 double out_of_range(std::string_view number) {
   static const locale_t plain = ::newlocale(LC_ALL_MASK, "C", nullptr);
   return ::strtod_l(std::string(number).c_str(), nullptr, plain);
@@ -41,7 +41,7 @@ class CsvParser {
     if (rest_.empty()) fail("a line", "an empty file");
     read_names();
     while (!ended_) read_line();
-    if (table_.rows == 0) fail("a line of numbers", "the header alone");
+    if (table_.rows == 0) fail("a line of numbers", "only the header");
     return std::move(table_);
   }
 
@@ -78,10 +78,10 @@ class CsvParser {
       const std::string_view cell = next_cell();
       if (slots_[i] != kSkipped) add(table_.columns[slots_[i]], cell);
       if (line_ended_ && i + 1 < names_.size()) {
-        fail(text(names_.size(), " cells"), text("a line of ", i + 1));
+        fail(text(names_.size(), " cells"), text(i + 1));
       }
     }
-    if (!line_ended_) fail(text(names_.size(), " cells"), "a line of more");
+    if (!line_ended_) fail(text(names_.size(), " cells"), "more");
     ++table_.rows;
   }
 
@@ -114,7 +114,7 @@ class CsvParser {
       }
       column_ = found->second;
       if (std::next(found) != end || slots_[column_] != kSkipped) {
-        fail("names that differ", text(quote_bytes(column), " twice"));
+        fail("different column names", text(quote_bytes(column), " twice"));
       }
       if (!is_utf8(column))
         fail("a name in UTF-8", quote_bytes(column.substr(0, kShown)));
@@ -123,7 +123,7 @@ class CsvParser {
     }
   }
 
-  /// There is a line that is not empty: those at the end were cut off.
+  /// A non-empty line follows, because the constructor removed empty lines at the end.
   void skip_empty_lines() {
     while (rest_.starts_with('\n') || rest_.starts_with("\r\n")) {
       rest_.remove_prefix(rest_.find('\n') + 1);
@@ -218,10 +218,10 @@ class CsvParser {
   const CsvFormat& format_;
   CsvTable table_;
   std::vector<std::string> names_;
-  std::vector<std::size_t> slots_;  // where in the table a column goes
+  std::vector<std::size_t> slots_;  // the position of each column in the table
   std::string unquoted_;
   std::int64_t line_ = 0;
-  std::int64_t line_started_ = 1;  // lines may go on within quotes
+  std::int64_t line_started_ = 1;  // a quoted cell may contain line breaks
   std::size_t column_ = 0;
   bool line_ended_ = false;
   bool ended_ = false;
@@ -230,7 +230,7 @@ class CsvParser {
 CsvParser parser(std::span<const std::byte> bytes, const std::string& name,
                  const CsvFormat& format) {
   if (format.delimiter == '"' || format.delimiter == '\n' || format.delimiter == '\r') {
-    throw ArgumentError("a delimiter cannot be a quote or the end of a line");
+    throw ArgumentError("a delimiter must not be a quote or a line break");
   }
   const std::string_view characters(reinterpret_cast<const char*>(bytes.data()),
                                     bytes.size());

@@ -10,18 +10,18 @@
 
 namespace millstream {
 
-/// How a table of numbers is written down.
+/// The format of a table of numbers.
 struct CsvFormat {
   char delimiter = ',';
   bool header = true;  // the first line names the columns
-  /// The columns to take, in this order; all where there are none. The cells of others
-  /// may be anything.
+  /// The columns to read, in this order; empty means all. The cells of other columns
+  /// may contain anything.
   std::vector<std::string> columns;
 };
 
-/// A column of numbers: int64 where all of them are integers that fit, else float64.
+/// A column of numbers: int64 if all of them are integers that fit, else float64.
 struct CsvColumn {
-  std::string name;  // "column0" and so on where there is no header
+  std::string name;  // "column0", "column1", ... without a header
   DType dtype = DType::kInt64;
   std::vector<std::int64_t> integers;
   std::vector<double> reals;
@@ -37,22 +37,23 @@ struct CsvTable {
   std::int64_t rows = 0;
 };
 
-/// Reads a table of numbers. Cells may be in quotes, lines may end in CRLF, a byte
-/// order mark may come first, and empty lines anywhere. Throws `DataError` naming
-/// `name`, the line and the column of a cell that is no number and of a line that is
-/// too short or too long; `ArgumentError` for a column that is not there.
+/// Parses a table of numbers. Cells may be quoted, lines may end in CRLF, the text may
+/// begin with a byte order mark, and empty lines are skipped. Throws `DataError` with
+/// `name`, line and column for a cell that is not a number and for a line that is too
+/// short or too long. Throws `ArgumentError` for a missing column.
 CsvTable parse_csv(std::span<const std::byte> bytes, const std::string& name,
                    const CsvFormat& format = {});
 
-/// What is wrong with the lines of a table, a message for each damaged line.
+/// The defects of a table.
 struct CsvDefects {
-  std::vector<std::string> messages;
-  /// The line after which none was looked at, or 0 where all of them were: the header
-  /// is wrong, or a quote is not closed.
+  std::vector<std::string> messages;  // one per damaged line
+  /// The line at which the check stopped because the header is wrong or a quote is not
+  /// closed; 0 if it checked all lines.
   std::int64_t last_line = 0;
 };
 
-/// Reads a table as `parse_csv` does and goes on after damaged lines, up to `most`.
+/// Checks a table as `parse_csv` does, but continues after a damaged line, until it has
+/// found `most` of them.
 CsvDefects csv_defects(std::span<const std::byte> bytes, const std::string& name,
                        const CsvFormat& format, std::size_t most);
 

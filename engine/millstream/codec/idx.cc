@@ -59,7 +59,7 @@ std::vector<std::byte> idx_header(DType dtype, const Shape& shape) {
                                      static_cast<std::byte>(shape.rank())};
     for (const std::int64_t extent : shape.extents()) {
       if (extent >> 32 != 0) {
-        throw ArgumentError(text("IDX: an extent is below 2^32, not ", extent));
+        throw ArgumentError(text("IDX: a dimension must be below 2^32, not ", extent));
       }
       for (int shift = 24; shift >= 0; shift -= 8) {
         header.push_back(static_cast<std::byte>(extent >> shift));

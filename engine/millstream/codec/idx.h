@@ -8,19 +8,19 @@
 
 namespace millstream {
 
-/// Bytes that hold every IDX header.
+/// The length of the longest IDX header.
 inline constexpr std::int64_t kIdxHeader = 4 + 4 * 255;
 
-/// Reads the header of an IDX file, as MNIST has it, of `size` bytes in all. `reader`
-/// holds its beginning. Throws `DataError` unless the payload is exactly what the
-/// header promises.
+/// Parses the header of an IDX file (the format of MNIST) of `size` bytes. `reader`
+/// holds the beginning of the file. Throws `DataError` unless the file has exactly the
+/// bytes that the header announces.
 ArrayLayout parse_idx(ByteReader& reader, std::int64_t size);
 
-/// The same without a look at the payload.
+/// Parses the header without checking the size of the file.
 ArrayLayout parse_idx_header(ByteReader& reader);
 
-/// The header of such a file. Throws `ArgumentError` for a dtype or an extent that IDX
-/// does not have.
+/// Returns the header of an IDX file. Throws `ArgumentError` for a dtype or an extent
+/// that IDX cannot represent.
 std::vector<std::byte> idx_header(DType dtype, const Shape& shape);
 
 }  // namespace millstream

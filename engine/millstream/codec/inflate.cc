@@ -46,7 +46,7 @@ class Inflation {
   void member() {
     for (int code = Z_OK; code != Z_STREAM_END;) {
       if (in_.empty()) fill();
-      // zlib's interface is older than const; it does not write its input.
+      // zlib does not write to its input, but its interface has no const.
       stream_.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(in_.data()));
       stream_.avail_in = static_cast<uInt>(in_.size());
       stream_.next_out = reinterpret_cast<Bytef*>(out_.data());
@@ -70,7 +70,7 @@ class Inflation {
     }
   }
 
-  /// gzip members may follow each other, and zeros may pad the last.
+  /// Whether another gzip member follows. Zeros may pad the last member.
   bool another() {
     if (in_.size() < 2) fill();
     if (is_gzip(in_)) return true;
@@ -78,7 +78,8 @@ class Inflation {
       const auto other = std::ranges::find_if(
           in_, [](std::byte byte) { return byte != std::byte{0}; });
       consume(static_cast<std::size_t>(other - in_.begin()));
-      if (!in_.empty()) fail("the end of the file", "other bytes after it");
+      if (!in_.empty())
+        fail("the end of the file after the last gzip member", "other bytes");
     }
     return false;
   }
@@ -105,7 +106,7 @@ class Inflation {
   const ReadBytes& read_;
   const Sink& sink_;
   std::int64_t piece_;
-  std::int64_t at_;  // of the next byte to inflate
+  std::int64_t at_;  // offset of the next byte to inflate
   std::vector<std::byte> buffer_;
   std::span<const std::byte> in_;
   std::vector<std::byte> out_;

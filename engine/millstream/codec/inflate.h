@@ -14,11 +14,12 @@ namespace millstream {
 
 enum class Deflated : std::uint8_t { kRaw, kGzip };
 
-/// The CRC-32 of zip and gzip, continued from `crc`, which begins as 0.
+/// Updates the CRC-32 of zip and gzip with `bytes`. `crc` is the previous value, or 0
+/// at the beginning.
 std::uint32_t crc32_of(std::span<const std::byte> bytes, std::uint32_t crc = 0);
 
-/// A stretch of the file called `name` that is deflated, and what is known of its
-/// contents.
+/// A deflated range of the file called `name`, and the expected size and CRC of its
+/// contents if they are known.
 struct DeflatedRange {
   FileName name;
   std::int64_t begin = 0;
@@ -33,18 +34,18 @@ struct Contents {
   std::uint32_t crc = 0;
 };
 
-/// The bytes at an offset of the file, as many as asked for.
+/// Returns `count` bytes at `offset` of the file.
 using ReadBytes =
     std::function<std::vector<std::byte>(std::int64_t offset, std::int64_t count)>;
 using Sink = std::function<void(std::span<const std::byte>)>;
 
-/// Inflates all of it, gzip members one after the other, and hands it to `sink` piece
-/// by piece. Throws `DataError` where it ends early, is not of the size or the CRC that
-/// is known of it, or where anything but zeros follows the last member.
+/// Inflates the range, including all members of a gzip file, and passes the contents to
+/// `sink` in pieces. Throws `DataError` if the data ends early, if size or CRC differ
+/// from the expected ones, or if anything but zeros follows the last member.
 Contents inflate_all(const DeflatedRange& packed, const ReadBytes& read,
                      const Sink& sink, std::int64_t piece = std::int64_t{1} << 18);
 
-/// Whether bytes begin as gzip does.
+/// Whether `bytes` begin with the gzip magic number.
 bool is_gzip(std::span<const std::byte> bytes) noexcept;
 
 }  // namespace millstream

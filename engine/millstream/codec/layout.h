@@ -10,17 +10,18 @@
 
 namespace millstream {
 
-/// Where an array lies in its file: `shape.elements()` values back to back.
+/// The layout of an array in its file: `shape.elements()` contiguous values.
 struct ArrayLayout {
   DType dtype = DType::kUint8;
-  Shape shape;              // the first extent counts the rows
-  std::int64_t offset = 0;  // of the first value, from where the header begins
+  Shape shape;              // the first extent is the number of rows
+  std::int64_t offset = 0;  // of the first value, from the start of the header
   bool big_endian = false;
 
   std::int64_t bytes() const { return byte_size(dtype) * shape.elements(); }
 };
 
-/// A shape of extents that stood at `at`; a `DataError` where memory cannot hold it.
+/// Returns a shape whose extents were read at offset `at`. Throws `DataError` if it is
+/// too large.
 inline Shape stored_shape(const ByteReader& reader, std::int64_t at,
                           std::span<const std::int64_t> extents) {
   try {
@@ -30,8 +31,8 @@ inline Shape stored_shape(const ByteReader& reader, std::int64_t at,
   }
 }
 
-/// Throws `DataError` unless the array, whose header begins at `start`, fills the
-/// `size` bytes of its file or member.
+/// Throws `DataError` unless the array, whose header begins at `start`, exactly fills
+/// the `size` bytes of its file or member.
 inline void check_extent(const ByteReader& reader, const ArrayLayout& layout,
                          std::int64_t start, std::int64_t size) {
   const std::int64_t there = size - layout.offset;

@@ -12,14 +12,15 @@ namespace {
 
 constexpr std::string_view kMagic = "\x93NUMPY";
 
-/// What stands for a dtype, without the byte order, as "f4"; "?2" for bfloat16.
+/// NumPy's code for a dtype without the byte order, e.g. "f4". bfloat16 has none and
+/// becomes "?2".
 std::string code_of(DType dtype) {
   constexpr std::string_view kLetters = "biiiiuuuuf?ffcc";
   static_assert(kLetters.size() == kDTypes);
   return text(kLetters[static_cast<std::size_t>(dtype)], byte_size(dtype));
 }
 
-/// Reads the Python literal that an .npy header is: a dict of three known keys.
+/// Parses the header of an .npy file: a Python dict with three known keys.
 class HeaderParser {
  public:
   HeaderParser(const ByteReader& reader, std::string_view header, std::int64_t at)
@@ -44,7 +45,7 @@ class HeaderParser {
         shape_at = here();
         layout.shape = shape();
       } else {
-        reader_.fail(key_at, "descr, fortran_order and shape, once each",
+        reader_.fail(key_at, "the keys descr, fortran_order and shape, once each",
                      quote_bytes(key));
       }
       if (!accept(',')) {
@@ -55,16 +56,17 @@ class HeaderParser {
     skip_spaces();
     if (next_ != header_.size()) reader_.fail(here(), "the end of the header", found());
     if (!dtype || !fortran || !shape_at) {
-      reader_.fail(at_, "descr, fortran_order and shape", "a header without them");
+      reader_.fail(at_, "descr, fortran_order and shape",
+                   "a header that lacks at least one of them");
     }
     if (layout.shape.rank() == 0) {
-      reader_.fail(*shape_at, "at least one dimension, that of the samples", "()");
+      reader_.fail(*shape_at, "at least one dimension, which counts the samples", "()");
     }
-    // With one axis to go along, both orders are the same.
+    // If at most one extent is above 1, both orders are the same.
     const auto longer = [](std::int64_t extent) { return extent > 1; };
     if (*fortran && layout.shape.elements() > 0 &&
         std::ranges::count_if(layout.shape.extents(), longer) > 1) {
-      reader_.fail(at_, "fortran_order False, samples that lie in one piece",
+      reader_.fail(at_, "fortran_order False, so that each sample is contiguous",
                    "fortran_order True: save numpy.ascontiguousarray(x) instead");
     }
     layout.dtype = *dtype;
@@ -150,10 +152,10 @@ class HeaderParser {
           std::from_chars(begin, header_.data() + header_.size(), extent);
       if (code != std::errc{} || extent < 0) reader_.fail(here(), "an extent", found());
       next_ += static_cast<std::size_t>(end - begin);
-      accept('L');  // as Python 2 wrote its long integers
+      accept('L');  // Python 2 wrote long integers with this suffix
       extents.push_back(extent);
       if (!accept(',')) {
-        if (extents.size() == 1) expect(',');  // else it is a number in brackets
+        if (extents.size() == 1) expect(',');  // a tuple of one needs a comma
         expect(')');
         break;
       }
@@ -163,7 +165,7 @@ class HeaderParser {
 
   const ByteReader& reader_;
   std::string_view header_;
-  std::int64_t at_;  // of the header in its file
+  std::int64_t at_;  // offset of the header in the file
   std::size_t next_ = 0;
 };
 
@@ -199,7 +201,8 @@ ArrayLayout parse_npy(ByteReader& reader, std::int64_t size) {
 
 std::string npy_header(DType dtype, const Shape& shape) {
   if (dtype == DType::kBfloat16) {
-    throw ArgumentError(text(".npy does not hold ", name(dtype)));
+    throw ArgumentError(
+        text(".npy files cannot store ", name(dtype), ": convert it to float32 first"));
   }
   std::string dict =
       text("{'descr': '", byte_size(dtype) == 1 ? '|' : '<', code_of(dtype),

@@ -6,16 +6,17 @@
 
 namespace millstream {
 
-/// Headers are taken to be no longer than this; NumPy's own are 128 bytes.
+/// The longest header that is accepted; NumPy's own have 128 bytes.
 inline constexpr std::int64_t kNpyHeader = 4096;
 
-/// Reads the header of an .npy file of version 1, 2 or 3, of `size` bytes in all;
-/// `reader` holds its beginning. Throws `DataError` for arrays in Fortran order, big-
-/// endian arrays, objects, text, records and anything but numbers, and unless the
-/// values are exactly as many as the header promises.
+/// Parses the header of an .npy file of version 1, 2 or 3 and `size` bytes. `reader`
+/// holds the beginning of the file. Throws `DataError` for arrays in Fortran order, for
+/// big-endian arrays and for values other than numbers. Also throws unless the file has
+/// exactly the values that the header announces.
 ArrayLayout parse_npy(ByteReader& reader, std::int64_t size);
 
-/// A version 1 header for values in C order, padded so that they are aligned to 64.
+/// Returns a version 1 header for an array in C order. Padding aligns the values to 64
+/// bytes. Throws `ArgumentError` for bfloat16.
 std::string npy_header(DType dtype, const Shape& shape);
 
 }  // namespace millstream

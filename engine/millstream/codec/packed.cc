@@ -58,7 +58,8 @@ std::int64_t record_bytes(const Schema& schema) {
     if (__builtin_add_overflow(bytes, byte_size(field), &bytes)) bytes = -1;
     if (bytes < 0) break;
   }
-  if (bytes <= 0) throw ArgumentError("packed records need fields that have bytes");
+  if (bytes <= 0)
+    throw ArgumentError("packed records need at least one byte and fewer than 2^63");
   return bytes;
 }
 
@@ -81,7 +82,7 @@ PackedLayout parse_packed(ByteReader& reader, std::int64_t size) {
     const std::int64_t at = reader.offset();
     const Field& field = layout.schema.emplace_back(parse_field(reader));
     if (!names.insert(field.name).second) {
-      reader.fail(at, "names that differ", text(quote_bytes(field.name), " twice"));
+      reader.fail(at, "different field names", text(quote_bytes(field.name), " twice"));
     }
   }
   if (layout.offset < reader.offset() - start || layout.offset > kPackedHeader) {
@@ -112,7 +113,10 @@ std::string packed_header(const Schema& schema, std::int64_t records) {
   record_bytes(schema);
   std::string fields;
   for (const Field& field : schema) {
-    if (field.name.size() > 0xFFFF) throw ArgumentError("a field's name is too long");
+    if (field.name.size() > 0xFFFF)
+      throw ArgumentError(
+          text("the name of a field must have at most 65,535 bytes, not ",
+               field.name.size()));
     put(fields, static_cast<std::uint16_t>(field.name.size()));
     fields += field.name;
     const std::string_view dtype = name(field.dtype);
@@ -126,7 +130,10 @@ std::string packed_header(const Schema& schema, std::int64_t records) {
   std::string header(kMagic);
   const auto bytes = static_cast<std::int64_t>(header.size() + 24 + fields.size());
   const std::int64_t offset = (bytes + kAlign - 1) / kAlign * kAlign;
-  if (offset > kPackedHeader) throw ArgumentError("a schema is too large to be packed");
+  if (offset > kPackedHeader)
+    throw ArgumentError(text("the header of a packed file must have at most ",
+                             kPackedHeader, " bytes, not ", offset,
+                             ": use fewer or shorter field names"));
   put(header, kVersion);
   put(header, static_cast<std::uint32_t>(schema.size()));
   put(header, static_cast<std::uint64_t>(records));

@@ -5,7 +5,8 @@
 
 namespace millstream {
 
-/// The stack machine that a pickle is a program for.
+/// The stack machine that runs the instructions of a pickle. It builds values only; it
+/// never imports or calls anything.
 class PickleMachine {
  public:
   using Kind = PickleValue::Kind;
@@ -13,7 +14,7 @@ class PickleMachine {
   PickleMachine(ByteReader& reader, std::vector<PickleValue>& values)
       : reader_(reader), values_(values) {}
 
-  /// The number of the value that the program leaves.
+  /// Runs all instructions and returns the index of the resulting value.
   std::uint32_t run() {
     for (;;) {
       at_ = reader_.offset();
@@ -78,7 +79,7 @@ class PickleMachine {
       case 'R': call(); return;
       case 'b': extend(Kind::kCall, depth(1)); return;
       default:
-        reader_.fail(at_, "an instruction that makes numbers, text and lists",
+        reader_.fail(at_, "an instruction that creates numbers, text or lists",
                      text("instruction ", int{code}, ", which is not run"));
     }
   }
@@ -108,14 +109,14 @@ class PickleMachine {
     return value;
   }
 
-  /// Where on the stack the last `count` values begin.
+  /// The stack position at which the last `count` values begin.
   std::size_t depth(std::size_t count) const {
     if (stack_.size() < count) {
       reader_.fail(at_, text(count, " values on the stack"), stack_.size());
     }
     return stack_.size() - count;
   }
-  /// Where on the stack the values after the last mark begin.
+  /// The stack position after the last mark, which it removes.
   std::size_t mark() {
     if (marks_.empty() || marks_.back() > stack_.size()) {
       reader_.fail(at_, "a mark on the stack", "none");
@@ -125,14 +126,15 @@ class PickleMachine {
     return begin;
   }
 
-  /// Replaces the values from `begin` by one that holds them.
+  /// Replaces the values from `begin` on by one value that contains them.
   void collect(Kind kind, std::size_t begin) {
     std::vector<std::uint32_t> items = taken(begin);
     check_pairs(kind, items.size());
     push(kind).items = std::move(items);
   }
-  /// Writes a call down. The one that is known, to encode text in Latin-1, is how bytes
-  /// are written: it leaves that text, marked.
+  /// Records a call without running it. Python 3 writes bytes for protocol 2 as a call
+  /// that encodes text in Latin-1; this call becomes the text itself, with `is_latin1`
+  /// set.
   void call() {
     collect(Kind::kCall, depth(2));
     const PickleValue& made = values_[top()];
@@ -152,14 +154,14 @@ class PickleMachine {
     const PickleValue& item = values_[holder.items[i]];
     return item.kind == Kind::kBytes && item.bytes == word;
   }
-  /// Moves the values from `begin` into the one below them.
+  /// Moves the values from `begin` on into the value below them.
   void extend(Kind kind, std::size_t begin) {
     const std::vector<std::uint32_t> items = taken(begin);
     check_pairs(kind, items.size());
     PickleValue& value = values_[top()];
     const bool built = value.kind == Kind::kCall && value.items.size() > 2;
     if (value.kind != kind || built) {
-      reader_.fail(at_, "a value that takes others", "one that does not");
+      reader_.fail(at_, "a container to add values to", "another value");
     }
     value.items.insert(value.items.end(), items.begin(), items.end());
   }
@@ -171,7 +173,7 @@ class PickleMachine {
   }
   void check_pairs(Kind kind, std::size_t items) const {
     if (kind == Kind::kDict && items % 2 != 0) {
-      reader_.fail(at_, "keys and values by turns", text(items, " of them"));
+      reader_.fail(at_, "pairs of keys and values", text(items, " values"));
     }
   }
 
@@ -201,7 +203,7 @@ class PickleMachine {
   }
   void recall(std::uint32_t key) {
     const auto found = memo_.find(key);
-    if (found == memo_.end()) reader_.fail(at_, "a value kept before", key);
+    if (found == memo_.end()) reader_.fail(at_, "the number of a stored value", key);
     stack_.push_back(found->second);
   }
 
@@ -210,7 +212,7 @@ class PickleMachine {
   std::vector<std::uint32_t> stack_;
   std::vector<std::size_t> marks_;
   std::unordered_map<std::uint32_t, std::uint32_t> memo_;
-  std::int64_t at_ = 0;  // of the instruction
+  std::int64_t at_ = 0;  // offset of the current instruction
 };
 
 std::vector<std::byte> latin1_bytes(const PickleValue& value,
@@ -220,7 +222,7 @@ std::vector<std::byte> latin1_bytes(const PickleValue& value,
   for (std::size_t i = 0; i < value.bytes.size(); ++i) {
     auto byte = static_cast<unsigned char>(value.bytes[i]);
     if (byte >= 0x80) {
-      // Characters from 128 to 255 are two bytes of UTF-8: 110000xx 10xxxxxx.
+      // UTF-8 encodes the characters from 128 to 255 as two bytes: 110000xx 10xxxxxx.
       const auto next = i + 1 < value.bytes.size()
                             ? static_cast<unsigned char>(value.bytes[i + 1])
                             : std::uint8_t{0};

@@ -12,7 +12,7 @@ std::string_view text_of(std::string_view field) {
   return field.substr(0, std::min(field.find('\0'), field.size()));
 }
 
-/// Numbers are octal digits between spaces, or big-endian after a byte of 0x80.
+/// Parses a number: octal digits between spaces, or big-endian bytes after 0x80.
 std::int64_t number(const ByteReader& reader, std::int64_t at, std::string_view field) {
   std::int64_t value = 0;
   if (!field.empty() && field.front() == '\x80') {
@@ -48,7 +48,7 @@ std::optional<TarEntry> parse_tar_header(ByteReader& reader) {
   const std::int64_t promised =
       number(reader, start + static_cast<std::int64_t>(kSum), block.substr(kSum, 8));
   if (sum != promised) {
-    reader.fail(start, text("a tar header of check sum ", promised), sum);
+    reader.fail(start, text("a tar header with checksum ", promised), sum);
   }
   TarEntry entry;
   entry.name = text_of(block.substr(0, 100));

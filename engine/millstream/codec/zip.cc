@@ -13,7 +13,7 @@ constexpr std::uint32_t kMember = 0x04034B50;
 constexpr std::int64_t kEndBytes = 22;
 constexpr std::int64_t kEnd64Bytes = 56;
 constexpr std::int64_t kLocatorBytes = 20;
-constexpr std::uint32_t kLarge = 0xFFFFFFFF;  // see the 64-bit fields
+constexpr std::uint32_t kLarge = 0xFFFFFFFF;  // the value is in the 64-bit fields
 
 void expect_signature(ByteReader& reader, std::uint32_t wanted, std::string_view what) {
   const std::int64_t at = reader.offset();
@@ -21,7 +21,7 @@ void expect_signature(ByteReader& reader, std::uint32_t wanted, std::string_view
   if (found != wanted) reader.fail(at, text(what, ", signature ", wanted), found);
 }
 
-/// Reads the sizes and the offset that did not fit 32 bits from the extra fields.
+/// Reads the 64-bit sizes and the 64-bit offset from the extra fields.
 void read_large(ByteReader& reader, std::int64_t extra_bytes, bool size, bool packed,
                 bool header, ZipMember& member) {
   const std::int64_t end = reader.offset() + extra_bytes;
@@ -136,7 +136,8 @@ std::int64_t zip_member_data(ByteReader& reader, const ZipMember& member,
   const std::string shown = quote_bytes(member.name);
   expect_signature(reader, kMember, text("the header of ", shown));
   if (member.encrypted) {
-    reader.fail(start, text("a plain member ", shown), "an encrypted one");
+    reader.fail(start, text("a member ", shown, " without encryption"),
+                "an encrypted one");
   }
   if (member.method != kZipStored && member.method != kZipDeflated) {
     reader.fail(start, text(shown, " stored (0) or deflated (8)"), member.method);

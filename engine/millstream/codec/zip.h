@@ -8,7 +8,7 @@
 
 namespace millstream {
 
-/// Where the directory of a zip file lies.
+/// The position of the directory of a zip file.
 struct ZipDirectory {
   std::int64_t members = 0;
   std::int64_t size = 0;    // bytes
@@ -22,31 +22,32 @@ inline constexpr std::uint16_t kZipDeflated = 8;
 struct ZipMember {
   std::string name;
   bool encrypted = false;
-  std::uint16_t method = 0;  // kZipStored, kZipDeflated or one that cannot be read
+  std::uint16_t method = 0;  // kZipStored, kZipDeflated or an unsupported one
   std::uint32_t crc = 0;
   std::int64_t packed = 0;  // bytes in the zip file
-  std::int64_t size = 0;    // bytes in themselves
+  std::int64_t size = 0;    // bytes when inflated
   std::int64_t header = 0;  // offset of the member's own header
 };
 
-/// The end of a zip file that is enough to find its directory.
+/// The last bytes of a zip file that always contain its end records.
 inline constexpr std::int64_t kZipEnd = 65535 + 22 + 20 + 56;
 
-/// Finds the directory from the last bytes of the file, at least `kZipEnd` of them or
-/// all. Throws `DataError` where there is none.
+/// Finds the directory. `tail` holds the last `kZipEnd` bytes of the file, or all of a
+/// shorter file; `size` is the size of the file. Throws `DataError` if there is no
+/// directory.
 ZipDirectory find_zip_directory(std::span<const std::byte> tail,
                                 const std::string& name, std::int64_t size);
 
-/// The members in the directory that `reader` holds, of any kind.
+/// Parses the directory that `reader` holds. Returns all members, readable or not.
 std::vector<ZipMember> parse_zip_directory(ByteReader& reader,
                                            const ZipDirectory& directory);
 
-/// Bytes that hold every member's own header.
+/// The length of the longest member header.
 inline constexpr std::int64_t kZipMemberHeader = 30 + 65535 + 65535;
 
-/// The offset of a member's data in its file of `size` bytes, in which it lies whole;
-/// `reader` holds the member's header. Throws `DataError` for encrypted members and
-/// methods other than stored and deflated.
+/// Returns the offset of a member's data in its file of `size` bytes. `reader` holds
+/// the member's header. Throws `DataError` for an encrypted member, for a method other
+/// than stored and deflated, and if the file ends before the data does.
 std::int64_t zip_member_data(ByteReader& reader, const ZipMember& member,
                              std::int64_t size);
 

@@ -7,8 +7,7 @@
 
 namespace millstream {
 
-/// Whether bytes are UTF-8 as Python takes it: no surrogates, and nothing longer than
-/// it needs to be.
+/// Whether Python would decode `bytes` as UTF-8: no surrogates, no overlong encodings.
 inline bool is_utf8(std::string_view bytes) noexcept {
   constexpr std::array<std::uint32_t, 4> kLeast = {0, 0x80, 0x800, 0x10000};
   for (std::size_t i = 0; i < bytes.size();) {
@@ -28,8 +27,9 @@ inline bool is_utf8(std::string_view bytes) noexcept {
   return true;
 }
 
-/// Bytes from outside as a message can show them: control characters as \x and two
-/// digits, and where they are no UTF-8 all that is not ASCII too.
+/// Makes bytes of a file printable for a message. Control characters and backslashes
+/// become \x and two hex digits; so does every byte above 127 if the bytes are not
+/// valid UTF-8.
 inline std::string escaped(std::string_view bytes) {
   constexpr std::string_view kDigits = "0123456789abcdef";
   const bool is_text = is_utf8(bytes);
@@ -45,7 +45,7 @@ inline std::string escaped(std::string_view bytes) {
   return to;
 }
 
-/// The same in quotes.
+/// `escaped(bytes)` in single quotes.
 inline std::string quote_bytes(std::string_view bytes) {
   return std::string("'").append(escaped(bytes)).append("'");
 }

@@ -8,8 +8,8 @@
 
 namespace millstream {
 
-/// One field of several samples: dense (row k at `data + k * stride`) or, where
-/// `rows` is set, scattered (row k at `rows[k]`). Borrows all that it points to.
+/// One field of several samples. A dense column has row k at `data + k * stride`; a
+/// scattered column sets `rows` and has row k at `rows[k]`. Does not own the memory.
 struct Column {
   DType dtype = DType::kUint8;
   Shape shape;  // of one row
@@ -25,8 +25,8 @@ struct Column {
   }
 };
 
-/// Asks for a row that will be read a few rows later: rows drawn at random miss the
-/// caches, and the hardware cannot guess them. Long rows stream once they are begun.
+/// Prefetches the first bytes of a row into the CPU cache. The hardware cannot predict
+/// rows in random order, but it streams the rest of a long row by itself.
 inline void prefetch(const std::byte* row, std::int64_t bytes) noexcept {
   constexpr std::int64_t kLine = 64;
   constexpr std::int64_t kMost = 1024;
@@ -34,7 +34,7 @@ inline void prefetch(const std::byte* row, std::int64_t bytes) noexcept {
   for (std::int64_t at = 0; at < end; at += kLine) __builtin_prefetch(row + at);
 }
 
-/// How many rows later.
+/// How many rows ahead of the current one to prefetch.
 inline constexpr std::int64_t kPrefetchRows = 4;
 
 }  // namespace millstream

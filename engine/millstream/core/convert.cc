@@ -58,7 +58,7 @@ void convert_rows(std::string_view field, const Column& from, const Column& to,
     if (convert(from.row(k), to.row(k), elements) == elements) continue;
     throw DataError({.sample = indices[static_cast<std::size_t>(k)],
                      .field = std::string(field),
-                     .text = text("holds a ", name(from.dtype), " that ",
+                     .text = text("holds a value of dtype ", name(from.dtype), " that ",
                                   name(to.dtype), " cannot hold")});
   }
 }

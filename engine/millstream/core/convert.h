@@ -15,8 +15,8 @@
 
 namespace millstream {
 
-/// `value` as a To, as XLA converts: integers wrap, floats saturate and NaN becomes 0
-/// on their way to integers, complex numbers lose their imaginary part.
+/// Converts `value` as XLA does: integers wrap around; floats saturate when they become
+/// integers, and NaN becomes 0; complex numbers lose their imaginary part.
 template <typename To, typename From>
 To converted(From value) {
   if constexpr (std::is_same_v<To, From>) {
@@ -38,7 +38,7 @@ To converted(From value) {
     using Limits = std::numeric_limits<To>;
     if (std::isnan(value)) return To{0};
     if (value <= static_cast<From>(Limits::min())) return Limits::min();
-    // The limit itself may round up to a power of two that To cannot hold.
+    // As a float, the limit may round up to a power of two that To cannot hold.
     if (value >= static_cast<From>(Limits::max())) return Limits::max();
     return static_cast<To>(value);
   } else {
@@ -46,7 +46,8 @@ To converted(From value) {
   }
 }
 
-/// The value stored at `from`, at any address. Bytes other than 0 and 1 are true.
+/// Loads a value from `from`, which need not be aligned. For bool, every byte other
+/// than 0 is true.
 template <typename T>
 [[gnu::always_inline]] inline T loaded(const std::byte* from) {
   if constexpr (std::is_same_v<T, bool>) {
@@ -58,22 +59,23 @@ template <typename T>
   }
 }
 
-/// Converts `count` values. Answers with the number of values before the first 64-bit
-/// integer that its 32-bit namesake cannot hold, or `count`; all are written.
+/// Converts `count` values and writes all of them. From 64-bit to 32-bit integers of
+/// the same signedness, returns how many values precede the first one that does not
+/// fit, or `count`. All other conversions return `count`.
 using Convert = std::int64_t (*)(const std::byte* from, std::byte* to,
                                  std::int64_t count);
 
 /// The conversion between two types; never null.
 Convert converter(DType from, DType to);
 
-/// Whether that conversion checks that values fit.
+/// Whether `converter(from, to)` checks that values fit.
 constexpr bool is_checked(DType from, DType to) noexcept {
   return (from == DType::kInt64 && to == DType::kInt32) ||
          (from == DType::kUint64 && to == DType::kUint32);
 }
 
-/// Converts rows [0, rows) of a column, those of the samples `indices`. Throws
-/// `DataError` naming `field` and the first sample that `to` cannot hold.
+/// Converts rows [0, rows) of `from` into `to`. Row k is sample `indices[k]`. Throws
+/// `DataError` with `field` and the first sample whose value does not fit.
 void convert_rows(std::string_view field, const Column& from, const Column& to,
                   std::int64_t rows, std::span<const std::int64_t> indices);
 

@@ -1,6 +1,7 @@
 #include "millstream/core/dtype.h"
 
 #include <array>
+#include <string>
 
 #include "millstream/core/error.h"
 
@@ -22,7 +23,10 @@ DType dtype_named(std::string_view name) {
   for (std::size_t i = 0; i < kNames.size(); ++i) {
     if (kNames[i] == name) return static_cast<DType>(i);
   }
-  throw ArgumentError(text("there is no dtype '", name, "' here"));
+  std::string known;
+  for (const std::string_view each : kNames)
+    known.append(known.empty() ? "" : ", ").append(each);
+  throw ArgumentError(text("unknown dtype '", name, "': expected one of ", known));
 }
 
 DType narrowed(DType dtype) noexcept {

@@ -9,7 +9,7 @@
 
 namespace millstream {
 
-/// The type of one element. The values are part of resume digests: append only.
+/// The type of one element. Resume digests contain these values: only append.
 enum class DType : std::uint8_t {
   kBool,
   kInt8,
@@ -29,13 +29,14 @@ enum class DType : std::uint8_t {
 };
 inline constexpr int kDTypes = 15;
 
-/// NumPy's name for it, e.g. "uint8".
+/// The name that NumPy uses, e.g. "uint8".
 std::string_view name(DType dtype) noexcept;
 
-/// The type of that name; throws `ArgumentError` if there is none.
+/// The type called `name`. Throws `ArgumentError` if there is none.
 DType dtype_named(std::string_view name);
 
-/// The type that holds `dtype` where JAX has no 64-bit types, else itself.
+/// The type that JAX uses for `dtype` while its 64-bit types are disabled: the 32-bit
+/// type of the same kind for a 64-bit type, else `dtype` itself.
 DType narrowed(DType dtype) noexcept;
 
 template <typename T>

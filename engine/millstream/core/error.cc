@@ -13,7 +13,7 @@ constexpr std::array<std::string_view, 11> kNames = {
     "other",     "argument", "data",     "io",          "memory",        "thread",
     "cancelled", "closed",   "function", "worker_died", "worker_stalled"};
 
-/// `what` would end at a zero.
+/// Replaces zero bytes by "\x00", because `what` returns a C string.
 std::string without_zeros(const std::string& message) {
   std::string whole;
   for (const char c : message) {
@@ -23,7 +23,7 @@ std::string without_zeros(const std::string& message) {
   return whole;
 }
 
-/// Where it is: "x.csv: line 3, column 1 ('a'): ".
+/// Where the error is, e.g. "x.csv: line 3, column 1 ('a'): ".
 std::string place(const ErrorFields& fields) {
   std::string words;
   if (!fields.file.path.empty()) words += fields.file.str() + ": ";
@@ -31,21 +31,21 @@ std::string place(const ErrorFields& fields) {
   if (fields.line) words += text("line ", *fields.line);
   if (fields.line && fields.column) {
     words += text(", column ", *fields.column);
-    // A column without a name is called after its number.
+    // The name of a column without a header repeats its number; leave it out.
     if (!fields.field.empty() && fields.field != text("column", *fields.column - 1)) {
       const auto shown = std::string_view(fields.field).substr(0, kShown);
       words += text(" (", quote_bytes(shown), ")");
     }
   }
   if (fields.line) words += ": ";
-  // Elsewhere the file or the rest of the words tells the field.
+  // Without a sample, the file or the text already names the field.
   if (!fields.line && !fields.field.empty() && fields.sample) {
     words += escaped(fields.field) + ": ";
   }
   return words;
 }
 
-/// What is wrong: "expected a number, found 'b'".
+/// What is wrong, e.g. "expected a number, found 'b'".
 std::string fault(const ErrorFields& fields) {
   std::string words;
   if (!fields.expected.empty()) words += "expected " + fields.expected;

@@ -11,7 +11,7 @@
 
 namespace millstream {
 
-/// A file as errors name it: its path and, in an archive, the member.
+/// The name of a file in an error: its path and, in an archive, the member.
 struct FileName {
   FileName() = default;
   FileName(std::string file_path, std::string archive_member = {})
@@ -25,19 +25,19 @@ struct FileName {
   std::string member;
 };
 
-/// What an error is about. What is unknown or does not apply is empty.
+/// The facts of an error. A member that is unknown or does not apply is empty.
 struct ErrorFields {
   FileName file = {};
   std::optional<std::int64_t> offset = {};   // of a byte in the file
   std::optional<std::int64_t> line = {};     // of a table, from 1
   std::optional<std::int64_t> column = {};   // of that line, from 1
-  std::optional<std::int64_t> sample = {};   // in the file, or else in its source
-  std::optional<std::int64_t> process = {};  // the worker process
+  std::optional<std::int64_t> sample = {};   // index in the file, else in the source
+  std::optional<std::int64_t> process = {};  // process id of the worker
   std::string field = {};
   std::string expected = {};
   std::string found = {};
-  /// Where `expected` and `found` do not say it. After a sample it goes on the sentence
-  /// that begins with "sample 3".
+  /// Further text for the message. If `sample` is set and `expected` and `found` are
+  /// not, it continues the sentence that begins with "sample 3 ".
   std::string text = {};
 };
 
@@ -55,14 +55,14 @@ enum class ErrorKind : std::uint8_t {
   kWorkerStalled,
 };
 
-/// "data", "worker_died" and so on.
+/// The name of a kind, e.g. "data" or "worker_died".
 std::string_view name(ErrorKind kind) noexcept;
 
-/// The message of an error, such as "x.csv: line 3, column 1 ('a'): expected a number,
-/// found 'b'". All messages are composed here.
+/// Composes the message of an error, e.g. "x.csv: line 3, column 1 ('a'): expected a
+/// number, found 'b'". Every message of the engine is composed here.
 std::string composed(ErrorKind kind, const ErrorFields& fields);
 
-/// Any failure that the engine reports. Subclasses say whose fault it was.
+/// Any failure that the engine reports. The subclasses say what caused it.
 class Error : public std::exception {
  public:
   explicit Error(ErrorFields fields, ErrorKind kind = ErrorKind::kOther);
@@ -72,8 +72,8 @@ class Error : public std::exception {
   const ErrorFields& fields() const noexcept { return fields_; }
   const char* what() const noexcept override { return message_.c_str(); }
 
-  /// Fills in what the error does not say. Only for the thread that threw it, before
-  /// another thread can see it.
+  /// Sets the fields that are still empty. Only the thread that threw the error may
+  /// call it, before another thread can see the error.
   void add(const ErrorFields& known);
 
  private:
@@ -82,7 +82,8 @@ class Error : public std::exception {
   std::string message_;
 };
 
-/// Runs `body`; the fields that `known` returns are added to an error that it throws.
+/// Runs `body` and returns its result. If it throws an `Error`, adds the fields that
+/// `known` returns and rethrows.
 template <typename Known, typename Body>
 auto adding(Known&& known, Body&& body) {
   try {
@@ -93,7 +94,7 @@ auto adding(Known&& known, Body&& body) {
   }
 }
 
-/// The caller asked for something impossible. Becomes `ValueError` in Python.
+/// The caller passed an invalid argument. Becomes `ValueError` in Python.
 struct ArgumentError : Error {
   explicit ArgumentError(ErrorFields fields)
       : Error(std::move(fields), ErrorKind::kArgument) {}
@@ -101,13 +102,13 @@ struct ArgumentError : Error {
       : Error(std::move(text), ErrorKind::kArgument) {}
 };
 
-/// The stored bytes are not what their format promises. Becomes `DataError`.
+/// The stored bytes do not match their format. Becomes `DataError`.
 struct DataError : Error {
   explicit DataError(ErrorFields fields) : Error(std::move(fields), ErrorKind::kData) {}
   explicit DataError(std::string text) : Error(std::move(text), ErrorKind::kData) {}
 };
 
-/// The system could not read or write. Becomes `OSError` with errno and file.
+/// The operating system could not read or write. Becomes `OSError` with errno and path.
 class IoError : public Error {
  public:
   IoError(int code, ErrorFields fields)
@@ -119,43 +120,44 @@ class IoError : public Error {
   int code_;
 };
 
-/// The system refused memory. Becomes `MemoryError`.
+/// The operating system refused to allocate memory. Becomes `MemoryError`.
 class OutOfMemory : public Error {
  public:
   explicit OutOfMemory(std::string text) : Error(std::move(text), ErrorKind::kMemory) {}
-  /// Where nobody knows what it was for.
+  /// The message if it is unknown what the memory was for.
   static constexpr const char* kUnnamed =
-      "the engine could not allocate memory: free some, raise the limit (ulimit -v, or "
-      "that of the container), or use a smaller batch_size= and prefetch=";
+      "the engine could not allocate memory. Free memory, raise the memory limit "
+      "(ulimit -v, or the container's limit), or use a smaller batch_size= and "
+      "prefetch=.";
 };
 
-/// The system refused to start a thread. Becomes `RuntimeError`.
+/// The operating system refused to start a thread. Becomes `RuntimeError`.
 class ThreadError : public Error {
  public:
-  /// `what` is the thread, `reason` what the system says.
+  /// `what` describes the thread; `reason` is the message of the operating system.
   ThreadError(const std::string& what, const std::string& reason)
       : Error("cannot start " + what + ": " + reason + ". " + kRemedy,
               ErrorKind::kThread) {}
 
   static constexpr const char* kRemedy =
-      "The limit of processes and threads (ulimit -u, or that of the container) or the "
-      "memory is used up: raise it, or use fewer workers= and threads=";
+      "The limit on processes and threads (ulimit -u, or the container's limit) or the "
+      "memory is exhausted. Raise the limit, or use fewer workers= and threads=.";
 };
 
-/// The caller asked to stop. Becomes `KeyboardInterrupt` where a signal did so.
+/// The caller cancelled the call. Becomes `KeyboardInterrupt` if a signal caused it.
 struct Cancelled : Error {
   explicit Cancelled(std::string text, ErrorKind kind = ErrorKind::kCancelled)
       : Error(std::move(text), kind) {}
 };
 
-/// The workers or the loader were closed already. Becomes `WorkerError`.
+/// The workers or the loader are already closed. Becomes `WorkerError`.
 struct Closed : Cancelled {
   explicit Closed(std::string text) : Cancelled(std::move(text), ErrorKind::kClosed) {}
 };
 
-/// A function of the user's failed at a sample: the same every time, unless it is
-/// transient. Carries what it threw for those who can read it: bytes from another
-/// process, or an object.
+/// A user's function failed at a sample. It fails again every time, unless the error is
+/// transient. Carries the user's exception: as bytes from a worker process, or as an
+/// object of this process.
 class FunctionError : public Error {
  public:
   FunctionError(std::string message, std::int64_t sample, std::string bytes,
@@ -166,11 +168,11 @@ class FunctionError : public Error {
         object_(std::move(object)),
         transient_(transient) {}
 
-  /// -1 if the error came before the first sample.
+  /// -1 if the function failed before the first sample.
   std::int64_t sample() const noexcept { return sample_; }
   const std::string& bytes() const noexcept { return bytes_; }
   const std::shared_ptr<const void>& object() const noexcept { return object_; }
-  /// Whether another try may succeed, as after EIO or an interrupt.
+  /// Whether another attempt may succeed, e.g. after EIO or an interrupt.
   bool transient() const noexcept { return transient_; }
 
  private:
@@ -180,7 +182,7 @@ class FunctionError : public Error {
   bool transient_;
 };
 
-/// A worker ended before its samples were made; another try may succeed. Becomes
+/// A worker exited before it had made its samples. Another attempt may succeed. Becomes
 /// `WorkerError`.
 struct WorkerDied : Error {
   explicit WorkerDied(ErrorFields fields)
@@ -189,7 +191,8 @@ struct WorkerDied : Error {
       : Error(std::move(text), ErrorKind::kWorkerDied) {}
 };
 
-/// A sample took longer than it may; another try may succeed. Becomes `WorkerTimeout`.
+/// A sample exceeded the time limit. Another attempt may succeed. Becomes
+/// `WorkerTimeout`.
 struct WorkerStalled : Error {
   explicit WorkerStalled(ErrorFields fields)
       : Error(std::move(fields), ErrorKind::kWorkerStalled) {}

@@ -4,9 +4,9 @@
 
 namespace millstream {
 
-/// While it lives, this thread rounds to nearest and keeps subnormal numbers, whatever
-/// the caller chose: XLA's threads flush them to zero, and bytes must not depend on who
-/// asks.
+/// While this object exists, its thread rounds to nearest and keeps subnormal numbers.
+/// XLA's threads flush subnormal numbers to zero, but a batch must not depend on the
+/// thread that makes it.
 class ExactFloats {
  public:
   ExactFloats() noexcept {

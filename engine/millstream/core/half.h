@@ -5,7 +5,8 @@
 
 namespace millstream {
 
-/// The upper half of a float. Rounds to nearest, ties to even; a NaN stays one.
+/// A bfloat16: the upper 16 bits of a float. Rounds to nearest, ties to even; a NaN
+/// stays a NaN.
 struct BFloat16 {
   std::uint16_t bits = 0;
 
@@ -21,7 +22,7 @@ struct BFloat16 {
   }
 };
 
-/// IEEE binary16. Rounds to nearest, ties to even; overflow is infinite.
+/// IEEE binary16. Rounds to nearest, ties to even; overflow gives infinity.
 struct Half {
   std::uint16_t bits = 0;
 

@@ -18,15 +18,17 @@ std::int64_t rounded_up(std::int64_t bytes) {
 
 Block::Block(std::int64_t bytes, const std::string& what) : size_(bytes) {
   if (bytes < 0 || bytes > (std::int64_t{1} << 56)) {
-    throw ArgumentError(text("a block of ", bytes, " bytes cannot be had"));
+    throw ArgumentError(
+        text("cannot allocate ", bytes, " bytes: expected a size from 0 to 2^56"));
   }
   const auto size = static_cast<std::size_t>(std::max<std::int64_t>(bytes, 1));
   data_.reset(static_cast<std::byte*>(
       ::operator new (size, std::align_val_t{kAlignment}, std::nothrow)));
   if (data_ == nullptr) {
     throw OutOfMemory(text("cannot allocate ", bytes, " bytes for ", what,
-                           ": free memory, raise its limit (ulimit -v, or that of the "
-                           "container), or use a smaller batch_size= and prefetch="));
+                           ". Free memory, raise the memory limit (ulimit -v, or the "
+                           "container's limit), or use a smaller batch_size= and "
+                           "prefetch=."));
   }
 }
 
@@ -46,7 +48,7 @@ std::byte* Memory::allocate(std::int64_t bytes) {
 }
 
 void Memory::reset() noexcept {
-  if (blocks_.size() > 1) {  // the largest alone serves the next round
+  if (blocks_.size() > 1) {  // keep only the largest
     std::swap(blocks_.front(), blocks_.back());
     blocks_.resize(1);
   }

@@ -12,17 +12,19 @@
 
 namespace millstream {
 
-/// The alignment that JAX needs to alias a buffer; also the size of a cache line.
+/// The alignment that JAX needs to use a buffer without a copy; also the size of a
+/// cache line.
 inline constexpr std::size_t kAlignment = 64;
 
-/// A block of `kAlignment`-aligned bytes that frees itself.
+/// A block of bytes, aligned to `kAlignment`. The destructor frees it.
 class Block {
  public:
   Block() = default;
-  /// Throws `OutOfMemory`, which says that they were for `what`.
+  /// Allocates `bytes` bytes. Throws `OutOfMemory`, whose message says that they were
+  /// for `what`.
   explicit Block(std::int64_t bytes, const std::string& what = "working memory");
 
-  /// Bytes of somebody else's, there as long as `owner` is.
+  /// Refers to bytes that `owner` keeps alive; the block shares ownership of `owner`.
   Block(std::byte* data, std::int64_t bytes, std::shared_ptr<const void> owner)
       : data_(data, Free{std::move(owner)}), size_(bytes) {}
 
@@ -43,14 +45,14 @@ class Block {
   std::int64_t size_ = 0;
 };
 
-/// A worker's arena: allocation is a bump, `reset` takes everything back at once and
-/// keeps the blocks. Belongs to one thread at a time.
+/// An arena allocator. `reset` releases all allocations at once and keeps memory for
+/// later ones. Only one thread may use it at a time.
 class Memory {
  public:
-  /// `bytes` bytes, aligned, uninitialised, valid until `reset`.
+  /// Returns `bytes` aligned, uninitialised bytes, valid until `reset`.
   std::byte* allocate(std::int64_t bytes);
 
-  /// Space for `count` values of a trivial type.
+  /// Uninitialised space for `count` values of a trivial type, valid until `reset`.
   template <typename T>
   std::span<T> array(std::int64_t count) {
     static_assert(std::is_trivially_destructible_v<T>);
@@ -66,7 +68,8 @@ class Memory {
   std::int64_t used_ = 0;  // of blocks_[current_]
 };
 
-/// This thread's arena, reset for whoever asks: not for use across calls.
+/// This thread's arena. Every call resets it, so pointers into it are valid only until
+/// the next call on this thread.
 Memory& thread_memory();
 
 }  // namespace millstream

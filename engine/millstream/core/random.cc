@@ -19,8 +19,8 @@ std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter,
 
 Random::Random(Seed seed, std::uint32_t epoch, std::int64_t sample,
                std::uint32_t stage) {
-  // One block names the stream by (epoch, sample, stage); its words seed the stream's
-  // own counter, which leaves 2^32 blocks a stream.
+  // (epoch, sample, stage) selects one block, whose words are the key and half of the
+  // counter of the stream. Each stream then has 2^32 blocks of its own.
   const auto index = static_cast<std::uint64_t>(sample);
   const auto stream =
       philox({epoch, static_cast<std::uint32_t>(index),

@@ -5,20 +5,20 @@
 
 namespace millstream {
 
-/// What a user seeds with: two words, never added together.
+/// The user's seed: the two words of a Philox key.
 struct Seed {
   std::uint32_t low = 0;   // the last word of a JAX key
-  std::uint32_t high = 0;  // the first
+  std::uint32_t high = 0;  // the first word
 
   bool operator==(const Seed&) const = default;
 };
 
-/// Philox 4x32 with 10 rounds: a random block of 128 bits for each counter and key.
+/// Philox 4x32 with 10 rounds: 128 random bits for each counter and key.
 std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter,
                                     std::array<std::uint32_t, 2> key) noexcept;
 
-/// What a random block is for; part of its counter, so purposes never share bits.
-/// The values are promised: changing one changes every user's order.
+/// What a random block is used for. It is part of the counter, so two purposes never
+/// share bits. Never change these values: that would change every user's order.
 enum class Purpose : std::uint32_t {
   kShuffle = 1,
   kReplacement = 2,
@@ -30,8 +30,8 @@ enum class Purpose : std::uint32_t {
   kWindow = 8,
 };
 
-/// The numbers that one stage may draw for one sample: a pure function of (seed,
-/// epoch, sample, stage).
+/// The random numbers of one stage for one sample: a pure function of (seed, epoch,
+/// sample, stage).
 class Random {
  public:
   Random(Seed seed, std::uint32_t epoch, std::int64_t sample, std::uint32_t stage);
@@ -41,7 +41,7 @@ class Random {
   /// In [0, 1).
   float uniform() noexcept { return static_cast<float>(bits() >> 8) * 0x1p-24f; }
 
-  /// In [0, n), n > 0, with no bias that 2^20 draws would show.
+  /// Returns a number in [0, n) for n > 0. The relative bias is below n / 2^32.
   std::uint32_t below(std::uint32_t n) noexcept {
     return static_cast<std::uint32_t>((std::uint64_t{bits()} * n) >> 32);
   }

@@ -10,24 +10,24 @@
 
 namespace millstream {
 
-/// The context of a call outside any batch.
+/// The context of a call that does not belong to a batch.
 inline const CallContext kNoContext;
 
-/// The samples that a call reads or transforms, one a row. Borrows all that it points
-/// to. `Request{indices}` asks for samples outside any batch.
+/// The samples that a call reads or transforms, one per row. Does not own the memory it
+/// points to. `Request{indices}` is a request that does not belong to a batch.
 struct Request {
-  std::span<const std::int64_t> indices;       // -1 in padding, which no source gets
-  std::span<const std::uint32_t> epochs = {};  // one a row; none outside any batch
+  std::span<const std::int64_t> indices;  // -1 in padding; sources never receive it
+  std::span<const std::uint32_t> epochs = {};  // one per row, or none outside a batch
   Seed seed = {};
-  std::int64_t first = 0;  // row of the batch that row 0 is
+  std::int64_t first = 0;  // the batch row of row 0
   const CallContext& context = kNoContext;
-  std::uint32_t stage = 0;  // under which a transform draws
+  std::uint32_t stage = 0;  // the transform's number for `random`
 
   std::int64_t rows() const noexcept {
     return static_cast<std::int64_t>(indices.size());
   }
 
-  /// What this stage may draw for the sample in row k.
+  /// The random numbers of this stage for the sample in row k.
   Random random(std::int64_t k) const {
     const auto row = static_cast<std::size_t>(k);
     return {seed, epochs[row], indices[row], stage};
@@ -44,8 +44,8 @@ struct Request {
   }
 };
 
-/// The columns that a call reads or writes, and the memory for everything else that has
-/// to last until the caller resets it.
+/// The columns that a call reads or writes, and the arena for everything else that must
+/// stay valid until the caller resets it.
 struct Rows {
   std::span<const Column> columns;
   Memory& memory;

@@ -10,7 +10,7 @@
 
 namespace millstream {
 
-/// One value of a sample: what it is called and what it looks like.
+/// One field of a sample: its name, dtype and shape.
 struct Field {
   std::string name;
   DType dtype = DType::kUint8;
@@ -19,21 +19,21 @@ struct Field {
   bool operator==(const Field&) const = default;
 };
 
-/// The fields of a sample, in their order.
+/// The fields of a sample, in order.
 using Schema = std::vector<Field>;
 
-/// Bytes of one such value.
+/// Bytes of one value of the field.
 inline std::int64_t byte_size(const Field& field) {
   return byte_size(field.dtype) * field.shape.elements();
 }
 
 /// "image: uint8(28, 28, 1)".
 std::string str(const Field& field);
-/// The same of all fields, in braces.
+/// All fields in braces, e.g. "{image: uint8(28, 28, 1), label: uint8()}".
 std::string str(const Schema& schema);
 
-/// The position of the field of that name; throws `ArgumentError` naming `who`, the
-/// missing field and those that exist.
+/// The position of the field called `name`. Throws `ArgumentError`, whose message names
+/// `who`, the missing field and the existing fields.
 int field_named(const Schema& schema, std::string_view name, std::string_view who);
 
 }  // namespace millstream

@@ -8,15 +8,16 @@ namespace millstream {
 
 Shape::Shape(std::span<const std::int64_t> extents) {
   if (extents.size() > kMaxRank) {
-    throw ArgumentError(
-        text("a value may have ", kMaxRank, " dimensions, not ", extents.size()));
+    throw ArgumentError(text("a value may have at most ", kMaxRank, " dimensions, not ",
+                             extents.size()));
   }
-  std::int64_t others = 1;  // than extents of 0
+  std::int64_t others = 1;  // the product of all extents other than 0
   for (const std::int64_t extent : extents) {
-    if (extent < 0) throw ArgumentError(text("an extent cannot be ", extent));
+    if (extent < 0)
+      throw ArgumentError(text("a dimension must be at least 0, not ", extent));
     if (__builtin_mul_overflow(others, std::max<std::int64_t>(extent, 1), &others) ||
         others > (std::int64_t{1} << 58)) {
-      throw ArgumentError("a shape has more elements than memory can have");
+      throw ArgumentError("a shape may have at most 2^58 elements");
     }
     elements_ = extent == 0 ? 0 : elements_ * extent;
     extents_[static_cast<std::size_t>(rank_++)] = extent;

@@ -8,7 +8,7 @@
 
 namespace millstream {
 
-/// The extents of a value, stored inline. At most `kMaxRank` of them.
+/// The extents of a value, at most `kMaxRank` of them, stored inline.
 class Shape {
  public:
   static constexpr int kMaxRank = 12;
@@ -17,9 +17,9 @@ class Shape {
   Shape(std::initializer_list<std::int64_t> extents)
       : Shape(std::span<const std::int64_t>(extents.begin(), extents.size())) {}
 
-  /// Throws `ArgumentError` for a negative extent, too many of them, or more than
-  /// 2^58 elements, those that an extent of 0 leaves out too: what is right for a shape
-  /// is right for a part of it.
+  /// Throws `ArgumentError` for a negative extent, more than `kMaxRank` extents, or
+  /// more than 2^58 elements. Extents of 0 count as 1 here, so every part of a valid
+  /// shape is valid too.
   explicit Shape(std::span<const std::int64_t> extents);
 
   int rank() const noexcept { return rank_; }

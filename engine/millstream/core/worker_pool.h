@@ -17,16 +17,16 @@
 
 namespace millstream {
 
-/// The values of a batch that are not arrays, in chunks of several rows, in whatever
-/// form the worker pool gives them. Any thread may add.
+/// The values of a batch that are not arrays, in chunks of several rows. The worker
+/// pool chooses their form. Any thread may call any method.
 class HostValues {
  public:
   struct Chunk {
     std::int64_t first = 0;  // row of the batch
     std::int64_t rows = 0;
-    std::string bytes;                   // from another process,
-    std::shared_ptr<const void> object;  // or of this one
-    std::vector<std::int64_t> at = {};   // the rows, where they do not follow `first`
+    std::string bytes;                   // from another process
+    std::shared_ptr<const void> object;  // of this process
+    std::vector<std::int64_t> at = {};   // the rows, if not consecutive
   };
 
   void add(Chunk chunk) {
@@ -43,7 +43,7 @@ class HostValues {
   std::vector<Chunk> chunks_;
 };
 
-/// The samples that were left out of a batch, and why. Any thread may add.
+/// The samples that were left out of a batch, and why. Any thread may call `add`.
 class Failures {
  public:
   void add(std::int64_t sample, const Error& error) {
@@ -51,7 +51,7 @@ class Failures {
     samples_.emplace(sample, error.what());
   }
 
-  /// To be called when the batch is made.
+  /// Call this only after the batch is complete.
   const std::map<std::int64_t, std::string>& samples() const noexcept {
     return samples_;
   }
@@ -61,15 +61,15 @@ class Failures {
   std::map<std::int64_t, std::string> samples_;
 };
 
-/// What accompanies a call that makes rows, and never changes what is in them. Members
-/// are null where the caller does not need them.
+/// The context of a call that makes rows. It never changes their contents. Pointers are
+/// null if the caller does not need them.
 struct CallContext {
   HostValues* host_values = nullptr;
   Failures* failures = nullptr;
-  const std::atomic<bool>* cancelled = nullptr;      // stop, even what has begun
-  const std::atomic<bool>* dropped = nullptr;        // stop what has not begun
-  const std::function<void()>* on_queued = nullptr;  // called when a pool has the rows
-  std::shared_ptr<const Block> memory = {};          // that the batch is in
+  const std::atomic<bool>* cancelled = nullptr;      // stop all work
+  const std::atomic<bool>* dropped = nullptr;        // stop work that has not begun
+  const std::function<void()>* on_queued = nullptr;  // called once rows are queued
+  std::shared_ptr<const Block> memory = {};          // the memory of the batch
 
   void queued() const {
     if (on_queued != nullptr) (*on_queued)();
@@ -80,36 +80,36 @@ struct CallContext {
   }
 };
 
-/// Rows for a worker pool to make. Borrows all that it points to.
+/// Rows for a worker pool to make. Does not own the memory it points to.
 struct WorkRequest {
   std::span<const std::int64_t> indices;  // the sample of each row
   std::span<const std::uint64_t> seeds;   // one per row, or none
   std::span<const Column> input;          // fields that exist already, or none
   std::span<const Column> output;         // dense
   CallContext context;
-  std::int64_t first = 0;  // the row of the batch that row 0 is, for host values
+  std::int64_t first = 0;  // the batch row of row 0, for host values
 
   std::int64_t rows() const noexcept {
     return static_cast<std::int64_t>(indices.size());
   }
 };
 
-/// Threads or processes that make samples by a function outside the engine.
+/// Threads or processes that make samples by calling a function outside the engine.
 class WorkerPool {
  public:
   virtual ~WorkerPool() = default;
 
-  /// Returns when every row is made; throws the error of the first row that failed, or
-  /// `Cancelled`. Any number of threads may call at once.
+  /// Returns when every row is made. Throws the error of the first row that failed, or
+  /// `Cancelled`. Thread-safe.
   virtual void make(const WorkRequest& request) = 0;
 
-  /// Ends its threads or processes. Callers that wait for rows get `Closed`.
+  /// Stops the threads or processes. Callers that wait for rows get `Closed`.
   virtual void close() noexcept = 0;
 
-  /// Memory that the workers can write to without a copy.
+  /// Allocates memory to which the workers can write without a copy.
   virtual Block block(std::int64_t bytes) = 0;
 
-  /// How many rows are made at the same time.
+  /// How many workers make rows at the same time.
   virtual int workers() const noexcept = 0;
 };
 

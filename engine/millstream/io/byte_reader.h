@@ -12,16 +12,16 @@
 
 namespace millstream {
 
-/// Reads bytes that came from outside, in order, and never past their end. Every
-/// failure is a `DataError` that names the file, the offset, what was expected and
-/// what was found. Borrows the bytes.
+/// Reads bytes of a file in order, never past their end. Every failure throws a
+/// `DataError` with the file, the offset, what was expected and what was found. Does
+/// not own the bytes.
 class ByteReader {
  public:
-  /// `bytes` stand at offset `base` of the file called `name`.
+  /// `bytes` begin at offset `base` of the file called `name`.
   ByteReader(std::span<const std::byte> bytes, FileName name, std::int64_t base = 0)
       : bytes_(bytes), name_(std::move(name)), base_(base) {}
 
-  /// Of the next byte, in the file.
+  /// The offset of the next byte in the file.
   std::int64_t offset() const noexcept {
     return base_ + static_cast<std::int64_t>(at_);
   }
@@ -29,7 +29,7 @@ class ByteReader {
     return static_cast<std::int64_t>(bytes_.size() - at_);
   }
 
-  /// The next `count` bytes.
+  /// Returns the next `count` bytes. `what` names them in errors.
   std::span<const std::byte> take(std::int64_t count, std::string_view what) {
     if (count < 0 || count > left()) {
       fail(offset(), millstream::text(count, " bytes of ", what),
@@ -45,7 +45,7 @@ class ByteReader {
     return {reinterpret_cast<const char*>(taken.data()), taken.size()};
   }
 
-  /// The text up to the next `end`, which is passed over.
+  /// Returns the text before the next `end` and skips `end`.
   std::string_view text_until(char end, std::string_view what) {
     const std::string_view rest(reinterpret_cast<const char*>(bytes_.data()) + at_,
                                 bytes_.size() - at_);
@@ -77,7 +77,7 @@ class ByteReader {
     return value;
   }
 
-  /// A little-endian uint64 that is a size or an offset: one that int64 can hold.
+  /// Reads a size or an offset: a little-endian uint64 below 2^62.
   std::int64_t size(std::string_view what) {
     const std::int64_t at = offset();
     const auto value = little<std::uint64_t>(what);

@@ -33,7 +33,7 @@ IoError io_error(int code, const std::filesystem::path& path, std::string_view w
 
 File::File(std::filesystem::path path) : path_(std::move(path)) {
   do {
-    // Not to be held up by a pipe that nobody writes to.
+    // O_NONBLOCK, because opening a pipe without a writer would block.
     descriptor_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   } while (descriptor_ < 0 && errno == EINTR);
   if (descriptor_ < 0) throw io_error(errno, path_, "cannot be opened");
@@ -90,7 +90,7 @@ void File::read(std::int64_t offset, std::span<std::byte> to) const {
 }
 
 std::int64_t File::size_now() const noexcept {
-  // Like fstat in a third of the time. Nobody uses the position that this sets.
+  // lseek takes a third of the time of fstat. Nothing uses the file position.
   return ::lseek(descriptor_, 0, SEEK_END);
 }
 
@@ -114,13 +114,12 @@ File FileIdentity::open() const {
   if (file.stamp() == stamp_) return file;
   const bool same =
       file.stamp().device == stamp_.device && file.stamp().inode == stamp_.inode;
-  throw IoError(
-      ESTALE,
-      {.file = path_.string(),
-       .expected = text("the file of ", stamp_.size, " bytes that the source opened"),
-       .found = text(same ? "that it was changed since" : "another file", ", of ",
-                     file.size(), " bytes"),
-       .text = "open the source again to read it"});
+  throw IoError(ESTALE, {.file = path_.string(),
+                         .expected = text("the file of ", stamp_.size,
+                                          " bytes that the source opened"),
+                         .found = text(same ? "a changed file of " : "another file of ",
+                                       file.size(), " bytes"),
+                         .text = "create the source again to read the new file"});
 }
 
 std::vector<std::byte> File::bytes(std::int64_t offset, std::int64_t count) const {

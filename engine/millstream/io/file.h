@@ -12,24 +12,25 @@
 
 namespace millstream {
 
-/// An `IoError` of errno `code`: "path: what: No such file or directory".
+/// An `IoError` with errno `code` and the message "path: what: No such file or
+/// directory".
 IoError io_error(int code, const std::filesystem::path& path, std::string_view what);
 
-/// What tells whether a name still stands for the same file with the same contents.
+/// Identifies a file and its contents: equal stamps mean the same file, unchanged.
 struct FileStamp {
   dev_t device = 0;
   ino_t inode = 0;
   std::int64_t size = 0;
-  std::int64_t changed = 0;  // nanoseconds
+  std::int64_t changed = 0;  // time of the last change, in nanoseconds
 
   bool operator==(const FileStamp&) const = default;
 };
 
-/// A file open for reading. Any number of threads may read at once.
+/// A file open for reading. Thread-safe.
 class File {
  public:
-  /// Throws `IoError` where there is no such file or it is no regular file, `DataError`
-  /// where it is a folder.
+  /// Throws `IoError` if the file does not exist or is not a regular file, and
+  /// `DataError` if it is a folder.
   explicit File(std::filesystem::path path);
   ~File();
   File(File&& other) noexcept;
@@ -37,17 +38,18 @@ class File {
 
   const std::filesystem::path& path() const noexcept { return path_; }
   int descriptor() const noexcept { return descriptor_; }
-  /// As it was when it was opened.
+  /// The file as it was when it was opened.
   const FileStamp& stamp() const noexcept { return stamp_; }
   std::int64_t size() const noexcept { return stamp_.size; }
   std::int64_t changed() const noexcept { return stamp_.changed; }
-  /// Bytes now, or -1 where the system does not say.
+  /// The current size in bytes, or -1 if the operating system does not say.
   std::int64_t size_now() const noexcept;
 
-  /// Fills `to` from `offset`. Throws `IoError` if the file ends before that.
+  /// Fills `to` with the bytes at `offset`. Throws `IoError` if the file ends too
+  /// early.
   void read(std::int64_t offset, std::span<std::byte> to) const;
 
-  /// The `count` bytes at `offset`, or those that there are.
+  /// The `count` bytes at `offset`, or fewer if the file ends earlier.
   std::vector<std::byte> bytes(std::int64_t offset, std::int64_t count) const;
 
  private:
@@ -56,20 +58,20 @@ class File {
   FileStamp stamp_;
 };
 
-/// Which file a name stands for, to find it again without keeping it open.
+/// Remembers a file without keeping it open.
 class FileIdentity {
  public:
   explicit FileIdentity(const std::filesystem::path& path);
   explicit FileIdentity(const File& file);
 
-  /// Its size now, or -1 where the name is that of another file, or of none.
+  /// The file's current size, or -1 if the path names another file or none.
   std::int64_t size_now() const noexcept;
 
-  /// Opens it again. Throws `IoError` unless it is the same file, unchanged.
+  /// Opens the file again. Throws `IoError` unless it is the same file, unchanged.
   File open() const;
 
  private:
-  std::filesystem::path path_;  // from the root: the process may change its folder
+  std::filesystem::path path_;  // absolute
   FileStamp stamp_;
 };
 

@@ -17,12 +17,12 @@
 namespace millstream {
 namespace {
 
-/// What is written at once the system may keep in one page, as large as this where it
-/// has such, and such pages are cheaper to read at random.
+/// With writes of 2 MiB, the kernel may use large pages in the page cache, which are
+/// cheaper to read at random.
 constexpr std::size_t kBuffer = std::size_t{1} << 21;
 
-/// A descriptor of `path`, empty and locked, or -1. The file is the caller's own and
-/// nobody else's: no link that leads elsewhere, and no pipe.
+/// Opens `path` empty and locked. Returns -1 if that is impossible, or if the file is a
+/// symbolic link, has hard links, is not a regular file or belongs to another user.
 int open_exclusive(const std::string& path) {
   for (;;) {
     const int descriptor = ::open(
@@ -39,7 +39,7 @@ int open_exclusive(const std::string& path) {
     } else {
       failed = -1;
     }
-    // Whoever held the lock may have renamed or deleted the file meanwhile.
+    // The previous holder of the lock may have renamed or deleted the file.
     const bool is_named = ::lstat(path.c_str(), &named) == 0 &&
                           named.st_dev == opened.st_dev &&
                           named.st_ino == opened.st_ino;
@@ -49,15 +49,16 @@ int open_exclusive(const std::string& path) {
   }
 }
 
-/// Puts the names in the folder of `path` on the disk. Some file systems cannot do so,
-/// and some folders can be written but not opened; neither is an error.
+/// Flushes the folder of `path` to disk, so that a rename survives a crash. It is not
+/// an error if the file system cannot do so or if the folder cannot be opened.
 void sync_folder_of(const std::filesystem::path& path) {
   const auto folder = path.has_parent_path() ? path.parent_path() : ".";
   const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor < 0) return;
   const int code = ::fsync(descriptor) == 0 ? 0 : errno;
   ::close(descriptor);
-  if (code != 0 && code != EINVAL) throw io_error(code, folder, "cannot be synced");
+  if (code != 0 && code != EINVAL)
+    throw io_error(code, folder, "cannot be flushed to disk");
 }
 
 }  // namespace
@@ -66,7 +67,7 @@ FileWriter::FileWriter(std::filesystem::path path, Mode mode) : path_(std::move(
   std::error_code code;
   if (path_.has_parent_path()) {
     std::filesystem::create_directories(path_.parent_path(), code);
-    if (code) throw io_error(code.value(), path_.parent_path(), "cannot be made");
+    if (code) throw io_error(code.value(), path_.parent_path(), "cannot be created");
   }
   if (std::filesystem::is_directory(path_, code)) {
     throw io_error(EISDIR, path_, "expected a file");
@@ -84,7 +85,7 @@ FileWriter::FileWriter(std::filesystem::path path, Mode mode) : path_(std::move(
 
 FileWriter::~FileWriter() {
   if (descriptor_ < 0) return;
-  ::unlink(temporary_.c_str());  // while the lock is held
+  ::unlink(temporary_.c_str());  // before the lock is released
   ::close(descriptor_);
 }
 
@@ -115,7 +116,7 @@ void FileWriter::flush() {
 
 void FileWriter::commit() {
   flush();
-  ::fchmod(descriptor_, 0644);  // the temporary is private, the file is not
+  ::fchmod(descriptor_, 0644);  // only the temporary file is private
   if (::fdatasync(descriptor_) != 0) throw io_error(errno, path_, "cannot be written");
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
     throw io_error(errno, path_, "cannot be renamed into place");

@@ -9,20 +9,21 @@
 
 namespace millstream {
 
-/// Writes a temporary file in the same folder and renames it when it is complete, so
-/// that nobody ever sees half of it; an older file is replaced atomically. Unless
-/// `commit` is reached nothing stays behind. Belongs to one thread.
+/// Writes a temporary file in the same folder. `commit` renames it, so no reader ever
+/// sees an incomplete file, and an existing file is replaced atomically. Without
+/// `commit`, the destructor deletes the temporary file. Only one thread may use a
+/// writer.
 class FileWriter {
  public:
   enum class Mode : std::uint8_t {
-    kShared,     // others may write the same file at the same time; the last one stays
-    kExclusive,  // others wait until this one is gone; see the constructor
+    kShared,  // others may write the same file at the same time; the last commit wins
+    kExclusive,  // other exclusive writers wait until this one is destroyed
   };
 
-  /// Folders on the way are made. With `kExclusive` this waits until no other thread or
-  /// process writes the file, which may exist then, and takes over what a killed one
-  /// left. Where that is not possible, because somebody else owns the name or there are
-  /// no locks, it is as with `kShared`. Throws `IoError`, as do all functions here.
+  /// Creates missing folders. With `kExclusive`, waits until no other thread or process
+  /// writes the file, so the file may exist when this returns. Also reuses the
+  /// temporary file of a killed process. Falls back to `kShared` if another user owns
+  /// the temporary file or the file system has no locks. All methods throw `IoError`.
   explicit FileWriter(std::filesystem::path path, Mode mode = Mode::kShared);
   ~FileWriter();
   FileWriter(const FileWriter&) = delete;
@@ -33,7 +34,7 @@ class FileWriter {
   /// Bytes written so far.
   std::int64_t size() const noexcept { return size_; }
 
-  /// On the disk under its name when this returns.
+  /// Flushes the file to disk and gives it its final name.
   void commit();
 
  private:

@@ -10,19 +10,19 @@
 namespace millstream {
 namespace {
 
-/// The guarded copy that this thread is in.
+/// The guarded copy that this thread is running.
 struct Guard {
   sigjmp_buf jump;
   MappedRange range;
   const std::byte* volatile fault = nullptr;
 };
 
-// Initial-exec: the handler may run on a thread that never copied, where any other
-// model could allocate.
+// The signal handler may run on a thread that never copied. Only the initial-exec model
+// reads thread-local storage there without allocating.
 [[gnu::tls_model("initial-exec")]] constinit thread_local Guard* current = nullptr;
 
-/// A handler that the guard replaced, and the one that it had replaced before. Never
-/// destroyed, because a signal may arrive at any time.
+/// A signal handler that the guard replaced, and the one that the guard replaced before
+/// it. Never destroyed, because a signal may arrive at any time.
 struct Previous {
   struct sigaction action {};
   Previous* before = nullptr;
@@ -33,8 +33,8 @@ std::atomic<Previous*> previous{nullptr};
 
 void pass_on(int signal, siginfo_t* info, void* context) {
   Previous* to = previous.load();
-  // A handler that was once installed over the guard may give a fault back to it. The
-  // next one in the list gets it then.
+  // A handler that was installed after the guard may pass a fault back to the guard.
+  // Then the next handler in the list gets the fault.
   const bool fault = info->si_code > 0;
   while (to->before != nullptr &&
          (fault ? to->called.exchange(true) : to->called.load())) {
@@ -46,7 +46,8 @@ void pass_on(int signal, siginfo_t* info, void* context) {
   } else if (action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN) {
     action.sa_handler(signal);
   } else if (fault || action.sa_handler == SIG_DFL) {
-    // A fault happens again when this returns; a signal that was sent is sent again.
+    // A fault happens again when this returns. A signal that somebody sent must be
+    // raised again.
     ::signal(signal, SIG_DFL);
     if (!fault) ::raise(signal);
   }
@@ -56,14 +57,14 @@ void on_bus_error(int signal, siginfo_t* info, void* context) {
   const auto* address = static_cast<const std::byte*>(info->si_addr);
   if (current != nullptr && info->si_code > 0 && current->range.holds(address)) {
     current->fault = address;
-    // As it was before the fault: the jump itself does not restore the mask, so that a
-    // copy without a fault needs no system call.
+    // Restore the signal mask here. `siglongjmp` does not, so that a copy without a
+    // fault needs no system call.
     const auto* interrupted = static_cast<const ucontext_t*>(context);
     ::pthread_sigmask(SIG_SETMASK, &interrupted->uc_sigmask, nullptr);
     siglongjmp(current->jump, 1);
   }
-  // Another handler took the fault first, put the guard back and raised the signal
-  // again, as Python's faulthandler does. The fault happens again when this returns.
+  // Another handler, e.g. Python's faulthandler, received the fault first, restored the
+  // guard and raised the signal again. The fault happens again when this returns.
   const bool raised = info->si_code == SI_TKILL && info->si_pid == ::getpid();
   if (current == nullptr || !raised) pass_on(signal, info, context);
 }

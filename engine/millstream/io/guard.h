@@ -16,19 +16,18 @@ struct MappedRange {
   }
 };
 
-/// Makes the guard the process's SIGBUS handler unless it is already. Faults outside of
-/// guarded copies go to the handler that was there before.
+/// Installs the guard as the SIGBUS handler of the process, unless it is installed
+/// already. Faults outside guarded copies go to the previous handler.
 void install_guard();
 
-/// See `guarded`.
+/// Implements `guarded`.
 const std::byte* run_guarded(const MappedRange& range, void (*copy)(void*),
                              void* context);
 
-/// Runs `copy`, which reads `range`. Returns null, or the address whose bytes could not
-/// be read: the file shrank, or its disk failed. Then `copy` was left in the middle, so
-/// it may hold nothing that needs destroying. Needs `install_guard` and a thread that
-/// does not block SIGBUS; makes no system calls. Any number of threads may copy at
-/// once.
+/// Runs `copy`, which reads `range`. Returns null, or the address that could not be
+/// read because the file shrank or its disk failed. In that case `copy` stops without
+/// running destructors, so it must not own anything. Requires `install_guard` and a
+/// thread that does not block SIGBUS. Thread-safe; makes no system calls.
 template <typename Copy>
 const std::byte* guarded(const MappedRange& range, Copy&& copy) {
   using Callable = std::remove_reference_t<Copy>;

@@ -16,16 +16,18 @@ namespace {
 
 const std::int64_t kPage = ::sysconf(_SC_PAGESIZE);
 
-/// Only descriptors below this number are kept, so that thousands of files do not use
-/// up those of the process. The system always gives out the lowest free number.
+/// A mapped file keeps its descriptor only if its number is below this. The kernel
+/// gives out the lowest free number, so thousands of files do not use up all
+/// descriptors.
 constexpr int kDescriptors = 48;
 
-/// Maps at a time. Linux allows a process 65,530 unless told otherwise, and others need
-/// some too.
+/// The most files that are mapped at a time. Linux allows 65,530 maps per process by
+/// default, and other code needs some of them.
 constexpr int kMaps = 16'384;
 std::atomic<int> maps = 0;
 
-/// Whether `mincore` answers for a file; for others' files it says that all is there.
+/// Whether `mincore` tells the truth about a file. For files of other users it reports
+/// every page as cached.
 bool may_query_cache(const File& file) noexcept {
   struct stat status {};
   return (::fstat(file.descriptor(), &status) == 0 && status.st_uid == ::geteuid()) ||
@@ -108,9 +110,9 @@ void MappedFile::check(const std::byte* fault) const {
       fault != nullptr ? offset_ + (fault - range_.begin) : std::max(now, offset_);
   throw IoError(EIO, {.file = path_.string(),
                       .offset = at,
-                      .text = text("can no longer be read: the file is mapped up to ",
-                                   end, " bytes and ",
-                                   now < 0 ? "is no longer there under that name"
+                      .text = text("can no longer be read: the file had at least ", end,
+                                   " bytes when it was mapped and ",
+                                   now < 0 ? "no longer exists under that name"
                                            : text("has ", now, " now"))});
 }
 

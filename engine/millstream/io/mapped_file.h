@@ -12,39 +12,38 @@
 
 namespace millstream {
 
-/// A file to be read at random, mapped unless the process has too many maps. The bytes
-/// of a map may be touched only by `read`, because the file may shrink. Any number of
-/// threads may read at once.
+/// A file for random reads. It is memory-mapped unless the process has too many maps.
+/// Only `read` may touch the mapped bytes, because the file may shrink. Thread-safe.
 class MappedFile {
  public:
-  /// Maps the whole file, unless 16,384 others are mapped or it is empty. Throws
+  /// Maps the whole file, unless it is empty or 16,384 files are mapped already. Throws
   /// `IoError`.
   explicit MappedFile(File file);
-  /// A map that somebody else made and keeps: `range` begins at `offset` of the file.
+  /// Uses a map that the caller made and keeps alive. `range` begins at `offset` of the
+  /// file.
   MappedFile(std::filesystem::path path, MappedRange range, std::int64_t offset);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
 
   const std::filesystem::path& path() const noexcept { return path_; }
-  /// Of the file, or of what somebody else mapped of it.
+  /// The size of the file, or of the range that the caller mapped.
   std::int64_t size() const noexcept { return size_; }
   bool is_mapped() const noexcept { return range_.begin != nullptr; }
   const MappedRange& range() const noexcept { return range_; }
   const std::byte* data() const noexcept { return range_.begin; }
   bool has_descriptor() const noexcept { return file_.has_value(); }
 
-  /// Runs `copy`, which reads the range, as `guarded` does. Throws `IoError` if the
-  /// file is now too small for the range; a file that was renamed or deleted stays
-  /// readable.
+  /// Runs `copy`, which reads the mapped range, as `guarded` does. Throws `IoError` if
+  /// the file is now too small for the range. A renamed or deleted file stays readable.
   template <typename Copy>
   void read(Copy&& copy) const {
     check(guarded(range_, copy));
   }
 
-  /// The same for a map of the whole file, of which `copy` reads nothing from `end` on.
-  /// The last byte is touched too, which faults unless all pages are still there; so
-  /// the size is looked up only after rows of the last page were read.
+  /// The same for a map of the whole file, where `copy` reads only bytes before `end`.
+  /// Also touches the last byte, which faults if a page is missing. So the file's size
+  /// is checked only if `copy` read from the last page.
   template <typename Copy>
   void read(Copy&& copy, std::int64_t end) const {
     const std::byte* fault = guarded(range_, [&] {
@@ -55,22 +54,23 @@ class MappedFile {
     if (fault != nullptr || end > last_page_) check(fault);
   }
 
-  /// Fills `to` from `offset`, by a positioned read where it has a descriptor. Throws
-  /// `IoError`.
+  /// Fills `to` with the bytes at `offset`. Uses `pread` if a descriptor is open.
+  /// Throws `IoError`.
   void read(std::int64_t offset, std::span<std::byte> to) const;
 
-  /// Opens the file again, for several reads of one that is not mapped. Throws
+  /// Opens the file again, e.g. for several reads of a file that is not mapped. Throws
   /// `IoError` unless it is the same file, unchanged.
   File open() const { return identity_.open(); }
 
-  /// Asks the system to read these bytes ahead.
+  /// Advises the kernel to read these bytes ahead (MADV_WILLNEED).
   void will_need(std::int64_t offset, std::int64_t bytes) const noexcept;
 
-  /// Advises the system not to read ahead.
+  /// Advises the kernel not to read ahead by itself (MADV_RANDOM).
   void advise_random() const noexcept;
 
-  /// Whether the page at `offset` is known to be in memory. The system does not say so
-  /// for files of other users.
+  /// Whether the page at `offset` is known to be in the page cache. Always false for
+  /// files that the user neither owns nor may write, because the kernel hides their
+  /// state.
   bool cached(std::int64_t offset) const noexcept;
 
  private:
@@ -79,12 +79,12 @@ class MappedFile {
   std::filesystem::path path_;
   std::int64_t size_;
   MappedRange range_;
-  std::int64_t last_page_ = 0;    // where it begins
-  std::int64_t offset_ = 0;       // of the range in the file
-  std::optional<File> file_;      // of the first files only
-  FileIdentity identity_;         // to find it where there is no descriptor
-  bool owned_ = false;            // the map
-  bool may_query_cache_ = false;  // the system says which pages are in memory
+  std::int64_t last_page_ = 0;    // offset of the last page
+  std::int64_t offset_ = 0;       // where the range begins in the file
+  std::optional<File> file_;      // only while few descriptors are in use
+  FileIdentity identity_;         // finds the file without a descriptor
+  bool owned_ = false;            // whether to unmap the range
+  bool may_query_cache_ = false;  // `mincore` tells the truth
 };
 
 }  // namespace millstream

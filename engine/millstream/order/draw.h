@@ -7,7 +7,7 @@
 
 namespace millstream {
 
-/// The random words of one position of an epoch.
+/// Four random words for one position of an epoch.
 inline std::array<std::uint32_t, 4> draw(Seed seed, std::uint32_t epoch,
                                          std::int64_t position, Purpose purpose) {
   const auto at = static_cast<std::uint64_t>(position);
@@ -17,7 +17,7 @@ inline std::array<std::uint32_t, 4> draw(Seed seed, std::uint32_t epoch,
       {seed.low, seed.high});
 }
 
-/// In [0, n): the high word of a 64-bit fraction times n.
+/// Maps 64 random bits to [0, n): the bits, as a fraction of 2^64, times n.
 inline std::int64_t below(std::int64_t n, std::uint32_t high, std::uint32_t low) {
   const std::uint64_t fraction = (std::uint64_t{high} << 32) | low;
   __extension__ using Wide = unsigned __int128;

@@ -20,7 +20,8 @@ Seed component_seed(Seed seed, std::uint32_t component) {
   return {words[0], words[1]};
 }
 
-/// Positions [visits, visits + out.size()) of the endless sequence of one order.
+/// Writes positions [visits, visits + out.size()) of the endless sequence that the
+/// epochs of `order` form.
 void run_on(const Order& order, Seed seed, Wide visits, std::span<std::int64_t> out) {
   const auto length = static_cast<std::uint64_t>(order.length());
   auto epoch = static_cast<std::uint32_t>(visits / length);
@@ -35,15 +36,16 @@ void run_on(const Order& order, Seed seed, Wide visits, std::span<std::int64_t> 
   }
 }
 
-/// A tree as Huffman's: nobody's grandparent weighs less than twice as much, which
-/// keeps both the depth and the error of rounding at each split small.
+/// Builds a Huffman tree over the weights and appends its inner nodes. A node's
+/// grandparent weighs at least twice as much as the node. This limits both the depth
+/// and the rounding error at each split.
 void plant(std::vector<Mixture::Node>& nodes) {
   using Entry = std::pair<std::uint32_t, std::uint32_t>;  // weight, node
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> loose;
   for (std::uint32_t i = 0; i < nodes.size(); ++i) {
     if (nodes[i].weight > 0) loose.emplace(nodes[i].weight, i);
   }
-  if (loose.size() == 1) {  // a root that only leads there
+  if (loose.size() == 1) {  // a root with a single child
     const auto [weight, only] = loose.top();
     nodes.push_back({weight, weight, only, only});
     return;
@@ -66,15 +68,16 @@ Mixture::Mixture(std::span<const Component> components, std::int64_t length)
   std::int64_t total = 0;
   for (std::size_t i = 0; i < components_.size(); ++i) {
     const auto& [order, weight] = components_[i];
-    if (order == nullptr) throw ArgumentError(text("component ", i, " has no order"));
+    if (order == nullptr)
+      throw ArgumentError(text("component ", i, " of a mixture has no order"));
     if (weight < 0 || weight > kMaxWeight - total) {
       throw ArgumentError(text("the weight of component ", i, " is ", weight,
-                               "; weights are not negative and add up to at most ",
+                               "; weights must be at least 0 and add up to at most ",
                                kMaxWeight));
     }
     if (order->samples() > kMaxSamples - samples_) {
-      throw ArgumentError(
-          text("with component ", i, " a mixture has more than 2^62 samples"));
+      throw ArgumentError(text("a mixture may have at most 2^62 samples; component ", i,
+                               " exceeds that"));
     }
     total += weight;
     first_.push_back(samples_);
@@ -84,8 +87,8 @@ Mixture::Mixture(std::span<const Component> components, std::int64_t length)
     nodes_.push_back({part, part, leaf, leaf});
   }
   if (total == 0) {
-    throw ArgumentError(text("a mixture of ", components_.size(),
-                             " components needs one whose weight is not 0"));
+    throw ArgumentError(text("a mixture needs a component whose weight is above 0; ",
+                             "found none among ", components_.size()));
   }
   plant(nodes_);
 }
@@ -93,7 +96,8 @@ Mixture::Mixture(std::span<const Component> components, std::int64_t length)
 Mixture::Visit Mixture::visit(std::uint64_t position) const noexcept {
   auto at = static_cast<std::uint32_t>(nodes_.size() - 1);
   while (at >= components_.size()) {
-    // `lefts` is position * left_weight / weight, rounded: how many went left before.
+    // `lefts` is position * left_weight / weight, rounded: how many of the earlier
+    // positions went left.
     const Node& node = nodes_[at];
     const std::uint64_t product = position * node.left_weight + node.weight / 2;
     const std::uint64_t lefts = product / node.weight;
@@ -115,7 +119,8 @@ void Mixture::run(Seed seed, std::uint32_t epoch, std::int64_t first,
   std::vector<Wide> visits(components_.size());
   std::vector<std::int64_t> samples;
   while (!out.empty()) {
-    // A component's visits within a chunk follow each other: one run gives them all.
+    // Within a chunk, the visits to a component are consecutive. One run gives all of
+    // them.
     const std::size_t count = std::min(kChunk, out.size());
     for (std::size_t i = 0; i < count; ++i) {
       const auto [its, number] = visit(position);

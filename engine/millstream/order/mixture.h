@@ -9,37 +9,38 @@
 
 namespace millstream {
 
-/// Several orders in turn, each as often as its weight says, in every stretch of
-/// positions: of the first L positions of all epochs, component k has L * w_k / sum(w)
-/// to within 2, or to within 1/2 where there are two components.
+/// A weighted mixture of several orders. Among the first L positions of all epochs,
+/// component k has L * w_k / sum(w) positions, with an error of at most 2, or at most
+/// 1/2 if there are two components.
 ///
-/// Components go on, whatever the mixture's epochs: position i of epoch e is position
-/// e * length + i of one endless sequence, whose c-th visit to a component of l
-/// positions is position c % l of that component's epoch c / l. Each has a seed of its
-/// own. Samples are numbered as if the components stood one after the other.
+/// A component continues across the epochs of the mixture. Position i of epoch e is
+/// position e * length + i of one endless sequence. The c-th visit to a component of l
+/// positions is position c % l of that component's epoch c / l. Each component has its
+/// own seed. Sample numbers are those of the concatenated components.
 ///
-/// Whose turn it is follows from the weights alone, with no table of a period: a tree
-/// splits positions in two until one component is left, taking O(1 + log(sum / w_k)).
+/// The weights alone determine the component at a position. A binary tree splits the
+/// positions until one component is left, in O(1 + log(sum / w_k)) and without a table.
 class Mixture final : public Order {
  public:
   struct Component {
     std::shared_ptr<const Order> order;
-    std::int64_t weight = 1;  // 0 is never visited
+    std::int64_t weight = 1;  // a component of weight 0 is never visited
   };
 
-  /// The most that the weights may add up to.
+  /// The maximum sum of the weights.
   static constexpr std::int64_t kMaxWeight = (std::int64_t{1} << 31) - 1;
 
-  /// An epoch is `length` positions. Throws `ArgumentError` naming the component, or
-  /// for weights of no sum or one above `kMaxWeight`.
+  /// An epoch has `length` positions. Throws `ArgumentError` for a negative weight, for
+  /// a sum of 0 or above `kMaxWeight`, and for a component without an order.
   Mixture(std::span<const Component> components, std::int64_t length);
 
   void run(Seed seed, std::uint32_t epoch, std::int64_t first,
            std::span<std::int64_t> out) const override;
   void add_to(Digest& digest) const override;
 
-  /// Of each `weight` positions in a row, `left_weight` go left and the others right.
-  /// The components' nodes come first and lead to themselves; the root is the last.
+  /// An inner node of the tree: of every `weight` consecutive positions, `left_weight`
+  /// go left and the others right. The leaves, one per component, come first and refer
+  /// to themselves. The root is last.
   struct Node {
     std::uint32_t left_weight;
     std::uint32_t weight;
@@ -50,12 +51,12 @@ class Mixture final : public Order {
  private:
   struct Visit {
     std::uint32_t component;
-    std::uint32_t number;  // of this period's visits to it
+    std::uint32_t number;  // which of this period's visits to the component
   };
   Visit visit(std::uint64_t position) const noexcept;
 
   std::vector<Component> components_;
-  std::vector<std::int64_t> first_;  // sample of each component
+  std::vector<std::int64_t> first_;  // the number of each component's first sample
   std::vector<Node> nodes_;
 };
 

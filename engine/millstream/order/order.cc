@@ -55,13 +55,13 @@ Weighted::Weighted(std::span<const double> weights, std::int64_t length)
   for (std::size_t i = 0; i < weights.size(); ++i) {
     if (!std::isfinite(weights[i]) || weights[i] < 0) {
       throw ArgumentError(text("weight ", i, " is ", weights[i],
-                               "; weights are finite and not negative"));
+                               "; weights must be finite and at least 0"));
     }
     total += weights[i];
   }
   if (!(total > 0) || !std::isfinite(total)) {
     throw ArgumentError(
-        text("the weights add up to ", total, "; a positive, finite sum is needed"));
+        text("the weights add up to ", total, "; the sum must be positive and finite"));
   }
 
   const auto count = static_cast<double>(weights.size());
@@ -87,7 +87,7 @@ Weighted::Weighted(std::span<const double> weights, std::int64_t length)
     }
   }
   for (const std::uint32_t i : rich) cells_[i] = {0, i};
-  // Rounding alone leaves these: each fills a whole cell, unless its weight is none.
+  // Only rounding errors leave these. Each fills a whole cell, unless its weight is 0.
   for (const std::uint32_t i : poor) cells_[i] = {0, weights[i] > 0 ? i : heaviest};
 }
 
@@ -115,8 +115,8 @@ Listed::Listed(std::shared_ptr<const Order> inner, std::vector<std::int64_t> lis
       list_(std::move(list)) {
   const auto entries = static_cast<std::int64_t>(list_.size());
   if (entries == 0 || entries % inner_->samples() != 0) {
-    throw ArgumentError(text("a list of ", entries, " entries is not whole epochs of ",
-                             inner_->samples()));
+    throw ArgumentError(text("a listed order needs a multiple of ", inner_->samples(),
+                             " entries, one list per epoch; found ", entries));
   }
   for (std::size_t i = 0; i < list_.size(); ++i) {
     if (list_[i] < 0 || list_[i] >= n) {
@@ -150,7 +150,8 @@ SplitOrder::SplitOrder(std::shared_ptr<const Order> inner, const SplitRange& ran
                     range.first <= range.n - range.gap - range.length;
   if (inner_->samples() != range.length) {
     throw ArgumentError(text("a split range of ", range.length,
-                             " samples is visited by an order of ", inner_->samples()));
+                             " samples needs an order of as many samples, not ",
+                             inner_->samples()));
   }
   if (!fits) {
     throw ArgumentError(text("a split range of ", range.length, " samples from ",

@@ -12,9 +12,8 @@
 
 namespace millstream {
 
-/// Which sample comes when: a pure function of (seed, epoch, position).
-///
-/// Orders are immutable: any number of threads may ask at once.
+/// The order of samples: a pure function of (seed, epoch, position). Immutable and
+/// thread-safe.
 class Order {
  public:
   virtual ~Order() = default;
@@ -22,26 +21,27 @@ class Order {
   /// Positions in one epoch.
   std::int64_t length() const noexcept { return length_; }
 
-  /// The samples that it chooses from: every answer lies in [0, samples()).
+  /// The number of samples to choose from. `run` writes indices in [0, samples()).
   std::int64_t samples() const noexcept { return samples_; }
 
-  /// out[k] is the sample at position first + k, all of them in [0, length()).
+  /// Sets out[k] to the sample at position first + k. All positions must be in [0,
+  /// length()).
   virtual void run(Seed seed, std::uint32_t epoch, std::int64_t first,
                    std::span<std::int64_t> out) const = 0;
 
-  /// Adds all that decides the answers, and nothing else.
+  /// Adds everything that determines the order, and nothing else.
   virtual void add_to(Digest& digest) const = 0;
 
  protected:
-  /// Throws `ArgumentError`, which calls the order `what`, unless `length` is between 1
-  /// and `kMaxSamples`.
+  /// Throws `ArgumentError` unless `length` is between 1 and `kMaxSamples`. `what`
+  /// names the order in the message.
   Order(std::int64_t length, std::int64_t samples, std::string_view what);
 
   std::int64_t length_;
   std::int64_t samples_;
 };
 
-/// 0, 1, 2, ... in every epoch.
+/// Samples 0, 1, 2, ... in every epoch.
 class Sequential final : public Order {
  public:
   explicit Sequential(std::int64_t n) : Order(n, n, "an order") {}
@@ -51,7 +51,7 @@ class Sequential final : public Order {
   void add_to(Digest& digest) const override;
 };
 
-/// Every sample once an epoch, in an order of the epoch's own.
+/// Every sample once per epoch, in a different random order in each epoch.
 class Shuffle final : public Order {
  public:
   explicit Shuffle(std::int64_t n) : Order(Grid(n).n, n, "an order"), grid_(n) {}
@@ -64,7 +64,7 @@ class Shuffle final : public Order {
   Grid grid_;
 };
 
-/// `length` draws an epoch, each of any sample.
+/// `length` uniform draws with replacement per epoch.
 class Replacement final : public Order {
  public:
   Replacement(std::int64_t n, std::int64_t length)
@@ -75,19 +75,20 @@ class Replacement final : public Order {
   void add_to(Digest& digest) const override;
 };
 
-/// `length` draws an epoch, each sample as often as its weight says.
+/// `length` draws with replacement per epoch. The probability of a sample is
+/// proportional to its weight.
 class Weighted final : public Order {
  public:
-  /// Throws `ArgumentError` unless all weights are finite, none is negative and one is
-  /// positive.
+  /// Throws `ArgumentError` unless all weights are finite, none is negative and at
+  /// least one is positive.
   Weighted(std::span<const double> weights, std::int64_t length);
 
   void run(Seed seed, std::uint32_t epoch, std::int64_t first,
            std::span<std::int64_t> out) const override;
   void add_to(Digest& digest) const override;
 
-  /// A cell of Walker's alias table: cell c stands for sample c where a random word is
-  /// below `threshold`, else for `other`.
+  /// A cell of Walker's alias table. Cell c gives sample c if a random word is below
+  /// `threshold`, else sample `other`.
   struct AliasCell {
     std::uint32_t threshold;
     std::uint32_t other;
@@ -98,12 +99,12 @@ class Weighted final : public Order {
   std::vector<AliasCell> cells_;
 };
 
-/// Samples listed by the user, in the order in which `inner` visits the list.
-/// Where there are several lists, epoch e takes list e modulo their number.
+/// Samples that the user lists. `inner` determines the order in which the list is
+/// visited. If there are m lists, epoch e uses list e % m.
 class Listed final : public Order {
  public:
-  /// `list` holds one or more lists of `inner->samples()`; throws `ArgumentError`
-  /// naming the entry that is not in [0, n).
+  /// `list` holds one or more lists of `inner->samples()` entries each. Throws
+  /// `ArgumentError` for an entry that is not in [0, n).
   Listed(std::shared_ptr<const Order> inner, std::vector<std::int64_t> list,
          std::int64_t n);
 
@@ -116,10 +117,10 @@ class Listed final : public Order {
   std::vector<std::int64_t> list_;
 };
 
-/// The samples, of n, that belong to one range of a split: places [first, first +
-/// length) with `gap` places left out from `gap_at` on. With `shuffled`, places are
-/// taken in an order fixed by `seed`, the same in every epoch; without, in the source's
-/// own.
+/// One range of a split of n samples: positions [first, first + length), where `gap`
+/// positions from `gap_at` on are skipped. With `shuffled`, the positions refer to a
+/// permutation of the samples that `seed` determines, the same in every epoch. Without
+/// it, they refer to the source's own order.
 struct SplitRange {
   std::int64_t n = 0;
   std::int64_t first = 0;
@@ -130,8 +131,7 @@ struct SplitRange {
   Seed seed;
 };
 
-/// The samples of one range of a split or of a fold, in the order in which `inner`
-/// visits it.
+/// The samples of one range of a split or of a fold, in the order of `inner`.
 class SplitOrder final : public Order {
  public:
   SplitOrder(std::shared_ptr<const Order> inner, const SplitRange& range);

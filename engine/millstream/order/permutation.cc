@@ -20,14 +20,14 @@ using Keys = std::array<std::uint32_t, Permutation::kRounds>;
   return h * 0xC2B2AE3Du;
 }
 
-/// (x + a hash of `other`) modulo `size`, for x < size < 2^31 + 1.
+/// Returns (x + a hash of `other`) modulo `size`, for x < size <= 2^31.
 [[gnu::always_inline]] inline std::uint32_t turned(std::uint32_t x, std::uint32_t other,
                                                    std::uint32_t key,
                                                    std::uint32_t size) {
   const auto by = static_cast<std::uint32_t>(
       (static_cast<std::uint64_t>(hashed(other, key)) * size) >> 32);
   const std::uint32_t sum = x + by;
-  return std::min(sum, sum - size);  // wraps to a huge number where sum < size
+  return std::min(sum, sum - size);  // wraps to a large number if sum < size
 }
 
 template <int kCount>
@@ -62,7 +62,7 @@ const Rounds kRunRounds = __builtin_cpu_supports("avx2") ? run_rounds_avx2 : run
 const Rounds kRunRounds = run_rounds;
 #endif
 
-/// Fills `words`, whose number is a multiple of four, with random ones.
+/// Fills `words` with random words. Their number must be a multiple of four.
 void draw(std::span<std::uint32_t> words, Seed seed, std::uint32_t epoch,
           Purpose purpose) {
   for (std::uint32_t i = 0; i < words.size(); i += 4) {
@@ -130,7 +130,7 @@ void Permutation::run(std::int64_t first, std::span<std::int64_t> out) const noe
       column[i] = next_column + i;
     }
     next_column += kLanes;
-    if (next_column >= grid_.columns) {  // lanes past the end of `out` may go anywhere
+    if (next_column >= grid_.columns) {  // lanes past the end of `out` are ignored
       for (int i = 0; i < kLanes; ++i) {
         row[i] += column[i] / grid_.columns;
         column[i] %= grid_.columns;

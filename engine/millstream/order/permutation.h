@@ -8,11 +8,11 @@
 
 namespace millstream {
 
-/// The largest number of samples that can be put in order.
+/// The largest number of samples in an order.
 inline constexpr std::int64_t kMaxSamples = std::int64_t{1} << 62;
 
-/// [0, n) laid out as `rows` x `columns` cells, row by row; few cells are left over.
-/// Made once a plan, so that a permutation of it costs no square root.
+/// [0, n) as a grid of `rows` x `columns` cells, row by row. It has at least n cells,
+/// and few more. A plan computes it once, because it needs a square root.
 struct Grid {
   std::int64_t n = 0;
   std::uint32_t rows = 1;
@@ -22,12 +22,14 @@ struct Grid {
   explicit Grid(std::int64_t samples);
 };
 
-/// A bijection of [0, n), chosen by (seed, epoch, purpose), with no table of n.
+/// A permutation of [0, n) that (seed, epoch, purpose) determine, without a table of n
+/// entries.
 ///
-/// Up to `kExact` samples every order is equally likely: samples sorted by random
-/// words. Above, eight rounds add a keyed hash of the column to the row and of the
-/// row to the column, modulo their numbers; cells left over are walked past.
-/// The same arithmetic stands in python/millstream/_order/jnp_orders.py.
+/// Up to `kExact` samples, all permutations are equally likely: samples are sorted by
+/// random words. Above that, each pair of the eight rounds adds a keyed hash of the
+/// column to the row and then a hash of the row to the column, modulo the grid's size.
+/// If the result is one of the cells beyond n, the rounds are applied again (cycle
+/// walking). python/millstream/_order/jnp_orders.py has the same arithmetic.
 class Permutation {
  public:
   static constexpr int kExact = 128;
@@ -37,7 +39,7 @@ class Permutation {
 
   std::int64_t operator()(std::int64_t position) const noexcept;
 
-  /// out[k] is where position first + k goes; all positions lie in [0, n).
+  /// Sets out[k] to the image of position first + k. All positions must be in [0, n).
   void run(std::int64_t first, std::span<std::int64_t> out) const noexcept;
 
  private:

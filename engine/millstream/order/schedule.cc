@@ -11,7 +11,8 @@ Remainder remainder_named(std::string_view name) {
   if (name == "pad") return Remainder::kPad;
   if (name == "drop") return Remainder::kDrop;
   if (name == "wrap") return Remainder::kWrap;
-  throw ArgumentError(text("a remainder is 'pad', 'drop' or 'wrap', not '", name, "'"));
+  throw ArgumentError(
+      text("remainder must be 'pad', 'drop' or 'wrap', not '", name, "'"));
 }
 
 Schedule::Schedule(std::shared_ptr<const Order> order, std::int64_t batch_size,

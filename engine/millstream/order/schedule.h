@@ -10,13 +10,13 @@
 
 namespace millstream {
 
-/// What becomes of the samples that do not fill a last batch.
+/// What to do with the samples that do not fill a last batch.
 enum class Remainder : std::uint8_t { kPad, kDrop, kWrap };
 
-/// "pad", "drop" or "wrap"; throws `ArgumentError` for another word.
+/// Parses "pad", "drop" or "wrap". Throws `ArgumentError` for any other name.
 Remainder remainder_named(std::string_view name);
 
-/// Names a batch: the one that (seed, epoch, step) determine.
+/// The position of a batch: (seed, epoch, step) determine its contents.
 struct Position {
   Seed seed;
   std::uint32_t epoch = 0;
@@ -25,11 +25,11 @@ struct Position {
   bool operator==(const Position&) const = default;
 };
 
-/// An order cut into batches.
+/// An order that is divided into batches. Immutable and thread-safe.
 class Schedule {
  public:
-  /// Throws `ArgumentError` for a batch size below 1, or where dropping the remainder
-  /// leaves no batch.
+  /// Throws `ArgumentError` unless the batch size is between 1 and 2^31, and if
+  /// dropping the remainder leaves no batch.
   Schedule(std::shared_ptr<const Order> order, std::int64_t batch_size,
            Remainder remainder);
 
@@ -38,18 +38,19 @@ class Schedule {
   Remainder remainder() const noexcept { return remainder_; }
   const Order& order() const noexcept { return *order_; }
 
-  /// The batch after `position`: canonical, that is with step < steps().
+  /// The position of the next batch, with step < steps().
   Position next(const Position& position) const noexcept;
 
-  /// Rows of that batch that hold samples; the others, at its end, are padding.
+  /// The number of rows of the batch that hold samples. The rows after them are
+  /// padding.
   std::int64_t valid_rows(const Position& position) const noexcept;
 
-  /// out[k] is the sample in row first_row + k, or -1 in padding.
+  /// Sets out[k] to the sample in row first_row + k, or to -1 in padding.
   void run(const Position& position, std::int64_t first_row,
            std::span<std::int64_t> out) const;
 
-  /// out[k] is the epoch that the sample in row first_row + k belongs to: where the
-  /// remainder wraps, a batch may hold samples of several.
+  /// Sets out[k] to the epoch of the sample in row first_row + k. With `kWrap`, a batch
+  /// may hold samples of several epochs.
   void epochs(const Position& position, std::int64_t first_row,
               std::span<std::uint32_t> out) const;
 

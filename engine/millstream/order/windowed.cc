@@ -10,10 +10,12 @@
 namespace millstream {
 namespace {
 
-// Counters of the blocks' permutation have zero in their high word.
+// A counter that the permutation of the blocks never uses: its counters have a high
+// word of zero.
 constexpr std::int64_t kShortSlot = std::int64_t{1} << 32;
 
-// The blocks of a window of at most so many are found once, not once a sample.
+// If a window has at most this many blocks, they are looked up once instead of once per
+// sample.
 constexpr std::int64_t kListed = 64;
 
 std::int64_t checked(std::int64_t value, std::string_view what) {
@@ -37,7 +39,8 @@ WindowedShuffle::WindowedShuffle(std::int64_t n, std::int64_t block_size,
       samples_{Grid(n), Grid(n), Grid(n), Grid(n)} {
   const std::int64_t whole = window_ * block_;
   const std::int64_t rest = (slots_ - last_ * window_) * block_;
-  // The two that do not occur where there is one window may be longer than any order.
+  // With a single window, two of these grids are unused, and their size could exceed
+  // the limit of an order.
   samples_ = {Grid(std::min(whole, n)), Grid(whole - missing_), Grid(std::min(rest, n)),
               Grid(rest - missing_)};
 }
@@ -45,14 +48,15 @@ WindowedShuffle::WindowedShuffle(std::int64_t n, std::int64_t block_size,
 void WindowedShuffle::run(Seed seed, std::uint32_t epoch, std::int64_t first,
                           std::span<std::int64_t> out) const {
   const Permutation blocks(blocks_, seed, epoch, Purpose::kBlocks);
-  std::int64_t short_slot = slots_;  // past the end where there is none
+  std::int64_t short_slot = slots_;  // past the end if no block is short
   if (short_ != 0) {
     const auto words = draw(seed, epoch, kShortSlot, Purpose::kBlocks);
     short_slot = below(slots_, words[0], words[1]);
   }
   const std::int64_t whole = window_ * block_;
   const std::int64_t short_window = short_slot / window_;
-  // From here on windows begin earlier, by what the short block is missing.
+  // From this position on, windows begin earlier by the length that the short block
+  // lacks.
   const std::int64_t shifted =
       short_ == 0 ? length_
                   : short_window * whole + samples_of(short_window == last_, true).n;

@@ -23,7 +23,7 @@ int cpu_budget() {
   int cpus = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
   double quota = 0;
   double period = 0;
-  // "max 100000", where there is no quota, is not read as numbers.
+  // Without a quota the file says "max 100000", which does not parse as numbers.
   if (std::ifstream("/sys/fs/cgroup/cpu.max") >> quota >> period && period > 0) {
     cpus = std::min(cpus, static_cast<int>(std::ceil(quota / period)));
   }

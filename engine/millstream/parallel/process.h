@@ -4,15 +4,15 @@
 
 namespace millstream {
 
-/// Threads that this process may keep busy: its CPU affinity, bounded by its control
-/// group's quota; at least one.
+/// The number of threads that this process can keep busy: the CPUs in its affinity
+/// mask, limited by the quota of its cgroup; at least one.
 int cpu_budget();
 
-/// Whether this thread has had to wait for pages of a file since it last asked.
+/// Whether this thread has had a major page fault since its last call.
 bool waited_for_pages() noexcept;
 
-/// How many forks lie between the process that first asked and this one. What was
-/// guarded by a mutex or served by a thread before a fork is not usable after it.
+/// How many forks lie between this process and the ancestor that made the first call. A
+/// mutex or a thread from before a fork is not usable after it.
 std::uint64_t fork_generation() noexcept;
 
 }  // namespace millstream

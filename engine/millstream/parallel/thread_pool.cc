@@ -21,8 +21,9 @@ ThreadPool::ThreadPool(int threads)
 
 ThreadPool::~ThreadPool() {
   if (generation_ != fork_generation()) {
-    for (std::jthread& thread : threads_) thread.detach();  // they stayed in the parent
-    // It would wait for those that wait for it, and they are not here.
+    for (std::jthread& thread : threads_)
+      thread.detach();  // they exist only in the parent
+    // Destroying the condition variable would wait for threads that do not exist here.
     static_cast<void>(wake_.release());
     return;
   }
@@ -44,7 +45,7 @@ int ThreadPool::grow(int threads) {
       pthread_setname_np(threads_.back().native_handle(), name.substr(0, 15).c_str());
     }
   } catch (const std::system_error&) {
-    // Those that there are do the work.
+    // The existing threads do the work.
   }
   return static_cast<int>(threads_.size());
 }
@@ -81,8 +82,8 @@ void ThreadPool::for_ranges(
     return;
   }
 
-  // Shared with helpers that may come to run only after the caller has returned: they
-  // then find no range left and touch nothing of the caller's.
+  // Shared, because a helper may start only after the caller has returned. It then
+  // finds no range left and does not touch `body`.
   struct Progress {
     std::atomic<std::int64_t> next{0};
     std::mutex mutex;

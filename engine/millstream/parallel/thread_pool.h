@@ -11,7 +11,8 @@
 
 namespace millstream {
 
-/// Threads that run tasks in the order in which they came. Tasks must not throw.
+/// Threads that run tasks in first-in, first-out order. Tasks must not throw.
+/// Thread-safe.
 class ThreadPool {
  public:
   explicit ThreadPool(int threads);
@@ -21,17 +22,19 @@ class ThreadPool {
 
   int threads() const;
 
-  /// Adds threads until there are at least that many, or the system gives no more.
-  /// Returns how many there are; 0 in a process forked since.
+  /// Starts threads until the pool has at least `threads`, or the operating system
+  /// refuses to start more. Returns the number of threads, or 0 in a child process
+  /// after a fork.
   int grow(int threads);
 
-  /// Runs `task` on a thread of the pool, some time. In a process forked since the pool
-  /// was made there are no threads: the task is dropped.
+  /// Queues `task` for a thread of the pool. In a child process after a fork the pool
+  /// has no threads, and the task is dropped.
   void submit(std::function<void()> task);
 
-  /// Calls `body(begin, end)` for ranges of at most `most` that cover [0, count), on
-  /// the caller's thread and at most `helpers` of the pool. Returns when all are done;
-  /// rethrows the first exception. Never waits for a busy pool.
+  /// Calls `body(begin, end)` for ranges of at most `most` elements that cover [0,
+  /// count), on the calling thread and up to `helpers` threads of the pool. Returns
+  /// when all ranges are done and rethrows the first exception. The calling thread does
+  /// all the work if the pool is busy.
   void for_ranges(std::int64_t count, std::int64_t most, int helpers,
                   const std::function<void(std::int64_t, std::int64_t)>& body);
 
@@ -45,9 +48,9 @@ class ThreadPool {
   std::vector<std::jthread> threads_;
 };
 
-/// The pool that all loaders of this process share, made when first asked for. It is
-/// never destroyed, so a process may exit in the middle of a task; a forked process
-/// gets one of its own.
+/// The pool that all loaders of this process share. The first call creates it. It is
+/// never destroyed, so the process may exit during a task. A forked process gets a pool
+/// of its own.
 ThreadPool& shared_pool();
 
 }  // namespace millstream

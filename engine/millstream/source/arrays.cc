@@ -10,7 +10,7 @@
 namespace millstream {
 namespace {
 
-/// Throws for the first sample with a value that `Narrow` does not have.
+/// Throws `ArgumentError` for the first sample with a value that `Narrow` cannot hold.
 template <typename T, typename Narrow>
 void check_fit(const Array& array) {
   constexpr T kLowest = std::numeric_limits<Narrow>::min();
@@ -25,7 +25,7 @@ void check_fit(const Array& array) {
       return element;
     };
     const auto fits = [](T x) { return x >= kLowest && x <= kHighest; };
-    bool inside = true;  // with no way out early, so that it is vectorized
+    bool inside = true;  // no early exit, so that the compiler vectorizes
     for (std::int64_t i = 0; i < elements; ++i) inside &= fits(value(i));
     if (inside) continue;
     std::int64_t bad = 0;
@@ -34,13 +34,13 @@ void check_fit(const Array& array) {
     throw ArgumentError(
         {.sample = row,
          .field = array.field.name,
-         .text = text("holds a ", name(dtype), " that ", name(narrowed(dtype)),
-                      " cannot hold, ", value(bad),
-                      "; JAX has no 64-bit types unless jax_enable_x64 is set")});
+         .text = text("holds a value of dtype ", name(dtype), " that ",
+                      name(narrowed(dtype)), " cannot hold, ", value(bad),
+                      "; set jax_enable_x64 to use 64-bit types in JAX")});
   }
 }
 
-/// Copies even where views would do: those who use them later are not guarded.
+/// Always copies, because later users of a view would not be guarded against SIGBUS.
 void gather_mapped(const Array& array, const Column& from,
                    std::span<const std::int64_t> indices, const Column& to,
                    Memory& memory) {
@@ -99,7 +99,7 @@ void ArraysSource::check_narrow() const {
 void ArraysSource::read(const Request& request, Rows& rows) const {
   for (std::size_t i = 0; i < arrays_.size(); ++i) {
     const Array& array = arrays_[i];
-    // A column only lends its bytes here; none is written through it.
+    // Nobody writes through this column.
     const Column from = {array.field.dtype, array.field.shape,
                          const_cast<std::byte*>(array.data), array.stride, nullptr};
     if (array.mapped) {

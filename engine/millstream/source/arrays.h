@@ -9,27 +9,28 @@
 
 namespace millstream {
 
-/// An array in memory whose rows are samples. Rows are dense in themselves and stand
-/// `stride` bytes apart, which may be zero or negative.
+/// An array in memory whose rows are samples. Each row is contiguous. Rows are `stride`
+/// bytes apart; the stride may be zero or negative.
 struct Array {
   Field field;  // of one row
   std::int64_t size = 0;
   const std::byte* data = nullptr;
   std::int64_t stride = 0;
   std::shared_ptr<const void> owner;              // keeps `data` alive
-  std::shared_ptr<const MappedFile> mapped = {};  // where it lies in a file
+  std::shared_ptr<const MappedFile> mapped = {};  // if `data` is a memory-mapped file
 };
 
-/// Samples made of one row of each of several arrays, read where they are. An array in
-/// a mapped file waits for the disk and lends no views; a file that was cut is an
-/// `IoError`.
+/// Samples that consist of one row of each of several arrays. The arrays are not
+/// copied. Reading an array in a mapped file waits for the disk, never returns views,
+/// and throws `IoError` if the file was truncated.
 class ArraysSource final : public Source {
  public:
-  /// Throws `ArgumentError` unless there are arrays, none is empty and all have as many
-  /// rows.
+  /// Throws `ArgumentError` unless there is at least one array, none is empty and all
+  /// have the same number of rows.
   explicit ArraysSource(std::vector<Array> arrays);
 
-  /// Throws `ArgumentError` naming the first 64-bit integer that 32 bits cannot hold.
+  /// Throws `ArgumentError` for the first 64-bit integer that does not fit into 32
+  /// bits.
   void check_narrow() const;
 
   std::int64_t size() const noexcept override { return arrays_.front().size; }

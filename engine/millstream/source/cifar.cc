@@ -16,12 +16,13 @@
 namespace millstream {
 namespace {
 
-/// Bytes of an archive that is not compressed; those of CIFAR have less than a fifth.
+/// The largest size of an uncompressed archive. Those of CIFAR are less than a fifth of
+/// it.
 constexpr std::int64_t kMostArchive = std::int64_t{1} << 30;
 
 const Field kImage = {"image", DType::kUint8, {32, 32, 3}};
 
-/// A stretch of a file that is one batch.
+/// The range of a file that holds one batch.
 struct Batch {
   std::shared_ptr<const MappedFile> file;
   std::int64_t begin = 0;
@@ -62,7 +63,7 @@ SharedSource images_in_memory(const std::vector<std::byte>& planes) {
 
 SharedSource pickled(const std::vector<Batch>& batches, CifarKind kind) {
   std::vector<SharedSource> images;
-  std::vector<MappedArray> mapped;  // since the last batch whose images are in memory
+  std::vector<MappedArray> mapped;  // batches after the last one in memory
   std::vector<std::uint8_t> labels;
   std::vector<std::uint8_t> coarse;
   for (const Batch& batch : batches) {
@@ -134,7 +135,7 @@ SharedSource binary(const std::vector<Batch>& batches, CifarKind kind) {
 
 SharedSource open_batches(const std::vector<Batch>& batches, CifarKind kind) {
   if (batches.empty()) throw ArgumentError("CIFAR needs at least one batch");
-  // A pickle begins with 0x80, which is no label: there are a hundred of them at most.
+  // A pickle begins with 0x80. A binary batch begins with a label, which is below 100.
   const auto is_pickle = [](const Batch& batch) {
     std::byte first{};
     if (batch.size > 0) batch.file->read(batch.begin, {&first, 1});
@@ -146,14 +147,14 @@ SharedSource open_batches(const std::vector<Batch>& batches, CifarKind kind) {
     if (is_pickle(batch) == pickles) continue;
     throw DataError({.file = batch.name,
                      .offset = batch.begin,
-                     .expected = text("a ", kind_of(pickles), " batch as ",
-                                      batches.front().name.str(), " is"),
+                     .expected = text("a ", kind_of(pickles), " batch like ",
+                                      batches.front().name.str()),
                      .found = text("a ", kind_of(!pickles), " one")});
   }
   return pickles ? pickled(batches, kind) : binary(batches, kind);
 }
 
-/// The names of a split's batches, without the binary ones' ".bin".
+/// The names of the batches of a split, without the suffix ".bin" of binary batches.
 std::vector<std::string> batch_names(CifarKind kind, CifarSplit split) {
   const bool train = split == CifarSplit::kTrain;
   if (kind == CifarKind::kCifar100) return {train ? "train" : "test"};
@@ -174,7 +175,7 @@ std::vector<Batch> folder_batches(const std::filesystem::path& folder,
       for (const std::string& each : names) expected += " " + each;
       throw DataError({.file = folder.string(),
                        .expected = text("the batches", expected,
-                                        " in this folder, with .bin or without"),
+                                        " in this folder, with or without .bin"),
                        .found = "no " + name});
     }
     batches.push_back(whole_file(is_binary ? binary_path : folder / name));

@@ -10,27 +10,27 @@
 
 namespace millstream {
 
-/// A field and the files that hold its rows, one after the other.
+/// A field and the files that hold its rows, in order.
 struct FieldFiles {
   std::string name;
   std::vector<std::filesystem::path> paths;
 };
 
-/// What the header of a mapped file says, and where its rows are.
+/// The header of a mapped file and the position of its rows.
 using OpenedArray = std::pair<ArrayLayout, MappedArray>;
 
-/// One column for each field, whose files `open` opens. Throws `DataError` where files
-/// of one field disagree.
+/// Opens the files of each field with `open` and joins them to one column per field.
+/// Throws `DataError` if the files of a field have different dtypes or shapes.
 std::vector<MappedColumn> joined_columns(
     const std::vector<FieldFiles>& fields,
     const std::function<OpenedArray(const std::filesystem::path&)>& open);
 
-/// Samples made of one row of each of several mapped columns: what every source of
-/// fixed-size rows on disk is, once its files have been understood.
+/// Samples that consist of one row of each of several mapped columns. All sources of
+/// fixed-size rows on disk use it.
 class ColumnsSource final : public Source {
  public:
-  /// Throws `DataError` unless there are columns, none is empty and all have as many
-  /// rows.
+  /// Throws `ArgumentError` without columns. Throws `DataError` unless all columns have
+  /// the same number of rows, at least one.
   explicit ColumnsSource(std::vector<MappedColumn> columns);
 
   std::int64_t size() const noexcept override { return columns_.front().size(); }

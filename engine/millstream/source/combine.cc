@@ -12,11 +12,12 @@
 namespace millstream {
 namespace {
 
-/// Rows of one source among others are read somewhere else and then copied, no more
-/// than this many bytes at a time.
+/// The limit on the bytes of one source that are read before they are copied to the
+/// batch.
 constexpr std::int64_t kLent = std::int64_t{1} << 22;
 
-/// Prepares samples by other indices, a stackful at a time: it must not throw.
+/// Calls `prepare` with translated indices, in pieces on the stack, because it must not
+/// throw.
 template <typename Index>
 void prepare_translated(const Source& source, std::span<const std::int64_t> indices,
                         const Index& index) noexcept {
@@ -31,7 +32,7 @@ void prepare_translated(const Source& source, std::span<const std::int64_t> indi
   }
 }
 
-/// The same request for other samples.
+/// The same request with translated indices.
 template <typename Index>
 Request translated(Request request, Memory& memory, const Index& index) {
   const auto inner = memory.array<std::int64_t>(request.rows());
@@ -40,7 +41,7 @@ Request translated(Request request, Memory& memory, const Index& index) {
   return request;
 }
 
-/// The host values of row k of one source, as those of row first + rows[k] of the
+/// Renumbers the host values of one source: its row k is row first + rows[k] of the
 /// batch.
 HostValues::Chunk moved(HostValues::Chunk chunk, std::span<const std::int64_t> rows,
                         std::int64_t first) {
@@ -57,7 +58,8 @@ HostValues::Chunk moved(HostValues::Chunk chunk, std::span<const std::int64_t> r
 }  // namespace
 
 Combined::Combined(std::vector<SharedSource> sources) : sources_(std::move(sources)) {
-  if (sources_.empty()) throw ArgumentError("a combination needs at least one source");
+  if (sources_.empty())
+    throw ArgumentError("a combined source needs at least one source");
   for (const SharedSource& source : sources_) {
     if (source == nullptr) throw ArgumentError("a source is missing");
     traits_ = combined(traits_, source->traits());
@@ -74,9 +76,9 @@ Concatenated::Concatenated(std::vector<SharedSource> sources)
   for (std::size_t i = 0; i < sources_.size(); ++i) {
     const Source& source = *sources_[i];
     if (source.schema() != schema()) {
-      throw ArgumentError(
-          text("sources to be concatenated must have one schema: ", "source 0 has ",
-               str(schema()), ", source ", i, " has ", str(source.schema())));
+      throw ArgumentError(text(
+          "sources to be concatenated must have the same schema: ", "source 0 has ",
+          str(schema()), ", source ", i, " has ", str(source.schema())));
     }
     std::int64_t samples = 0;
     if (__builtin_add_overflow(first_.back(), source.size(), &samples)) {
@@ -107,7 +109,8 @@ void Concatenated::read(const Request& request, Rows& rows) const {
     return sources_[only]->read(inner, rows);
   }
 
-  // The rows of each source as a list: its first row, and the row after each row.
+  // A linked list of rows for each source: `heads` has the first row, `next` the
+  // following.
   constexpr std::int64_t kNone = -1;
   const std::int64_t count = request.rows();
   const auto heads =
@@ -127,14 +130,14 @@ void Concatenated::read(const Request& request, Rows& rows) const {
       memory.array<std::uint32_t>(static_cast<std::int64_t>(request.epochs.size()));
   const auto lent = memory.array<Column>(static_cast<std::int64_t>(fields.size()));
   std::int64_t row_bytes = 1;
-  bool copies = true;  // all of it, so that nothing lent has to last
+  bool copies = true;  // all columns are copied, so no view has to stay valid
   for (std::size_t i = 0; i < fields.size(); ++i) {
     row_bytes += byte_size(fields[i]);
     copies = copies && columns[i].data != nullptr;
     lent[i] = {fields[i].dtype, fields[i].shape, nullptr, 0,
                memory.array<std::byte*>(count).data()};
   }
-  // A worker pool gets all of its rows at once, to distribute them.
+  // A worker pool gets all rows at once, so that it can distribute them.
   const auto rows_per_read =
       copies && traits().workers == 0
           ? static_cast<std::size_t>(std::max<std::int64_t>(1, kLent / row_bytes))
@@ -193,11 +196,12 @@ void Concatenated::refuse(std::size_t source, std::int64_t sample,
     const std::int64_t bytes = byte_size(dtype) * field.shape.elements();
     into[i] = {dtype, field.shape, memory.allocate(bytes), bytes, nullptr};
   }
-  // It can say where the sample lies, which is not known here.
+  // Read the sample again with its own source, whose error names the file.
   read_samples(*sources_[source], {&sample, 1}, into, memory);
   throw DataError({.sample = sample,
                    .text = text("of source ", source,
-                                " holds a value that its batch cannot hold")});
+                                " holds a value that the dtype of its batch cannot "
+                                "hold")});
 }
 
 void Concatenated::prepare(std::span<const std::int64_t> indices) const noexcept {
@@ -213,7 +217,7 @@ void Concatenated::prepare(std::span<const std::int64_t> indices) const noexcept
       begin = end;
     }
   } catch (const std::bad_alloc&) {
-    // It was only a hint.
+    // Preparing is optional.
   }
 }
 
@@ -259,13 +263,14 @@ Zipped::Zipped(std::vector<SharedSource> sources) : Combined(std::move(sources))
     const Source& source = *sources_[i];
     if (source.size() != size()) {
       throw ArgumentError(
-          text("sources to be zipped must be of one size: source 0 has ", size(),
+          text("sources to be zipped must have the same size: source 0 has ", size(),
                " samples, source ", i, " has ", source.size()));
     }
     for (const Field& field : source.schema()) {
       for (const Field& other : schema_) {
         if (field.name != other.name) continue;
-        throw ArgumentError(text("two zipped sources have a field '", field.name, "'"));
+        throw ArgumentError(text("two zipped sources have a field '", field.name,
+                                 "': rename one of them"));
       }
       schema_.push_back(field);
     }
@@ -273,7 +278,8 @@ Zipped::Zipped(std::vector<SharedSource> sources) : Combined(std::move(sources))
 }
 
 void Zipped::read(const Request& request, Rows& rows) const {
-  // Host values have no field names by which the sources could be told apart.
+  // Host values have no field names, so those of several sources could not be told
+  // apart.
   CallContext context = request.context;
   context.host_values = nullptr;
   const Request inner = {request.indices, request.epochs, request.seed, request.first,

@@ -11,24 +11,24 @@ namespace millstream {
 
 using SharedSource = std::shared_ptr<const Source>;
 
-/// Several sources that are read as one. Reading may take what any of them takes.
+/// Several sources that are read as one. Its traits combine those of the sources.
 class Combined : public Source {
  public:
   Traits traits() const noexcept override { return traits_; }
   WorkerPool* worker_pool() const noexcept override { return worker_pool_; }
 
  protected:
-  /// Throws `ArgumentError` unless there are sources.
+  /// Throws `ArgumentError` if there are no sources or one of them is null.
   explicit Combined(std::vector<SharedSource> sources);
 
   std::vector<SharedSource> sources_;
 
  private:
   Traits traits_;
-  WorkerPool* worker_pool_ = nullptr;  // of the first that has one
+  WorkerPool* worker_pool_ = nullptr;  // of the first source that has one
 };
 
-/// A source that is read for another.
+/// A source that forwards all calls to another source.
 class Wrapping : public Source {
  public:
   std::int64_t size() const noexcept override { return source_->size(); }
@@ -40,18 +40,18 @@ class Wrapping : public Source {
   WorkerPool* worker_pool() const noexcept override { return source_->worker_pool(); }
 
  protected:
-  /// Throws `ArgumentError` where there is none.
+  /// Throws `ArgumentError` if `source` is null.
   explicit Wrapping(SharedSource source);
 
   SharedSource source_;
 };
 
-/// The samples of several sources, one source after the other. Finding a sample's
-/// source takes O(log sources); a batch is read source by source.
+/// The samples of several sources, one source after the other. Finding the source of a
+/// sample takes O(log sources). A batch is read source by source.
 class Concatenated final : public Combined {
  public:
-  /// Throws `ArgumentError` unless there are sources, all have one schema, and their
-  /// samples can be counted.
+  /// Throws `ArgumentError` unless there is at least one source, all have the same
+  /// schema, and they have fewer than 2^63 samples in total.
   explicit Concatenated(std::vector<SharedSource> sources);
 
   std::int64_t size() const noexcept override { return first_.back(); }
@@ -61,22 +61,22 @@ class Concatenated final : public Combined {
 
  private:
   std::size_t source_of(std::int64_t index) const noexcept;
-  /// Throws for a sample of a source that has a value `columns` cannot hold.
+  /// Throws `DataError` for a sample with a value that does not fit into `columns`.
   [[noreturn]] void refuse(std::size_t source, std::int64_t sample,
                            std::span<const Column> columns, Memory& memory) const;
 
-  std::vector<std::int64_t> first_ = {0};  // sample of each source, and their number
+  std::vector<std::int64_t> first_ = {0};  // first samples, then the total
 };
 
-/// Some samples of a source, as often as they are named.
+/// Some samples of a source. A sample may occur several times.
 class Subset final : public Wrapping {
  public:
-  /// The samples that a list names, in its order. Throws `ArgumentError` unless all of
-  /// them exist and there is at least one.
+  /// The listed samples, in that order. Throws `ArgumentError` unless there is at least
+  /// one and all are in the source.
   Subset(SharedSource source, std::vector<std::int64_t> samples);
 
-  /// Every `step`th sample from `start`, `size` of them. `step` may be negative. Throws
-  /// as above.
+  /// `size` samples, beginning with `start`, `step` apart. `step` may be negative.
+  /// Throws like the other constructor.
   Subset(SharedSource source, std::int64_t start, std::int64_t size,
          std::int64_t step = 1);
 
@@ -96,11 +96,11 @@ class Subset final : public Wrapping {
   std::int64_t step_ = 1;
 };
 
-/// Samples with the fields of several sources side by side.
+/// Samples with the fields of several sources.
 class Zipped final : public Combined {
  public:
-  /// Throws `ArgumentError` unless there are sources, all of one size, and no two
-  /// fields have one name.
+  /// Throws `ArgumentError` unless there is at least one source, all have the same
+  /// size, and no two fields have the same name.
   explicit Zipped(std::vector<SharedSource> sources);
 
   std::int64_t size() const noexcept override { return sources_.front()->size(); }

@@ -7,8 +7,8 @@
 
 namespace millstream {
 
-/// Samples that are the lines of a table of numbers, a scalar field for each column.
-/// The table is parsed once and kept in memory. Throws as `parse_csv` does.
+/// The lines of a table of numbers, with one scalar field per column. The table is
+/// parsed once and kept in memory. Throws like `parse_csv`.
 ArraysSource csv_source(const std::filesystem::path& path,
                         const CsvFormat& format = {});
 

@@ -11,7 +11,7 @@ FunctionSource::FunctionSource(std::int64_t size, Schema schema,
                                std::shared_ptr<WorkerPool> worker_pool)
     : size_(size), schema_(std::move(schema)), worker_pool_(std::move(worker_pool)) {
   if (size < 1) {
-    throw ArgumentError(text("a source has at least one sample, not ", size));
+    throw ArgumentError(text("a source must have at least one sample, not ", size));
   }
 }
 

@@ -9,7 +9,8 @@
 
 namespace millstream {
 
-/// Samples that a function makes from their indices.
+/// Samples that a function makes from their indices. The worker pool calls the
+/// function.
 class FunctionSource : public Source {
  public:
   FunctionSource(std::int64_t size, Schema schema,

@@ -57,8 +57,8 @@ void gather(const Column& from, std::span<const std::int64_t> indices, const Col
         throw DataError(
             {.sample = indices[k],
              .field = field,
-             .text = text("holds a ", name(from.dtype), " at element ", fitting,
-                          " that ", name(to.dtype), " cannot hold")});
+             .text = text("holds a value of dtype ", name(from.dtype), " at element ",
+                          fitting, " that ", name(to.dtype), " cannot hold")});
       }
     }
     return;

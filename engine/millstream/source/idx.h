@@ -7,10 +7,10 @@
 
 namespace millstream {
 
-/// Samples whose fields are IDX files, as MNIST and its kin have them. Raw files are
-/// mapped where they are, gzipped ones unpacked once into a cache folder. Throws
-/// `DataError` for damaged files and fields that disagree, `ArgumentError` where a file
-/// is gzipped and `cache` is empty.
+/// Samples whose fields are IDX files (the format of MNIST). Uncompressed files are
+/// memory-mapped; gzip files are unpacked once into `cache`. Throws `DataError` for
+/// damaged files and for fields with different numbers of rows. Throws `ArgumentError`
+/// if a file is compressed and `cache` is empty.
 ColumnsSource idx_source(const std::vector<FieldFiles>& fields,
                          const std::filesystem::path& cache = {});
 

@@ -15,17 +15,16 @@
 namespace millstream {
 namespace {
 
-/// Rows of at least this many bytes are read by pread, smaller ones copied from the
-/// map, which is as fast for these and up to 8 times as fast for small ones
-/// (`read_benchmark.cc`).
+/// Rows of at least this many bytes are read by `pread`. Smaller rows are copied from
+/// the map, which is up to 8 times as fast for small rows (`read_benchmark.cc`).
 constexpr std::int64_t kPositioned = std::int64_t{1} << 19;
-/// Ranges closer than this are asked for as one.
+/// Ranges that are closer than this are hinted as one.
 constexpr std::int64_t kGap = std::int64_t{1} << 14;
-/// Around rows of at least this many bytes the system is not to read on its own: rows
-/// are drawn from anywhere, and the prefetcher says which will be needed.
+/// For rows of at least this many bytes the kernel's own read-ahead is disabled: rows
+/// are read in random order, and the prefetcher hints which ones come next.
 constexpr std::int64_t kRandomRowBytes = std::int64_t{1} << 13;
-/// Rows of a batch that are looked for in the page cache. If all of them are there,
-/// this hint and the next `kSkipped` do nothing.
+/// `prepare` checks this many rows of a batch in the page cache. If all of them are
+/// cached, this call and the next `kSkipped` calls do nothing.
 constexpr std::size_t kProbes = 64;
 constexpr int kSkipped = 15;
 
@@ -40,7 +39,7 @@ MappedColumn::MappedColumn(Field field, std::vector<MappedArray> arrays, RowForm
   for (std::size_t i = 0; i < arrays_.size(); ++i) {
     const MappedArray& array = arrays_[i];
     const std::int64_t size = array.file->size();
-    std::int64_t end = 0;  // of the last row
+    std::int64_t end = 0;  // where the last row ends
     const bool overflows =
         array.rows < 0 || array.offset < 0 || array.stride < 0 ||
         __builtin_mul_overflow(std::max<std::int64_t>(array.rows - 1, 0), array.stride,
@@ -112,11 +111,12 @@ void MappedColumn::read(std::span<const std::int64_t> indices, const Column& to,
     if (fitting == elements) continue;
     const std::int64_t index = indices[static_cast<std::size_t>(k)];
     const std::size_t array = array_of(index);
-    throw DataError({.file = name_of(array),
-                     .sample = index - first_[array],
-                     .field = field_.name,
-                     .text = text("holds a ", name(field_.dtype), " at element ",
-                                  fitting, " that ", name(to.dtype), " cannot hold")});
+    throw DataError(
+        {.file = name_of(array),
+         .sample = index - first_[array],
+         .field = field_.name,
+         .text = text("holds a value of dtype ", name(field_.dtype), " at element ",
+                      fitting, " that ", name(to.dtype), " cannot hold")});
   }
 }
 
@@ -223,7 +223,7 @@ void MappedColumn::prepare(std::span<const std::int64_t> indices) const noexcept
       arrays_[i].file->will_need(begin, end - begin);
     }
   } catch (const std::bad_alloc&) {
-    // It was only a hint.
+    // Preparing is optional.
   }
 }
 

@@ -22,45 +22,45 @@ struct MappedArray {
   std::int64_t offset = 0;  // of row 0
   std::int64_t stride = 0;
   std::int64_t rows = 0;
-  FileName name = {};  // for errors, where it is not the file's own
+  FileName name = {};  // for errors, if it differs from the file's
 };
 
-/// How the bytes of a stored row become those of its field.
+/// How a row is stored.
 enum class Stored : std::uint8_t {
   kPlain,
   kBigEndian,
-  kPlanar,  // [channels, height, width] of bytes, for a field [height, width, channels]
+  kPlanar,  // bytes [channels, height, width] of a field [height, width, channels]
 };
 
-/// What is known of the rows of a field in a file.
+/// The storage form of the rows of a field.
 struct RowForm {
   Stored stored = Stored::kPlain;
-  int below = 256;  // what bytes have to be less than, checked as they are read
+  int below = 256;  // exclusive limit on each byte, checked on reading
 };
 
-/// A field whose rows lie in one or more mapped files, one array after the other.
-/// Opening it reads nothing. Immutable; any number of threads may read at once.
+/// A field whose rows are in one or more mapped files, one array after the other. The
+/// constructor reads nothing. Immutable and thread-safe.
 class MappedColumn {
  public:
-  /// Throws `DataError` where an array does not fit into its file, and where the arrays
-  /// have more rows than can be counted.
+  /// Throws `DataError` if an array does not fit into its file, or if there are 2^63
+  /// rows or more.
   MappedColumn(Field field, std::vector<MappedArray> arrays, RowForm form = {});
 
   std::int64_t size() const noexcept { return first_.back(); }
   const Field& field() const noexcept { return field_; }
-  /// The first of its files, for errors.
+  /// The first file, for errors.
   FileName file() const { return arrays_.empty() ? FileName() : name_of(0); }
-  /// Of row 0 in it.
+  /// The offset of row 0 in that file.
   std::int64_t offset() const { return arrays_.empty() ? 0 : arrays_.front().offset; }
 
-  /// Row k of `to` becomes row indices[k], as `Source::read` has it. Throws `IoError`
-  /// naming the file where one cannot be read to the end that it had, `DataError` for
-  /// values out of their range, `Cancelled` where nobody wants large rows any more.
+  /// Reads row indices[k] into row k of `to`, like `Source::read`. Throws `IoError`
+  /// with the file if it was truncated or cannot be read, `DataError` for values out of
+  /// range, and `Cancelled` if `context` is cancelled while large rows are read.
   void read(std::span<const std::int64_t> indices, const Column& to, Memory& memory,
             const CallContext& context = {}) const;
 
-  /// Asks for these rows ahead, unless all that are looked at are in the page cache;
-  /// then the next few calls cost nothing.
+  /// Advises the kernel to read these rows ahead. First checks some of the rows: if all
+  /// of those are in the page cache, this call and the next few do nothing.
   void prepare(std::span<const std::int64_t> indices) const noexcept;
 
  private:
@@ -72,12 +72,13 @@ class MappedColumn {
     const MappedArray& named = arrays_[array];
     return named.name.path.empty() ? FileName(named.file->path()) : named.name;
   }
-  /// Throws `DataError` for the first byte of `values` that is not below the bound.
+  /// Throws `DataError` for the first byte of `values` that is not below `form_.below`.
   void check_range(std::span<const std::int64_t> indices, const Column& values) const;
-  /// Copies the stored rows to `to` and every `stride` bytes from there.
+  /// Copies the stored rows to `to`, `stride` bytes apart.
   void fetch(std::span<const std::int64_t> indices, std::byte* to, std::int64_t stride,
              Memory& memory, const CallContext& context) const;
-  /// The rows of array `i` among them, which `rows` names in the order of the file.
+  /// Copies only the rows of array `i`. `rows` are positions in `indices`, in the order
+  /// of the file.
   void fetch_array(std::size_t i, std::span<const std::int64_t> indices,
                    std::span<const std::size_t> rows, std::byte* to,
                    std::int64_t stride, const CallContext& context) const;
@@ -85,15 +86,14 @@ class MappedColumn {
   Field field_;
   std::int64_t row_bytes_;
   RowForm form_;
-  bool positioned_;  // rows are large enough for a system call each
+  bool positioned_;  // each row is read by `pread`
   std::vector<MappedArray> arrays_;
-  std::vector<std::int64_t> first_ = {0};  // row of each array, and their number
-  /// Calls of `prepare` that will be skipped because all rows of late were in memory.
+  std::vector<std::int64_t> first_ = {0};  // first row of each array, then the total
+  /// How many of the next `prepare` calls to skip, because all rows were cached.
   std::unique_ptr<std::atomic<int>> skipped_ = std::make_unique<std::atomic<int>>(0);
 };
 
-/// An array and its field, as the header describes them; `begin` is where the header
-/// begins in the file.
+/// The array and its field that a header describes. The header begins at `begin`.
 MappedArray mapped_array(std::shared_ptr<const MappedFile> file,
                          const ArrayLayout& layout, std::int64_t begin = 0);
 Field row_field(std::string name, const ArrayLayout& layout);

@@ -49,7 +49,7 @@ MappedColumn npz_column(const std::shared_ptr<const MappedFile>& mapped,
   return {row_field(field, layout), {std::move(array)}};
 }
 
-/// Takes from the front of `rest` what is digits, or what is none.
+/// Removes the longest prefix of `rest` that has only digits, or no digits.
 std::string_view take_run(std::string_view& rest, bool digits) {
   const auto end = std::ranges::find_if(
       rest, [&](char c) { return ('0' <= c && c <= '9') != digits; });
@@ -58,8 +58,8 @@ std::string_view take_run(std::string_view& rest, bool digits) {
   return run;
 }
 
-/// Whether a name comes before another: digits by the number that they are, of equal
-/// ones the shorter first, and what is between them as text.
+/// Natural sort order: compares runs of digits as numbers and everything between them
+/// as text. Of equal numbers, the one with fewer digits comes first.
 bool by_number(std::string_view a, std::string_view b) {
   const auto number = [](std::string_view digits) {
     const auto value =
@@ -83,7 +83,7 @@ std::vector<std::filesystem::path> shards_of(const std::filesystem::path& path,
   if (!std::filesystem::is_directory(path, code)) return {path};
   std::vector<std::filesystem::path> paths;
   for (const auto& entry : std::filesystem::directory_iterator(path, code)) {
-    // Hidden files are no shards, such as the ._x.npy that macOS writes next to x.npy.
+    // Skip hidden files, e.g. the ._x.npy that macOS writes next to x.npy.
     if (entry.path().filename().native().starts_with('.')) continue;
     if (entry.path().extension() == extension) paths.push_back(entry.path());
   }
@@ -122,13 +122,13 @@ ColumnsSource npz_source(const std::filesystem::path& path,
   const auto members = parse_zip_directory(reader, directory);
 
   std::map<std::string, const ZipMember*> arrays;
-  std::vector<std::string> all;  // in the order of the file
+  std::vector<std::string> all;  // in file order
   std::string known;
   for (const ZipMember& member : members) {
     known += text(" ", quote_bytes(member.name));
     if (!member.name.ends_with(".npy")) continue;
     if (!arrays.emplace(member.name, &member).second) {
-      reader.fail(member.header, "members of different names",
+      reader.fail(member.header, "members with different names",
                   text("a second ", quote_bytes(member.name)));
     }
     all.push_back(member.name);

@@ -35,7 +35,7 @@ ColumnsSource packed_source(const std::filesystem::path& path, const Schema& sch
                             std::int64_t offset) {
   File file(path);
   const std::int64_t record = record_bytes(schema);
-  if (offset < 0) throw ArgumentError(text("an offset cannot be ", offset));
+  if (offset < 0) throw ArgumentError(text("offset must be at least 0, not ", offset));
   const std::int64_t there = file.size() - offset;
   if (there < 0) {
     throw DataError({.file = path.string(),

@@ -6,12 +6,12 @@
 
 namespace millstream {
 
-/// Samples of one fixed size, back to back in a single file that describes itself, as
-/// `write_packed` writes it. Throws `DataError` for a damaged one.
+/// Samples of a fixed size in one file that `write_packed` wrote. Throws `DataError` if
+/// the file is damaged.
 ColumnsSource packed_source(const std::filesystem::path& path);
 
-/// The same for a file of nothing but records of `schema`, from `offset` on. Throws
-/// `DataError` unless they fill it.
+/// Reads a file without a header that holds records of `schema` from `offset` on.
+/// Throws `DataError` unless the file ends with a whole record.
 ColumnsSource packed_source(const std::filesystem::path& path, const Schema& schema,
                             std::int64_t offset = 0);
 

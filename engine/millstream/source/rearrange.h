@@ -8,14 +8,14 @@
 
 namespace millstream {
 
-/// Reverses the bytes of each of `count` values, and of both parts of complex ones.
+/// Reverses the bytes of each of `count` values; for complex values, of both parts.
 void swap_bytes(std::byte* values, DType dtype, std::int64_t count);
 
-/// Makes 1 of every byte that is not 0: files may hold others, C++ and XLA may not.
+/// Replaces every byte other than 0 by 1. Files may hold other values of a bool, but
+/// C++ and XLA do not allow them.
 void clean_booleans(std::byte* values, std::int64_t count);
 
-/// Writes the bytes of an image stored as three planes as pixels; `shape` is [height,
-/// width, 3].
+/// Converts an image from three planes to pixels. `shape` is [height, width, 3].
 void interleave(const std::byte* planes, std::byte* pixels, const Shape& shape);
 
 }  // namespace millstream

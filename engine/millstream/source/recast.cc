@@ -9,7 +9,7 @@
 namespace millstream {
 namespace {
 
-/// Writes a matrix of `rows` by `columns` elements of `bytes` bytes as its transpose.
+/// Transposes a matrix of `rows` by `columns` elements of `bytes` bytes.
 void transpose(const std::byte* from, std::byte* to, std::int64_t rows,
                std::int64_t columns, std::int64_t bytes) {
   const auto size = static_cast<std::size_t>(bytes);
@@ -27,16 +27,16 @@ Recast::Recast(SharedSource source, std::vector<RecastField> fields)
     : Wrapping(std::move(source)), traits_(source_->traits()) {
   const Schema& stored = source_->schema();
   if (fields.size() != stored.size()) {
-    throw ArgumentError(
-        text("a source of ", stored.size(), " fields cannot be given ", fields.size()));
+    throw ArgumentError(text("a source of ", stored.size(),
+                             " fields needs as many new fields, not ", fields.size()));
   }
   std::vector<bool> taken(stored.size());
   for (RecastField& made : fields) {
     const auto from = static_cast<std::size_t>(made.from);
     if (from >= stored.size() || taken[from]) {
-      throw ArgumentError(text("'", made.field.name, "' is to be made of field ",
-                               made.from, " of ", stored.size(),
-                               ", each of which is taken once"));
+      throw ArgumentError(text("'", made.field.name, "' uses field ", made.from, " of ",
+                               stored.size(),
+                               " fields; each field must be used exactly once"));
     }
     taken[from] = true;
     if (made.field.shape.elements() != stored[from].shape.elements()) {
@@ -77,7 +77,7 @@ void Recast::read(const Request& request, Rows& rows) const {
     from.shape = field.shape;
     const bool same_dtype = field.dtype == schema_[i].dtype;
     if (!transposed_[i] && (to.data != nullptr || same_dtype)) continue;
-    // Values in the dtype that is wanted, to be transposed or pointed at.
+    // A buffer for values of the new dtype, which are then transposed or pointed at.
     if (to.data == nullptr) from.dtype = schema_[i].dtype;
     from.rows = nullptr;
     from.stride = from.row_bytes();

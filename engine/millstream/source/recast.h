@@ -4,20 +4,20 @@
 
 namespace millstream {
 
-/// A field of a recast source, and which of the source's it is made of.
+/// A field of a recast source. `from` is the source's field that it uses.
 struct RecastField {
   Field field;
   int from = 0;
-  bool transposed = false;  // stored by columns, as EMNIST stores its images
+  bool transposed = false;  // transpose each value, as for EMNIST's images
 };
 
-/// The samples of a source with their fields in another order, with other names, dtypes
-/// and shapes of as many elements; matrices may be transposed. Nothing is copied but
-/// what is converted or transposed.
+/// The samples of a source with their fields reordered, renamed, converted to other
+/// dtypes, reshaped or transposed. Only converted and transposed values are copied.
 class Recast final : public Wrapping {
  public:
-  /// Each of the source's fields once. Throws `ArgumentError` where elements do not
-  /// match, two names are equal, or what is transposed is no matrix.
+  /// `fields` must use each field of the source exactly once. Throws `ArgumentError` if
+  /// the numbers of elements differ, if two names are equal, or if a transposed field
+  /// is not a matrix.
   Recast(SharedSource source, std::vector<RecastField> fields);
 
   const Schema& schema() const noexcept override { return schema_; }

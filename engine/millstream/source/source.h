@@ -10,11 +10,10 @@
 
 namespace millstream {
 
-/// A random-access collection of samples.
+/// Random-access samples. Implementations are immutable after construction; all methods
+/// are thread-safe, and a sample is the same every time.
 ///
-/// Sources are immutable: any number of threads may read at once, and a sample is the
-/// same every time. No function has a default, so that a source that wraps others
-/// answers for them.
+/// No method has a default, so that a wrapping source cannot forget to forward one.
 class Source {
  public:
   virtual ~Source() = default;
@@ -22,24 +21,24 @@ class Source {
   virtual std::int64_t size() const noexcept = 0;
   virtual const Schema& schema() const noexcept = 0;
 
-  /// What reading takes.
+  /// The cost of `read`.
   virtual Traits traits() const noexcept = 0;
 
   /// Writes sample `request.indices[k]`, which is in [0, size()), to row k of each
-  /// column. A column with `data` is written there, converted to its dtype; one with
-  /// only `rows` receives pointers to bytes of the schema's dtype, valid until the
-  /// memory of `rows` is reset. Reads may be coalesced and reordered.
+  /// column. A column with `data` is written in place and converted to its dtype. A
+  /// column with only `rows` receives pointers to bytes of the schema's dtype, which
+  /// stay valid until `rows.memory` is reset. The source may read in any order.
   virtual void read(const Request& request, Rows& rows) const = 0;
 
-  /// These samples will be read soon.
+  /// A hint that these samples will be read soon.
   virtual void prepare(std::span<const std::int64_t> indices) const noexcept = 0;
 
-  /// A worker pool whose workers make the samples, or null. Batches are best placed in
-  /// memory of the pool; what reading costs is in `traits`.
+  /// The worker pool that makes the samples, or null. Batches should be allocated by
+  /// this pool.
   virtual WorkerPool* worker_pool() const noexcept = 0;
 };
 
-/// Reads samples outside any batch.
+/// Reads samples that do not belong to a batch.
 inline void read_samples(const Source& source, std::span<const std::int64_t> indices,
                          std::span<const Column> columns, Memory& memory) {
   Rows rows{columns, memory};

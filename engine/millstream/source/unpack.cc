@@ -19,12 +19,12 @@ namespace {
 
 constexpr std::int64_t kPiece = std::int64_t{1} << 18;
 
-constexpr std::size_t kStem = 64;  // bytes of it that are kept
+constexpr std::size_t kStem = 64;  // maximum bytes of a cached name's stem
 
-/// CRC and length of what was packed, at the end of a gzip file.
+/// A gzip file ends with the CRC and the length of its contents.
 constexpr std::int64_t kGzipTrailer = 8;
 
-/// What a name from outside can be in the name of a file.
+/// Makes a name from an archive safe to use in a file name.
 std::string cleaned(std::string name) {
   name.resize(std::min(name.size(), kStem));
   for (char& c : name) {
@@ -33,8 +33,9 @@ std::string cleaned(std::string name) {
   return name;
 }
 
-/// A name in the cache that changes with the file that it was made from. `what` names
-/// the packed bytes in it and their CRC: size and time may be those of another file.
+/// The name of the unpacked copy in the cache. It changes whenever the file changes.
+/// `what` names the packed data and its CRC, because another file may have the same
+/// size and time.
 std::filesystem::path cached_name(const File& file, const std::string& what,
                                   const std::filesystem::path& stem,
                                   const std::filesystem::path& cache) {
@@ -60,14 +61,15 @@ std::filesystem::path sum_of(const std::filesystem::path& path) {
   return path.string() + ".sum";
 }
 
-/// Keeps the size and CRC of a copy, and when it was last changed.
+/// Stores the size, CRC and time of change of an unpacked copy.
 void write_sum(const std::filesystem::path& copy, const Contents& contents) {
   FileWriter sum(sum_of(copy), FileWriter::Mode::kExclusive);
   sum.write(text(contents.size, " ", contents.crc, " ", File(copy).changed(), "\n"));
   sum.commit();
 }
 
-/// Whether the copy is there as it was unpacked. It is read only if it was changed.
+/// Whether the copy exists and is undamaged. Reads the copy only if its time of change
+/// differs from the stored one.
 bool is_whole(const std::filesystem::path& path) {
   std::error_code code;
   if (!std::filesystem::is_regular_file(path, code) ||
@@ -90,13 +92,13 @@ bool is_whole(const std::filesystem::path& path) {
   try {
     write_sum(path, promised);
   } catch (const IoError&) {
-    // A cache that can only be read is checked every time.
+    // In a read-only cache, the copy is checked every time.
   }
   return true;
 }
 
-/// Inflates a stretch of `file` into the cache, unless another thread or process has
-/// done so meanwhile.
+/// Inflates a range of `file` into the cache, unless another thread or process has done
+/// so in the meantime.
 void unpack(const File& file, const DeflatedRange& packed,
             const std::filesystem::path& to, const MostBytes& most_bytes) {
   FileWriter writer(to, FileWriter::Mode::kExclusive);
@@ -151,7 +153,8 @@ std::filesystem::path unpacked_member(const File& zip, const ZipMember& member,
                                       std::int64_t offset,
                                       const std::filesystem::path& cache,
                                       const MostBytes& most) {
-  // Only the last part of a name from outside, so that it stays in the cache.
+  // Use only the last component of the name, so that the copy stays in the cache
+  // folder.
   const auto stem = std::filesystem::path(member.name).filename();
   auto to = cached_name(zip, text(member.name, " ", member.crc), stem, cache);
   if (!is_whole(to)) {

@@ -11,18 +11,17 @@
 
 namespace millstream {
 
-/// The greatest size of a file, by its first `kUnpackedHead` bytes. Throws `DataError`
-/// for an invalid header.
+/// Returns the maximum size of a file, given its first `kUnpackedHead` bytes. Throws
+/// `DataError` for an invalid header.
 using MostBytes = std::function<std::int64_t(std::span<const std::byte> head)>;
 inline constexpr std::int64_t kUnpackedHead = 8192;
 
-/// `path` itself, or where it is gzipped a file in `cache` that holds what it holds,
-/// made by the first who asks while others wait: unpacked to a temporary file and
-/// renamed, its length and CRC checked. Unpacking ends where the contents exceed
-/// `most`. A file that has changed since is unpacked anew, and so is a copy that was
-/// damaged since: one whose time of change differs has its CRC checked again. Throws
-/// `DataError` for damaged bytes, `ArgumentError` if it is gzipped and `cache` is
-/// empty.
+/// Returns `path`, or, for a gzip file, the path of an unpacked copy in `cache`. The
+/// first caller unpacks it to a temporary file, checks size and CRC, and renames it;
+/// other callers wait. Unpacking stops if the contents exceed `most`. The file is
+/// unpacked again if it has changed, or if the copy is damaged: the CRC of a copy is
+/// checked whenever its time of change differs. Throws `DataError` for damaged data,
+/// and `ArgumentError` if the file is compressed and `cache` is empty.
 std::filesystem::path unpacked(const std::filesystem::path& path,
                                const std::filesystem::path& cache,
                                const MostBytes& most = {});

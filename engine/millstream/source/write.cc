@@ -20,8 +20,8 @@ namespace {
 
 constexpr std::int64_t kBatch = std::int64_t{1} << 22;  // bytes read at a time
 
-/// Calls `write(columns, rows)` for all samples of a source, some at a time. Rows stand
-/// back to back in each column.
+/// Calls `write(columns, rows)` for all samples of a source, in batches. The rows of
+/// each column are contiguous.
 template <typename Write>
 void for_batches(const Source& source, const Progress& progress, const Write& write) {
   const Schema& schema = source.schema();
@@ -53,8 +53,8 @@ Shape whole_shape(const Field& field, std::int64_t rows) {
   return Shape(extents);
 }
 
-/// Writes a file for each field: what `header` makes of its dtype and of the shape of
-/// all samples, then its rows.
+/// Writes one file per field: `header(dtype, shape)`, where `shape` includes the number
+/// of samples, and then the rows.
 template <typename Header>
 void write_arrays(const Source& source, const std::vector<std::filesystem::path>& paths,
                   const Progress& progress, bool big_endian, const Header& header) {
@@ -88,13 +88,13 @@ void put_number(std::string& to, T value) {
   const auto written = std::to_chars(digits, digits + sizeof digits, value);
   to.append(digits, written.ptr);
   if constexpr (std::is_floating_point_v<T>) {
-    // Or a column of them would be read as integers, which have no -0.
+    // Without ".0" the column would be read as integers, which have no -0.
     const auto is_whole = [](char c) { return c == '-' || (c >= '0' && c <= '9'); };
     if (std::all_of(digits, written.ptr, is_whole)) to += ".0";
   }
 }
 
-/// Appends the elements of a row, each with `delimiter` after it.
+/// Appends the elements of a row, each followed by `delimiter`.
 void put_row(std::string& to, const Column& column, std::int64_t k, char delimiter) {
   visit(column.dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
@@ -149,7 +149,7 @@ void write_csv(const Source& source, const std::filesystem::path& path, char del
   for (const Field& field : source.schema()) {
     if (is_complex_dtype(field.dtype)) {
       throw ArgumentError(
-          text("'", field.name, "': a table does not hold ", name(field.dtype)));
+          text("'", field.name, "': a CSV file cannot store ", name(field.dtype)));
     }
     for (std::int64_t i = 0; i < field.shape.elements(); ++i) {
       std::string cell = "\"";
@@ -158,7 +158,7 @@ void write_csv(const Source& source, const std::filesystem::path& path, char del
       lines += cell + "\"" + delimiter;
     }
   }
-  if (lines.empty()) throw ArgumentError("a table needs a column");
+  if (lines.empty()) throw ArgumentError("a CSV file needs at least one column");
   lines.back() = '\n';
   FileWriter writer(path);
   writer.write(lines);

@@ -9,27 +9,27 @@
 
 namespace millstream {
 
-/// Called from time to time with the number of samples written; may throw to stop.
+/// Called repeatedly with the number of samples written so far. It may throw to stop.
 using Progress = std::function<void(std::int64_t samples)>;
 
-/// These write all samples of a source, in their order. Files are written under
-/// temporary names and renamed when all are complete. They throw `ArgumentError` for
-/// what a format cannot hold and `IoError` where the system cannot write.
+/// These functions write all samples of a source, in order. They write under temporary
+/// names and rename the files when all are complete. They throw `ArgumentError` for
+/// data that the format cannot store and `IoError` if writing fails.
 
-/// An .npy file for each field.
+/// Writes one .npy file per field.
 void write_npy(const Source& source, const std::vector<std::filesystem::path>& paths,
                const Progress& progress = {});
 
-/// A raw IDX file for each field.
+/// Writes one uncompressed IDX file per field.
 void write_idx(const Source& source, const std::vector<std::filesystem::path>& paths,
                const Progress& progress = {});
 
-/// One file of packed records that describes itself.
+/// Writes one packed file, whose header holds the schema.
 void write_packed(const Source& source, const std::filesystem::path& path,
                   const Progress& progress = {});
 
-/// A table with a header. A field of several elements becomes as many columns, named
-/// x_0, x_1 and so on; numbers are written so that they read back as they were.
+/// Writes a CSV file with a header. A field of several elements becomes several columns
+/// named x_0, x_1 and so on. Reading the numbers back gives the same values.
 void write_csv(const Source& source, const std::filesystem::path& path,
                char delimiter = ',', const Progress& progress = {});
 

@@ -33,7 +33,7 @@ TEST(Csv, ReadsIntegersAndReals) {
   EXPECT_EQ(table.columns[1].reals, (Reals{2.5, 4, -6e-3}));
 }
 
-TEST(Csv, TurnsToRealsLate) {
+TEST(Csv, BecomesRealAfterIntegers) {
   const CsvTable table = parse("x\n1\n9007199254740993\n0.5\n");
   EXPECT_EQ(table.columns[0].reals, (Reals{1, 9007199254740992.0, 0.5}));
   EXPECT_EQ(parse("x\n18446744073709551616\n").columns[0].reals,
@@ -54,7 +54,7 @@ TEST(Csv, KeepsTheSignOfZeroInRealNumbers) {
   EXPECT_EQ(table.columns[1].integers, (Integers{0, 1, 2, 0}));
 }
 
-TEST(Csv, NamesAllDamagedLines) {
+TEST(Csv, ListsAllDamagedLines) {
   const auto defects = [](std::string_view characters, std::size_t most = 9) {
     return csv_defects(as_bytes(characters), "x.csv", {}, most);
   };
@@ -84,14 +84,14 @@ TEST(Csv, SkipsEmptyLinesAndBlanksAroundNumbers) {
   EXPECT_NE(error("\n\nx\n", kBare).find("line 3"), std::string::npos);
 }
 
-TEST(Csv, ShowsBytesThatAreNoText) {
+TEST(Csv, EscapesBytesThatAreNotText) {
   EXPECT_EQ(error(std::string_view("a\nx\0\x1B\n", 6)),
             "x.csv: line 2, column 1 ('a'): expected a number, found 'x\\x00\\x1b'");
   EXPECT_EQ(error(std::string_view("a\0\nx\n", 5)),
             "x.csv: line 2, column 1 ('a\\x00'): expected a number, found 'x'");
 }
 
-TEST(Csv, RoundsWhatDoubleCannotHold) {
+TEST(Csv, RoundsNumbersOutOfRange) {
   const double infinity = std::numeric_limits<double>::infinity();
   const CsvTable table =
       parse("a\n1.5e400\n-1e400\n1.5e-400\n-1e-400\n5e-324\n+2e999\n");
@@ -101,7 +101,7 @@ TEST(Csv, RoundsWhatDoubleCannotHold) {
   EXPECT_NE(error("a\n1e400x\n").find("expected a number"), std::string::npos);
 }
 
-TEST(Csv, ReadsQuotesLineEndsAndMarks) {
+TEST(Csv, ReadsQuotesLineEndsAndByteOrderMark) {
   const CsvTable table =
       parse("\xEF\xBB\xBF\"a, \"\"b\"\"\",c\r\n\"1\", 2 \r\n3,\"4.5\"\r\n\r\n");
   ASSERT_EQ(table.rows, 2);
@@ -117,7 +117,7 @@ TEST(Csv, ReadsTablesWithoutHeaderAndWithTabs) {
   EXPECT_EQ(table.columns[1].integers, (Integers{2, 4}));
 }
 
-TEST(Csv, TakesTheColumnsAskedFor) {
+TEST(Csv, ReadsOnlyTheRequestedColumns) {
   const CsvTable table =
       parse("date,t,u\n\"1981-01-01\",20.7,1\n\"two\nlines\",17.9,2\n",
             {',', true, {"u", "t"}});
@@ -130,15 +130,15 @@ TEST(Csv, TakesTheColumnsAskedFor) {
             "x.csv: there is no column 'b'");
 }
 
-TEST(Csv, NamesLineAndColumn) {
+TEST(Csv, ErrorsNameLineAndColumn) {
   EXPECT_EQ(error("a,b\n1,2\n3,x4\n"),
             "x.csv: line 3, column 2 ('b'): expected a number, found 'x4'");
   EXPECT_EQ(error("1,2\n3,\n", kBare),
             "x.csv: line 2, column 2: expected a number, found ''");
   EXPECT_EQ(error("1,2\n3\n", kBare),
-            "x.csv: line 2, column 1: expected 2 cells, found a line of 1");
+            "x.csv: line 2, column 1: expected 2 cells, found 1");
   EXPECT_EQ(error("1,2\n3,4,5\n", kBare),
-            "x.csv: line 2, column 2: expected 2 cells, found a line of more");
+            "x.csv: line 2, column 2: expected 2 cells, found more");
   EXPECT_EQ(error("1,\"2\n3,4\n", kBare),
             "x.csv: line 1, column 2: expected a closing quote, found the end");
   EXPECT_EQ(error("\"1\"2\n", kBare),
@@ -146,16 +146,16 @@ TEST(Csv, NamesLineAndColumn) {
             "found '2'");
   EXPECT_EQ(error("a,t\n\"x\ny\",1\nz,w\n", {',', true, {"t"}}),
             "x.csv: line 4, column 2 ('t'): expected a number, found 'w'");
-  EXPECT_EQ(
-      error("a,a\n1,2\n"),
-      "x.csv: line 1, column 1 ('a'): expected names that differ, found 'a' twice");
+  EXPECT_EQ(error("a,a\n1,2\n"),
+            "x.csv: line 1, column 1 ('a'): expected different column names, found 'a' "
+            "twice");
   EXPECT_EQ(error("a,caf\xE9\n1,2\n"),
             "x.csv: line 1, column 2 ('caf\\xe9'): expected a name in UTF-8, found "
             "'caf\\xe9'");
   EXPECT_EQ(error("caf\xC3\xA9\n1\n"), "");
   EXPECT_EQ(error("a,caf\xE9\n1,2\n", {',', true, {"a"}}), "");
   EXPECT_EQ(error(""), "x.csv: line 1, column 1: expected a line, found an empty file");
-  EXPECT_NE(error("a,b\n").find("found the header alone"), std::string::npos);
+  EXPECT_NE(error("a,b\n").find("found only the header"), std::string::npos);
   EXPECT_NE(error("a\n+-1\n").find("expected a number"), std::string::npos);
   EXPECT_NE(error("a\n0x10\n").find("expected a number"), std::string::npos);
   EXPECT_NE(error("a\n1 2\n").find("expected a number"), std::string::npos);

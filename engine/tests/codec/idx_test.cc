@@ -32,7 +32,7 @@ TEST(Idx, ReadsHeadersOfEveryType) {
   EXPECT_TRUE(parse("\0\0\x0E\x01\0\0\0\x02"sv, 24).big_endian);
 }
 
-TEST(Idx, RefusesRowsThatMemoryCannotHold) {
+TEST(Idx, RejectsShapesThatAreTooLarge) {
   std::string bytes("\0\0\x08\x03\0\0\0\0", 8);
   bytes += std::string(8, '\xFF');
   ByteReader reader(as_bytes(bytes), "x.idx");
@@ -42,7 +42,7 @@ TEST(Idx, RefusesRowsThatMemoryCannotHold) {
             std::string::npos);
 }
 
-TEST(Idx, SaysWhatIsWrongAndWhere) {
+TEST(Idx, ErrorsNameOffsetExpectedAndFound) {
   EXPECT_EQ(error("\0\0\x08"sv, 3),
             "x.idx: offset 3: expected 1 bytes of the IDX rank, found 0 bytes");
   EXPECT_EQ(error("\x01\0\x08\x01\0\0\0\x02"sv, 10),
@@ -63,7 +63,7 @@ TEST(Idx, SaysWhatIsWrongAndWhere) {
             std::string::npos);
 }
 
-TEST(Idx, WritesWhatItReads) {
+TEST(Idx, HeadersRoundTrip) {
   const auto header = idx_header(DType::kInt32, {5, 2});
   ByteReader reader(header, "x.idx");
   const ArrayLayout layout = parse_idx(reader, 12 + 40);

@@ -43,7 +43,7 @@ TEST(Npy, ReadsAllVersions) {
             std::string::npos);
 }
 
-TEST(Npy, KnowsEveryDtypeOfNumbers) {
+TEST(Npy, ReadsEveryNumericDtype) {
   const auto dtype_of = [](const std::string& code, std::int64_t bytes) {
     return name(parse(header(dict("'" + code + "'", "(1,)")), bytes).dtype);
   };
@@ -81,7 +81,7 @@ TEST(Npy, ReadsOtherSpellings) {
   EXPECT_EQ(parse(header(dict("'|u1'", "(0, 4)")), 0).shape, (Shape{0, 4}));
 }
 
-TEST(Npy, SaysWhatIsWrongAndWhere) {
+TEST(Npy, ErrorsNameOffsetExpectedAndFound) {
   EXPECT_EQ(error("\x93NUM"),
             "x.npy: offset 0: expected 6 bytes of the .npy magic, found 4 bytes");
   EXPECT_EQ(
@@ -126,14 +126,15 @@ TEST(Npy, SaysWhatIsWrongAndWhere) {
             std::string::npos);
   EXPECT_NE(error(header("{'descr': '<f4', 'descr': '<f4'}")).find("once each"),
             std::string::npos);
-  EXPECT_NE(error(header("{'shape': (1,)}")).find("a header without them"),
-            std::string::npos);
+  EXPECT_NE(
+      error(header("{'shape': (1,)}")).find("a header that lacks at least one of them"),
+      std::string::npos);
   EXPECT_NE(error(header(dict("'<f4'", "(1,)") + " more"), 4)
                 .find("expected the end of the header"),
             std::string::npos);
 }
 
-TEST(Npy, WritesHeadersThatAreAligned) {
+TEST(Npy, WritesAlignedHeaders) {
   for (const Shape& shape : {Shape{7}, Shape{1000000, 28, 28}, Shape{0, 3}}) {
     const std::string bytes = npy_header(DType::kFloat32, shape);
     EXPECT_EQ(bytes.size() % 64, 0u);

@@ -19,7 +19,7 @@ std::string error(std::string_view bytes, std::int64_t size) {
   return error_of<DataError>([&] { parse(bytes, size); });
 }
 
-TEST(Packed, WritesWhatItReads) {
+TEST(Packed, HeadersRoundTrip) {
   const std::string header = packed_header(kSchema, 10);
   EXPECT_EQ(header.size() % 64, 0u);
   const auto offset = static_cast<std::int64_t>(header.size());
@@ -29,7 +29,7 @@ TEST(Packed, WritesWhatItReads) {
   EXPECT_EQ(layout.offset, offset);
 }
 
-TEST(Packed, IsWrittenAsPromised) {
+TEST(Packed, WritesTheDocumentedBytes) {
   const std::string header = packed_header({{"y", DType::kInt8, {7}}}, 3);
   std::string expected = "MSPACKED";
   expected += raw(std::uint32_t{1}) + raw(std::uint32_t{1}) + raw(std::uint64_t{3}) +
@@ -40,7 +40,7 @@ TEST(Packed, IsWrittenAsPromised) {
   EXPECT_EQ(header, expected);
 }
 
-TEST(Packed, SaysWhatIsWrongAndWhere) {
+TEST(Packed, ErrorsNameOffsetExpectedAndFound) {
   const std::string header = packed_header(kSchema, 10);
   const auto offset = static_cast<std::int64_t>(header.size());
   EXPECT_EQ(error(header, offset + 139),
@@ -77,7 +77,7 @@ TEST(Packed, SaysWhatIsWrongAndWhere) {
   wrong = packed_header({{"xa", DType::kInt8, {}}, {"xb", DType::kInt8, {}}}, 10);
   wrong[wrong.find("xb") + 1] = 'a';
   EXPECT_EQ(error(wrong, offset + 140),
-            "x.packed: offset 42: expected names that differ, found 'xa' twice");
+            "x.packed: offset 42: expected different field names, found 'xa' twice");
   EXPECT_THROW(packed_header({}, 1), ArgumentError);
   EXPECT_THROW(packed_header({{"x", DType::kInt8, {0}}}, 1), ArgumentError);
 }

@@ -38,7 +38,7 @@ TEST(Pickle, ReadsNumbersTextAndLists) {
   EXPECT_EQ(pickle[list.items[3]].integer, 0);
 }
 
-TEST(Pickle, WritesCallsDownAndRunsNone) {
+TEST(Pickle, RecordsCallsWithoutRunningThem) {
   const std::string bytes = "cposix\nsystem\nU\x02ls\x85R.";
   ByteReader reader(as_bytes(bytes), "x.pkl");
   const Pickle pickle(reader);
@@ -47,19 +47,20 @@ TEST(Pickle, WritesCallsDownAndRunsNone) {
   EXPECT_EQ(pickle[global.items[1]].bytes, "system");
 }
 
-TEST(Pickle, SaysWhatIsWrongAndWhere) {
+TEST(Pickle, ErrorsNameOffsetExpectedAndFound) {
   EXPECT_EQ(error("K"), "x.pkl: offset 1: expected 1 bytes of a number, found 0 bytes");
   EXPECT_EQ(error("."), "x.pkl: offset 0: expected a value on the stack, found none");
   EXPECT_EQ(error("NNi"),
-            "x.pkl: offset 2: expected an instruction that makes numbers, text and "
+            "x.pkl: offset 2: expected an instruction that creates numbers, text or "
             "lists, found instruction 105, which is not run");
   EXPECT_EQ(error("Nt."), "x.pkl: offset 1: expected a mark on the stack, found none");
   EXPECT_EQ(error("NNa."),
-            "x.pkl: offset 2: expected a value that takes others, found one that does "
-            "not");
-  EXPECT_EQ(error("h\x01."), "x.pkl: offset 0: expected a value kept before, found 1");
+            "x.pkl: offset 2: expected a container to add values to, found another "
+            "value");
+  EXPECT_EQ(error("h\x01."),
+            "x.pkl: offset 0: expected the number of a stored value, found 1");
   EXPECT_EQ(error("(Nd."),
-            "x.pkl: offset 2: expected keys and values by turns, found 1 of them");
+            "x.pkl: offset 2: expected pairs of keys and values, found 1 values");
   EXPECT_NE(error("T\xFF\xFF\xFF\x7F"
                   "abc")
                 .find("expected 2147483647 bytes"),
@@ -67,7 +68,7 @@ TEST(Pickle, SaysWhatIsWrongAndWhere) {
   EXPECT_NE(error("N(00t.").find("x.pkl: offset"), std::string::npos);
 }
 
-TEST(Pickle, HasAtMostAMillionValues) {
+TEST(Pickle, RejectsMoreThanAMillionValues) {
   constexpr std::size_t kMost = std::size_t{1} << 20;
   for (const std::size_t values : {kMost, kMost + 1}) {
     const std::string bytes = "\x80\x02" + std::string(values, 'N') + ".";
@@ -92,7 +93,7 @@ TEST(CifarPickle, FindsImagesAndLabels) {
   }
 }
 
-TEST(Pickle, TakesTextThatIsToBeEncodedInLatin1ForBytes) {
+TEST(Pickle, ReadsLatin1EncodedTextAsBytes) {
   const std::string call = "c_codecs\nencode\n";
   const std::string codec = std::string("X\x06\0\0\0", 5) + "latin1\x86R.";
   const auto bytes_of = [&](const std::string& utf8) {
@@ -121,7 +122,7 @@ TEST(Pickle, TakesTextThatIsToBeEncodedInLatin1ForBytes) {
   EXPECT_EQ(Pickle(reader).root().kind, Kind::kCall);
 }
 
-TEST(CifarPickle, DecodesImagesThatAreText) {
+TEST(CifarPickle, DecodesImagesStoredAsText) {
   std::string images;
   for (int i = 0; i < 6144; ++i) images += static_cast<char>(i * 31);
   const PickledBatch batch = {images, {{"labels", {7, 9}}}};
@@ -135,7 +136,7 @@ TEST(CifarPickle, DecodesImagesThatAreText) {
   EXPECT_EQ(parsed.labels, (std::vector<std::uint8_t>{7, 9}));
 }
 
-TEST(CifarPickle, RefusesWhatIsNotABatch) {
+TEST(CifarPickle, RejectsOtherPickles) {
   const std::string images(6144, 'a');
   const auto refuses = [](const std::string& bytes, CifarKind kind) {
     ByteReader reader(as_bytes(bytes), "x");
@@ -148,7 +149,7 @@ TEST(CifarPickle, RefusesWhatIsNotABatch) {
                     CifarKind::kCifar100),
             "x: offset 0: expected a dict with 'fine_labels', found none");
   EXPECT_EQ(refuses(PickledBatch{images, {{"labels", {7, 10}}}}.protocol2(), ten),
-            "x: offset 0: expected sample 1 to have one of labels below 10, found 10");
+            "x: offset 0: expected 'labels' of sample 1 to be from 0 to 9, found 10");
   EXPECT_NE(refuses("N.", ten), "");
   EXPECT_NE(refuses("}(U\x04"
                     "dataNu.",
@@ -185,7 +186,7 @@ TEST(Tar, ReadsHeaders) {
   ByteReader damaged(as_bytes(wrong), "x.tar");
   EXPECT_NE(error_of<DataError>([&] {
               parse_tar_header(damaged);
-            }).find("x.tar: offset 0: expected a tar header of check sum"),
+            }).find("x.tar: offset 0: expected a tar header with checksum"),
             std::string::npos);
   ByteReader brief(as_bytes("short"), "x.tar");
   EXPECT_THROW(parse_tar_header(brief), DataError);

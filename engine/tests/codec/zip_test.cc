@@ -45,14 +45,14 @@ TEST_P(Zip, ReadsTheDirectory) {
   EXPECT_LT(members[1].packed, 900);
 }
 
-TEST_P(Zip, RefusesEveryTruncation) {
+TEST_P(Zip, RejectsEveryTruncation) {
   const std::string zip = make_zip({{"a.npy", "hello", false}}, GetParam());
   for (std::size_t length = 0; length < zip.size(); ++length) {
     EXPECT_THROW(members_of(zip.substr(0, length)), DataError) << length;
   }
 }
 
-TEST_P(Zip, NeverReadsOutsideWhateverIsWrong) {
+TEST_P(Zip, NeverReadsOutOfBounds) {
   const std::string zip =
       make_zip({{"a.npy", "hello", false}, {"b.npy", "x", true}}, GetParam());
   for (std::size_t i = 0; i < zip.size(); ++i) {
@@ -62,7 +62,7 @@ TEST_P(Zip, NeverReadsOutsideWhateverIsWrong) {
       try {
         for (const ZipMember& member : members_of(wrong)) data_of(wrong, member);
       } catch (const DataError&) {
-      } catch (const std::out_of_range&) {  // of this test's own substr
+      } catch (const std::out_of_range&) {  // from `substr` in this test
       }
     }
   }
@@ -73,7 +73,7 @@ INSTANTIATE_TEST_SUITE_P(Sizes, Zip, testing::Values(false, true),
                            return large.param ? "Large" : "Small";
                          });
 
-TEST(ZipMembers, OfOtherKindsAreRefused) {
+TEST(ZipMembers, UnsupportedKindsAreRejected) {
   std::string zip = make_zip({{"a", "hello", false}}, false);
   const std::size_t entry = zip.find("PK\x01\x02");
   const auto data_error = [&] {

@@ -5,7 +5,7 @@
 namespace millstream {
 namespace {
 
-TEST(Characters, KnowUtf8) {
+TEST(Characters, RecognizesUtf8) {
   for (const std::string_view good :
        {"", "plain", "\xC2\x80", "caf\xC3\xA9", "\xE0\xA0\x80", "\xEF\xBF\xBF",
         "\xED\x9F\xBF", "\xF0\x90\x80\x80", "\xF4\x8F\xBF\xBF"}) {

@@ -14,7 +14,7 @@
 namespace millstream {
 namespace {
 
-// Holds every int64, uint64 and double exactly.
+// Represents every int64, uint64 and double exactly.
 using Exact = std::complex<long double>;
 
 template <typename T>
@@ -66,7 +66,7 @@ To reference(From value) {
     std::uint64_t word = 0;
     const auto wide = static_cast<std::int64_t>(value);
     std::memcpy(&word, &wide, 8);
-    To low;  // integers wrap: the low bytes, on the little-endian machines we support
+    To low;  // integers wrap: the low bytes on a little-endian machine
     std::memcpy(&low, &word, sizeof(To));
     return low;
   } else if constexpr (is_small_float<To> && !is_small_float<From>) {
@@ -99,7 +99,7 @@ bool same(T a, T b) {
   }
 }
 
-/// Values at which some conversion turns, as this type holds them.
+/// Edge values of the conversions, in this type.
 template <typename T>
 std::vector<T> edges() {
   using Double = std::numeric_limits<double>;
@@ -200,7 +200,7 @@ TEST(Convert, IntegersWrap) {
   EXPECT_EQ(converted<std::int32_t>((std::int64_t{1} << 40) + 5), 5);
 }
 
-TEST(Convert, BoolIsWhetherAValueIsNotZero) {
+TEST(Convert, NonzeroValuesBecomeTrue) {
   EXPECT_TRUE(converted<bool>(std::nanf("")));
   EXPECT_TRUE(converted<bool>(0.25f));
   EXPECT_TRUE(converted<bool>(std::int64_t{1} << 40));
@@ -209,7 +209,7 @@ TEST(Convert, BoolIsWhetherAValueIsNotZero) {
   EXPECT_EQ(static_cast<float>(converted<BFloat16>(true)), 1.0f);
 }
 
-TEST(Convert, AnswersWithTheValuesBeforeTheFirstThatDoesNotFit) {
+TEST(Convert, ReturnsTheCountBeforeTheFirstValueThatDoesNotFit) {
   const std::int64_t values[] = {1, -(std::int64_t{1} << 31), 5, std::int64_t{1} << 31,
                                  std::int64_t{1} << 40};
   std::int32_t results[5];
@@ -232,7 +232,7 @@ TEST(Convert, UnsignedValuesFitUpToTheirOwnLimit) {
   EXPECT_EQ(results[0], 0xFFFFFFFFu);
 }
 
-TEST(Convert, RowsMayStandAtAnyAddress) {
+TEST(Convert, RowsMayBeUnaligned) {
   std::vector<std::byte> from(1 + 7 * 8);
   std::vector<std::byte> to(1 + 7 * 4 + 1, std::byte{0xA5});
   for (std::int64_t i = 0; i < 7; ++i) {
@@ -251,7 +251,7 @@ TEST(Convert, RowsMayStandAtAnyAddress) {
   EXPECT_EQ(to.back(), std::byte{0xA5});
 }
 
-TEST(DType, NamesReturnAndSizesAreThoseOfTheTypes) {
+TEST(DType, NamesRoundTripAndSizesMatch) {
   int at = 0;
   for_each_dtype([&](auto tag) {
     const DType dtype = dtype_at(at++);
@@ -275,12 +275,16 @@ TEST(DType, ValuesInDigestsNeverChange) {
   EXPECT_EQ(static_cast<int>(DType::kComplex128), 14);
 }
 
-TEST(DType, AnUnknownNameIsRefusedByName) {
+TEST(DType, RejectsUnknownNames) {
   try {
     dtype_named("float8");
     FAIL();
   } catch (const ArgumentError& error) {
-    EXPECT_EQ(std::string(error.what()), "there is no dtype 'float8' here");
+    EXPECT_EQ(
+        std::string(error.what()),
+        "unknown dtype 'float8': expected one of bool, int8, int16, int32, int64, "
+        "uint8, uint16, uint32, uint64, float16, bfloat16, float32, float64, "
+        "complex64, complex128");
   }
 }
 

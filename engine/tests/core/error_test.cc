@@ -11,7 +11,7 @@ std::string words(const ErrorFields& fields, ErrorKind kind = ErrorKind::kData) 
   return composed(kind, fields);
 }
 
-TEST(Error, NamesThePlaceInAFile) {
+TEST(Error, MessageNamesFileAndOffset) {
   EXPECT_EQ(
       words({.file = "x.npy", .offset = 12, .expected = "the magic", .found = "'abc'"}),
       "x.npy: offset 12: expected the magic, found 'abc'");
@@ -20,7 +20,7 @@ TEST(Error, NamesThePlaceInAFile) {
   EXPECT_EQ(words({.file = "x", .text = "cannot be opened"}), "x: cannot be opened");
 }
 
-TEST(Error, NamesTheCellOfATable) {
+TEST(Error, MessageNamesLineAndColumn) {
   ErrorFields fields = {.file = "x.csv",
                         .line = 3,
                         .column = 2,
@@ -39,7 +39,7 @@ TEST(Error, NamesTheCellOfATable) {
   EXPECT_EQ(words(fields), "x.csv: line 3: expected a number, found 'old'");
 }
 
-TEST(Error, NamesTheSampleAndItsField) {
+TEST(Error, MessageNamesSampleAndField) {
   EXPECT_EQ(words({.sample = 7, .field = "label", .text = "holds no number"}),
             "label: sample 7 holds no number");
   EXPECT_EQ(words({.file = "x.bin",
@@ -51,14 +51,14 @@ TEST(Error, NamesTheSampleAndItsField) {
             "x.bin: offset 5: label: sample 7: expected a value below 10, found 200");
 }
 
-TEST(Error, AddsTheTextToWhatWasExpected) {
+TEST(Error, MessageAppendsTheText) {
   EXPECT_EQ(words({.expected = "a", .found = "b", .text = "open it again"}),
             "expected a, found b; open it again");
   EXPECT_EQ(words({.found = "b"}), "found b");
   EXPECT_EQ(words({}), "");
 }
 
-TEST(Error, NamesTheProcessThatDied) {
+TEST(Error, MessageNamesTheDeadProcess) {
   EXPECT_EQ(words({.sample = 6, .process = 12, .text = "exited with status 3"},
                   ErrorKind::kWorkerDied),
             "worker process 12 exited with status 3 while it made sample 6");
@@ -67,11 +67,11 @@ TEST(Error, NamesTheProcessThatDied) {
             "sample 6 has taken too long");
 }
 
-TEST(Error, KeepsZerosInItsMessage) {
+TEST(Error, MessageEscapesZeroBytes) {
   EXPECT_STREQ(DataError(std::string("a\0b", 3)).what(), "a\\x00b");
 }
 
-TEST(Error, FillsInWhatIsAbsent) {
+TEST(Error, AddSetsOnlyEmptyFields) {
   DataError error({.offset = 3, .expected = "a", .found = "b"});
   error.add({.file = "x.npy", .offset = 9, .field = "image"});
   EXPECT_STREQ(error.what(), "x.npy: offset 3: expected a, found b");
@@ -80,7 +80,7 @@ TEST(Error, FillsInWhatIsAbsent) {
   EXPECT_STREQ(error.what(), "x.npy: offset 3: image: sample 4: expected a, found b");
 }
 
-TEST(Error, OuterLayersAddWhatTheyKnow) {
+TEST(Error, OuterLayersAddFields) {
   const auto read = []() -> int {
     throw IoError(5, {.offset = 3, .text = "cannot be read"});
   };
@@ -94,7 +94,7 @@ TEST(Error, OuterLayersAddWhatTheyKnow) {
   EXPECT_EQ(adding([] { return ErrorFields(); }, [] { return 4; }), 4);
 }
 
-TEST(Error, SaysItsKind) {
+TEST(Error, HasAKind) {
   EXPECT_EQ(name(DataError("x").kind()), "data");
   EXPECT_EQ(name(IoError(2, {}).kind()), "io");
   EXPECT_EQ(name(ArgumentError("x").kind()), "argument");

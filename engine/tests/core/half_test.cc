@@ -10,8 +10,8 @@
 namespace millstream {
 namespace {
 
-/// What distinguishes two small floats: bits of fraction, the smallest normal exponent,
-/// and the least magnitude that rounds to infinity.
+/// The parameters of a small float format: bits of fraction, the smallest normal
+/// exponent, and the smallest magnitude that rounds to infinity.
 struct Format {
   int fraction;
   int smallest;
@@ -20,7 +20,7 @@ struct Format {
 constexpr Format kHalf = {10, -14, 65520.0};
 constexpr Format kBfloat16 = {7, -126, 0x1.FFp127};
 
-/// `value` rounded to the format in exact arithmetic: ties to even, as `nearbyint`.
+/// `value` rounded to the format in exact arithmetic, ties to even.
 double rounded(float value, const Format& format) {
   const double magnitude = std::fabs(static_cast<double>(value));
   if (std::isnan(value) || magnitude == 0) return static_cast<double>(value);
@@ -30,7 +30,7 @@ double rounded(float value, const Format& format) {
   return std::copysign(std::nearbyint(magnitude / quantum) * quantum, value);
 }
 
-/// What the bits mean, from the definition of IEEE formats.
+/// The value of the bits, by the definition of the IEEE formats.
 double decoded(std::uint16_t bits, const Format& format) {
   const int fraction = bits & ((1 << format.fraction) - 1);
   const int exponents = 0x7FFF >> format.fraction;
@@ -112,7 +112,7 @@ void expect_rounds_across_all_floats(const Format& format) {
 
 TEST(Half, EveryPatternDecodes) { expect_every_pattern_decodes<Half>(kHalf); }
 
-TEST(Half, EveryPatternReturnsAndNansBecomeQuiet) {
+TEST(Half, EveryPatternRoundTripsAndNansBecomeQuiet) {
   expect_every_pattern_returns<Half>(kHalf);
 }
 
@@ -151,7 +151,7 @@ TEST(BFloat16, EveryPatternDecodes) {
   expect_every_pattern_decodes<BFloat16>(kBfloat16);
 }
 
-TEST(BFloat16, EveryPatternReturnsAndNansBecomeQuiet) {
+TEST(BFloat16, EveryPatternRoundTripsAndNansBecomeQuiet) {
   expect_every_pattern_returns<BFloat16>(kBfloat16);
 }
 

@@ -19,7 +19,7 @@ bool aligned(const void* data) {
   return reinterpret_cast<std::uintptr_t>(data) % kAlignment == 0;
 }
 
-TEST(Block, IsAlignedAndAsLargeAsAsked) {
+TEST(Block, IsAlignedAndHasTheRequestedSize) {
   for (const std::int64_t bytes : {0, 1, 63, 64, 65, 4096, 1 << 20}) {
     const Block block(bytes);
     EXPECT_TRUE(aligned(block.data()));
@@ -29,7 +29,7 @@ TEST(Block, IsAlignedAndAsLargeAsAsked) {
   }
 }
 
-TEST(Block, ImpossibleSizesAreRefusedByNumber) {
+TEST(Block, RejectsImpossibleSizes) {
   for (const std::int64_t bytes : {std::int64_t{-1}, (std::int64_t{1} << 56) + 1}) {
     try {
       const Block block(bytes);
@@ -59,7 +59,7 @@ TEST(Memory, AllocationsAreAlignedAndDisjoint) {
   }
 }
 
-TEST(Memory, AllocationsOfNothingHaveAddressesOfTheirOwn) {
+TEST(Memory, EmptyAllocationsHaveDistinctAddresses) {
   Memory memory;
   std::byte* first = memory.allocate(0);
   std::byte* second = memory.allocate(0);
@@ -67,7 +67,7 @@ TEST(Memory, AllocationsOfNothingHaveAddressesOfTheirOwn) {
   EXPECT_NE(first, second);
 }
 
-TEST(Memory, ArraysAreSpansOfTheirLength) {
+TEST(Memory, ArraysHaveTheRequestedLength) {
   Memory memory;
   const auto numbers = memory.array<double>(17);
   EXPECT_EQ(numbers.size(), 17u);
@@ -75,7 +75,7 @@ TEST(Memory, ArraysAreSpansOfTheirLength) {
   EXPECT_TRUE(memory.array<double>(0).empty());
 }
 
-TEST(Memory, SettlesOnBlocksThatServeEveryRound) {
+TEST(Memory, ReusesItsBlocksAfterReset) {
   Memory memory;
   const auto round = [&] {
     std::vector<std::byte*> given;
@@ -88,7 +88,7 @@ TEST(Memory, SettlesOnBlocksThatServeEveryRound) {
   for (int i = 0; i < 4; ++i) EXPECT_EQ(round(), settled);
 }
 
-TEST(Memory, ServesAgainAfterARefusal) {
+TEST(Memory, WorksAfterAFailedAllocation) {
   Memory memory;
   std::byte* before = memory.allocate(8);
   std::memset(before, 7, 8);
@@ -100,7 +100,7 @@ TEST(Memory, ServesAgainAfterARefusal) {
   EXPECT_NE(memory.allocate(100), nullptr);
 }
 
-TEST(ThreadMemory, IsResetForWhoeverAsks) {
+TEST(ThreadMemory, IsResetByEveryCall) {
   std::byte* first = thread_memory().allocate(100);
   EXPECT_EQ(thread_memory().allocate(100), first);
 }

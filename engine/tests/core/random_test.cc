@@ -16,8 +16,8 @@ Block first_words(Random random) {
   return {random.bits(), random.bits(), random.bits(), random.bits()};
 }
 
-TEST(Philox, GivesThePublishedAnswers) {
-  // kat_vectors of Random123.
+TEST(Philox, MatchesThePublishedVectors) {
+  // From kat_vectors in Random123.
   EXPECT_EQ(philox({0, 0, 0, 0}, {0, 0}),
             (Block{0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8}));
   EXPECT_EQ(philox({0xFFFFFFFF, 0xFFFFFFFF, 0xFFFFFFFF, 0xFFFFFFFF},
@@ -35,13 +35,13 @@ TEST(Random, NumbersNeverChangeBetweenVersions) {
             (Block{0x257337B3, 0xA63A6D3C, 0xB0DE706C, 0x872B7485}));
 }
 
-TEST(Random, IsAPureFunctionOfItsNames) {
+TEST(Random, IsAPureFunctionOfItsArguments) {
   Random a({1, 2}, 3, 4, 5);
   Random b({1, 2}, 3, 4, 5);
   for (int i = 0; i < 1000; ++i) ASSERT_EQ(a.bits(), b.bits());
 }
 
-TEST(Random, EveryWordOfItsNameMatters) {
+TEST(Random, DependsOnEveryArgument) {
   const std::vector<Random> streams = {
       Random({1, 2}, 3, 4, 5),
       Random({2, 2}, 3, 4, 5),

@@ -51,14 +51,14 @@ TEST(Shape, HoldsUpToItsLargestRank) {
   EXPECT_EQ(Shape(extents).elements(), std::int64_t{1} << Shape::kMaxRank);
   const std::vector<std::int64_t> more(Shape::kMaxRank + 1, 2);
   EXPECT_EQ(refusal([&] { Shape shape(more); }),
-            "a value may have 12 dimensions, not 13");
+            "a value may have at most 12 dimensions, not 13");
 }
 
-TEST(Shape, RefusesNegativeExtents) {
-  EXPECT_EQ(refusal([] { Shape({3, -1}); }), "an extent cannot be -1");
+TEST(Shape, RejectsNegativeExtents) {
+  EXPECT_EQ(refusal([] { Shape({3, -1}); }), "a dimension must be at least 0, not -1");
 }
 
-TEST(Shape, RefusesMoreElementsThanMemoryHas) {
+TEST(Shape, RejectsTooManyElements) {
   constexpr std::int64_t kLarge = std::int64_t{1} << 40;
   EXPECT_NE(refusal([] { Shape({kLarge, kLarge}); }), "");
   EXPECT_NE(refusal([] { Shape({kLarge, std::int64_t{1} << 20}); }), "");
@@ -76,7 +76,7 @@ TEST(Schema, FindsFieldsByName) {
   EXPECT_EQ(field_named(schema, "label", "a test"), 1);
 }
 
-TEST(Schema, AMissingFieldIsNamedWithThoseThatExist) {
+TEST(Schema, ErrorNamesMissingAndExistingFields) {
   const Schema schema = {{"image", DType::kUint8, {4}}, {"label", DType::kInt64, {}}};
   EXPECT_EQ(refusal([&] { field_named(schema, "lable", "normalize(lable)"); }),
             "normalize(lable): there is no field 'lable', only 'image', 'label'");
@@ -93,7 +93,7 @@ TEST(Column, RowsAreDenseOrScattered) {
   EXPECT_EQ(column.row(1), bytes);
 }
 
-TEST(Digest, DependsOnValuesTheirOrderAndTheirBorders) {
+TEST(Digest, DependsOnValuesOrderAndBoundaries) {
   const auto digest = [](auto... values) {
     Digest result;
     (result.add(values), ...);

@@ -5,14 +5,14 @@
 namespace millstream {
 namespace {
 
-TEST(Traits, OfACopyAreTheDefault) {
+TEST(Traits, DefaultsDescribeACopy) {
   EXPECT_TRUE(Traits{}.immediate());
   EXPECT_FALSE(Traits{.waits = true}.immediate());
   EXPECT_FALSE(Traits{.cheap = false}.immediate());
   EXPECT_TRUE(Traits{.may_fail = true}.immediate());
 }
 
-TEST(Traits, CombineToWhatBothTake) {
+TEST(Traits, CombineTheCostsOfBoth) {
   const Traits disk = {.waits = true, .may_fail = true, .blocks = 8};
   const Traits decoding = {.cheap = false, .blocks = 2};
   const Traits function = {

@@ -20,7 +20,7 @@ TEST(ByteReader, ReadsBothByteOrders) {
   EXPECT_EQ(big.left(), 0);
 }
 
-TEST(ByteReader, NamesFileOffsetExpectedAndFound) {
+TEST(ByteReader, ErrorsNameFileOffsetExpectedAndFound) {
   ByteReader reader(as_bytes("abcdef"), "x.bin", 100);
   EXPECT_EQ(reader.text(4, "a word"), "abcd");
   EXPECT_EQ(error_of<DataError>([&] { reader.take(5, "a tail"); }),
@@ -33,7 +33,7 @@ TEST(ByteReader, NamesFileOffsetExpectedAndFound) {
   EXPECT_EQ(reader.text(2, "a tail"), "ef");
 }
 
-TEST(ByteReader, FindsEnds) {
+TEST(ByteReader, ReadsUpToADelimiter) {
   ByteReader reader(as_bytes("one\n\ntwo\n"), "x");
   EXPECT_EQ(reader.text_until('\n', "a line"), "one");
   EXPECT_EQ(reader.text_until('\n', "a line"), "");
@@ -41,7 +41,7 @@ TEST(ByteReader, FindsEnds) {
   EXPECT_EQ(reader.left(), 0);
 }
 
-TEST(ByteReader, RefusesSizesThatAreTooLarge) {
+TEST(ByteReader, RejectsSizesThatAreTooLarge) {
   const std::string bytes = raw(std::uint64_t{1} << 62);
   ByteReader reader(as_bytes(bytes), "x");
   EXPECT_THROW(reader.size("a size"), DataError);

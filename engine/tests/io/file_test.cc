@@ -14,7 +14,7 @@
 
 namespace {
 
-/// What was synced, by inode, and whether `watched` was there by then.
+/// The inodes of synced files, and whether `watched` existed at that time.
 struct Synced {
   ino_t inode;
   bool there;
@@ -24,7 +24,7 @@ std::filesystem::path watched;
 
 }  // namespace
 
-/// In place of the C library's: the engine's calls are noted and done.
+/// Replaces the function of the C library: records the call, then runs it.
 extern "C" int fsync(int descriptor) {
   struct stat status {};
   ::fstat(descriptor, &status);
@@ -35,7 +35,7 @@ extern "C" int fsync(int descriptor) {
 namespace millstream {
 namespace {
 
-TEST(File, ReadsWhereItIsTold) {
+TEST(File, ReadsAtOffsets) {
   const TemporaryFolder folder;
   const File file(folder.write("a.bin", "0123456789"));
   EXPECT_EQ(file.size(), 10);
@@ -47,7 +47,7 @@ TEST(File, ReadsWhereItIsTold) {
   EXPECT_EQ(file.bytes(0, -1).size(), 0u);
 }
 
-TEST(File, NamesWhatIsMissing) {
+TEST(File, ErrorNamesTheMissingFile) {
   const TemporaryFolder folder;
   const auto path = folder.path() / "none.bin";
   try {
@@ -60,13 +60,13 @@ TEST(File, NamesWhatIsMissing) {
   }
 }
 
-TEST(File, RefusesFolders) {
+TEST(File, RejectsFolders) {
   const TemporaryFolder folder;
   EXPECT_EQ(error_of<DataError>([&] { const File file(folder.path()); }),
             folder.path().string() + ": offset 0: expected a file, found a directory");
 }
 
-TEST(File, SaysWhereItEnds) {
+TEST(File, ErrorNamesTheEndOfTheFile) {
   const TemporaryFolder folder;
   const File file(folder.write("a.bin", "0123456789"));
   std::string to(4, ' ');
@@ -75,10 +75,10 @@ TEST(File, SaysWhereItEnds) {
   EXPECT_NE(what.find("offset 10: expected 2 more bytes"), std::string::npos) << what;
 }
 
-TEST(FileWriter, RenamesWhenWhole) {
+TEST(FileWriter, RenamesOnCommit) {
   const TemporaryFolder folder;
   const auto path = folder.path() / "new" / "a.bin";
-  std::string large(5'000'000, ' ');  // more than is written at once
+  std::string large(5'000'000, ' ');  // larger than the write buffer
   std::iota(large.begin(), large.end(), 'a');
   FileWriter writer(path);
   writer.write("head");
@@ -105,7 +105,7 @@ TEST(FileWriter, SyncsTheFolderAfterTheRename) {
   EXPECT_TRUE(synced[0].there);
 }
 
-TEST(FileWriter, LeavesNothingBehind) {
+TEST(FileWriter, DeletesTheTemporaryFileWithoutCommit) {
   const TemporaryFolder folder;
   const auto path = folder.write("a.bin", "old");
   { FileWriter(path).write("new"); }

@@ -19,7 +19,7 @@ namespace {
 constexpr std::int64_t kPages = 16;
 const std::int64_t kPage = ::sysconf(_SC_PAGESIZE);
 
-/// A mapped file that was cut to one page behind the map's back.
+/// A mapped file that was truncated to one page after mapping.
 class Shrunk {
  public:
   Shrunk()
@@ -28,7 +28,7 @@ class Shrunk {
                          std::string(static_cast<std::size_t>(kPages * kPage), 'x')))) {
     std::filesystem::resize_file(file.path(), static_cast<std::uintmax_t>(kPage));
   }
-  /// Copies `bytes` at `offset`; null, or where it failed.
+  /// Copies `bytes` at `offset`. Returns null, or the address of the fault.
   const std::byte* copy(std::int64_t offset, std::int64_t bytes) const {
     std::vector<std::byte> to(static_cast<std::size_t>(bytes));
     return guarded(file.range(), [&] {
@@ -40,13 +40,13 @@ class Shrunk {
   MappedFile file;
 };
 
-TEST(Guard, PassesWhatCanBeRead) {
+TEST(Guard, ReturnsNullIfTheCopySucceeds) {
   const Shrunk shrunk;
   EXPECT_EQ(shrunk.copy(0, kPage), nullptr);
   EXPECT_EQ(shrunk.copy(100, 1), nullptr);
 }
 
-TEST(Guard, ReportsWhatCannotBeRead) {
+TEST(Guard, ReturnsTheFaultAddress) {
   const Shrunk shrunk;
   for (int round = 0; round < 100; ++round) {
     const std::byte* fault = shrunk.copy(kPage / 2, 4 * kPage);
@@ -57,12 +57,12 @@ TEST(Guard, ReportsWhatCannotBeRead) {
   EXPECT_EQ(shrunk.copy(0, 10), nullptr);
 }
 
-TEST(Guard, SeesThatTheFileIsSmaller) {
+TEST(Guard, DetectsATruncatedFile) {
   const Shrunk shrunk;
   EXPECT_THROW(shrunk.file.read([] {}), IoError);
 }
 
-TEST(Guard, FaultsOnManyThreadsAtOnce) {
+TEST(Guard, HandlesFaultsOnManyThreads) {
   const Shrunk shrunk;
   std::atomic<int> wrong = 0;
   {
@@ -80,7 +80,7 @@ TEST(Guard, FaultsOnManyThreadsAtOnce) {
   EXPECT_EQ(wrong, 0);
 }
 
-TEST(Guard, LetsExceptionsThrough) {
+TEST(Guard, PropagatesExceptions) {
   const Shrunk shrunk;
   EXPECT_THROW(guarded(shrunk.file.range(), [] { throw std::runtime_error("mine"); }),
                std::runtime_error);
@@ -94,7 +94,7 @@ void give_up(int signal) {
   ::raise(signal);
 }
 
-TEST(Guard, TakesASignalThatAnotherHandlerRaisesAgain) {
+TEST(Guard, HandlesASignalRaisedAgainByAnotherHandler) {
   const Shrunk shrunk;
   for (const int flags : {0, SA_NODEFER}) {
     struct sigaction another {};
@@ -106,7 +106,7 @@ TEST(Guard, TakesASignalThatAnotherHandlerRaisesAgain) {
   }
 }
 
-TEST(Guard, TakesItsPlaceBackWhenTheNextFileIsOpened) {
+TEST(Guard, IsReinstalledWhenTheNextFileIsOpened) {
   for (void (*handler)(int) : {SIG_DFL, SIG_IGN, +[](int) {}}) {
     struct sigaction another {};
     another.sa_handler = handler;
@@ -116,7 +116,7 @@ TEST(Guard, TakesItsPlaceBackWhenTheNextFileIsOpened) {
   }
 }
 
-TEST(Guard, LeavesTheSignalMaskAlone) {
+TEST(Guard, PreservesTheSignalMask) {
   sigset_t usr1;
   sigset_t found;
   ::sigemptyset(&usr1);
@@ -130,7 +130,7 @@ TEST(Guard, LeavesTheSignalMaskAlone) {
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-TEST(GuardDeathTest, LeavesOtherFaultsToTheSystem) {
+TEST(GuardDeathTest, OtherFaultsUseTheDefaultAction) {
   testing::GTEST_FLAG(death_test_style) = "threadsafe";
   const Shrunk shrunk;
   const auto unguarded = [&] {
@@ -151,7 +151,7 @@ void say_and_give_up(int signal) {
   give_up(signal);
 }
 
-TEST(GuardDeathTest, LeavesOtherFaultsOnceToAHandlerThatCameLater) {
+TEST(GuardDeathTest, OtherFaultsReachALaterHandlerOnce) {
   testing::GTEST_FLAG(death_test_style) = "threadsafe";
   for (const int flags : {0, SA_NODEFER}) {
     const auto fault = [flags] {
@@ -169,11 +169,11 @@ TEST(GuardDeathTest, LeavesOtherFaultsOnceToAHandlerThatCameLater) {
   }
 }
 
-TEST(GuardDeathTest, LeavesOtherFaultsToTheHandlerBefore) {
+TEST(GuardDeathTest, OtherFaultsReachThePreviousHandler) {
   testing::GTEST_FLAG(death_test_style) = "threadsafe";
   EXPECT_EXIT(
       {
-        // In a process of its own, before anything was mapped.
+        // Runs in a child process before any file is mapped.
         struct sigaction mine {};
         mine.sa_handler = [](int) { ::_exit(42); };
         ::sigaction(SIGBUS, &mine, nullptr);

@@ -29,7 +29,7 @@ class MappedFileOffDisk : public testing::Test {
   std::filesystem::path path_;
 };
 
-TEST_F(MappedFileOffDisk, IsNotReadToSeeWhetherItIsInMemory) {
+TEST_F(MappedFileOffDisk, QueryingTheCacheReadsNothing) {
   const MappedFile file{File(path_)};
   EXPECT_FALSE(file.cached(kMiddle));
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
@@ -39,7 +39,7 @@ TEST_F(MappedFileOffDisk, IsNotReadToSeeWhetherItIsInMemory) {
   EXPECT_FALSE(file.cached(0));
 }
 
-TEST_F(MappedFileOffDisk, IsNotKnownToBeInMemoryIfItIsOfOthers) {
+TEST_F(MappedFileOffDisk, FilesOfOtherUsersAreNeverReportedAsCached) {
   constexpr uid_t kNobody = 65534;
   if (::geteuid() != 0) GTEST_SKIP() << "needs to become another user";
   File opened(path_);
@@ -53,7 +53,7 @@ TEST_F(MappedFileOffDisk, IsNotKnownToBeInMemoryIfItIsOfOthers) {
   EXPECT_TRUE(MappedFile(File(path_)).cached(kMiddle));
 }
 
-/// Lowers how many descriptors this process may have, until it ends.
+/// Lowers the process's limit of descriptors until this object is destroyed.
 class FewDescriptors {
  public:
   explicit FewDescriptors(rlim_t most) {
@@ -79,10 +79,10 @@ TEST(MappedFile, KeepsFewDescriptors) {
   EXPECT_FALSE(files.back()->has_descriptor());
 }
 
-/// A file whose map has a descriptor, or has none because too many are open.
+/// A mapped file with or without a descriptor. It has none if too many are open.
 class CutFile : public testing::TestWithParam<bool> {
  protected:
-  /// Throws unless all of the file can be read.
+  /// Reads the whole file. Throws if a part of it cannot be read.
   static void read_all(const MappedFile& file) {
     std::vector<std::byte> bytes(static_cast<std::size_t>(file.size()));
     file.read([&] { std::memcpy(bytes.data(), file.data(), bytes.size()); });
@@ -98,7 +98,7 @@ class CutFile : public testing::TestWithParam<bool> {
   std::filesystem::path path_ = folder_.write("a.bin", std::string(5000, 'x'));
 };
 
-TEST_P(CutFile, IsAnErrorWhereverItWasCut) {
+TEST_P(CutFile, RaisesIoErrorAtAnyLength) {
   const MappedFile file = opened(path_);
   ASSERT_EQ(file.has_descriptor(), GetParam());
   read_all(file);
@@ -111,7 +111,7 @@ TEST_P(CutFile, IsAnErrorWhereverItWasCut) {
   }
 }
 
-TEST_P(CutFile, IsSeenFromAnotherFolder) {
+TEST_P(CutFile, IsDetectedAfterAChangeOfDirectory) {
   const auto before = std::filesystem::current_path();
   std::filesystem::current_path(folder_.path());
   const MappedFile file = opened("a.bin");
@@ -121,7 +121,7 @@ TEST_P(CutFile, IsSeenFromAnotherFolder) {
   EXPECT_THROW(read_all(file), IoError);
 }
 
-TEST_P(CutFile, StaysReadableUnderAnotherName) {
+TEST_P(CutFile, StaysReadableAfterItIsReplaced) {
   const MappedFile file = opened(path_);
   std::filesystem::rename(folder_.write("b.bin", "short"), path_);
   read_all(file);

@@ -11,14 +11,15 @@
 
 namespace millstream {
 
-/// Puts a file out of the page cache; a map may show none of it.
+/// Evicts a file from the page cache. Works only if no map has touched its pages.
 inline void drop(const std::filesystem::path& path) {
   const File file(path);
   ::fdatasync(file.descriptor());
   ::posix_fadvise(file.descriptor(), 0, 0, POSIX_FADV_DONTNEED);
 }
 
-/// Whether a byte is in memory soon; reads that were begun take a moment.
+/// Waits up to five seconds until the page at `offset` is in the page cache. Returns
+/// whether it is.
 inline bool soon_cached(const MappedFile& file, std::int64_t offset) {
   for (int k = 0; k < 500; ++k) {
     if (file.cached(offset)) return true;

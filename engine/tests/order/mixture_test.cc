@@ -47,7 +47,7 @@ Indices epochs_of(const Order& order, Seed seed, std::uint32_t epochs) {
   return all;
 }
 
-/// Components of so many samples each, with these weights.
+/// Components with these sizes and weights.
 Mixture sized(const Indices& sizes, const Indices& weights, std::int64_t length) {
   Components components;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
@@ -56,13 +56,12 @@ Mixture sized(const Indices& sizes, const Indices& weights, std::int64_t length)
   return Mixture(components, length);
 }
 
-/// Which component each of the first `count` positions goes to; components have one
-/// sample each.
+/// The component of each of the first `count` positions. Each component has one sample.
 Indices turns(const Indices& weights, std::int64_t count) {
   return epoch_of(sized(Indices(weights.size(), 1), weights, count), {}, 0);
 }
 
-/// The most that any prefix of `count` positions is off its share.
+/// The largest deviation from the expected share in any prefix of `count` positions.
 double worst(const Indices& weights, std::int64_t count) {
   const auto total =
       static_cast<double>(std::accumulate(weights.begin(), weights.end(), 0L));
@@ -78,14 +77,14 @@ double worst(const Indices& weights, std::int64_t count) {
   return most;
 }
 
-TEST(Mixture, TakesTurnsAsTheWeightsSay) {
+TEST(Mixture, VisitsComponentsByWeight) {
   EXPECT_EQ(turns({1, 1}, 6), (Indices{0, 1, 0, 1, 0, 1}));
   EXPECT_EQ(turns({3, 1}, 8), (Indices{0, 1, 0, 0, 0, 1, 0, 0}));
   EXPECT_EQ(turns({0, 1, 0}, 3), (Indices{1, 1, 1}));
   EXPECT_EQ(turns({5}, 3), (Indices{0, 0, 0}));
 }
 
-TEST(Mixture, EveryPrefixHasItsSharesToWithinAHalfForTwo) {
+TEST(Mixture, PrefixesOfTwoComponentsAreWithinAHalf) {
   for (std::int64_t a = 1; a <= 20; ++a) {
     for (std::int64_t b = 1; b <= 20; ++b) {
       ASSERT_LE(worst({a, b}, 3 * (a + b)), 0.5 + 1e-9) << a << ", " << b;
@@ -94,7 +93,7 @@ TEST(Mixture, EveryPrefixHasItsSharesToWithinAHalfForTwo) {
   EXPECT_LE(worst({1, 999'999}, 2'000'000), 0.5 + 1e-6);
 }
 
-TEST(Mixture, EveryPrefixHasItsSharesToWithinTwo) {
+TEST(Mixture, PrefixesAreWithinTwo) {
   const std::vector<Indices> cases = {{1, 1, 1},
                                       {1, 2, 3, 4, 5, 6, 7},
                                       {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024},
@@ -129,7 +128,7 @@ TEST(Mixture, EveryPeriodIsExact) {
   }
 }
 
-TEST(Mixture, EachComponentGoesThroughItsOwnEpochs) {
+TEST(Mixture, ComponentsHaveTheirOwnEpochs) {
   const Seed seed = {11, 12};
   const Indices sizes = {10, 150, 7};
   for (const std::int64_t length : {1, 5, 100, 167}) {
@@ -151,7 +150,7 @@ TEST(Mixture, EachComponentGoesThroughItsOwnEpochs) {
   }
 }
 
-TEST(Mixture, TheLengthOnlyCutsOneEndlessSequence) {
+TEST(Mixture, LengthOnlyDividesTheSequence) {
   const Seed seed = {1, 2};
   const Indices whole = epoch_of(sized({9, 40}, {2, 3}, 5040), seed, 0);
   for (const std::int64_t length : {1, 7, 16, 48, 63, 5040}) {
@@ -160,7 +159,7 @@ TEST(Mixture, TheLengthOnlyCutsOneEndlessSequence) {
   }
 }
 
-TEST(Mixture, WeightsOfTheSizesGiveEverySampleOnceAnEpoch) {
+TEST(Mixture, WeightsEqualToSizesVisitEverySampleOncePerEpoch) {
   const Indices sizes = {60, 35, 205, 1};
   const Mixture order = sized(sizes, sizes, 301);
   Indices all(301);
@@ -198,7 +197,7 @@ TEST(Mixture, RunsEqualSinglePositions) {
   }
 }
 
-TEST(Mixture, ComponentsOfOneSizeDoNotFollowEachOther) {
+TEST(Mixture, ComponentsOfEqualSizeHaveDifferentOrders) {
   const Mixture order = sized({1000, 1000}, {1, 1}, 2000);
   Indices first;
   Indices second;
@@ -211,7 +210,7 @@ TEST(Mixture, ComponentsOfOneSizeDoNotFollowEachOther) {
   EXPECT_LT(equal, 10);
 }
 
-TEST(Mixture, SeedsMatterToSamplesAndNotToTurns) {
+TEST(Mixture, SeedsChangeSamplesButNotComponents) {
   const Mixture order = sized({100, 100}, {7, 3}, 500);
   const Indices one = epoch_of(order, {1, 0}, 0);
   const Indices other = epoch_of(order, {0, 1}, 0);
@@ -238,7 +237,7 @@ TEST(Mixture, TheLargestOrdersDoNotOverflow) {
       }
     }
   }
-  // Epochs later by 2^32 positions in all: told by 128-bit arithmetic of its own.
+  // The last epoch, compared with the same computation in 128-bit arithmetic.
   __extension__ using Wide = unsigned __int128;
   std::int64_t found = -1;
   order.run({1, 2}, 0xFFFFFFFF, 12345, std::span(&found, 1));
@@ -288,22 +287,23 @@ std::string refusal(const Components& components, std::int64_t length) {
   return "";
 }
 
-TEST(Mixture, RefusesWhatCannotBeByNumber) {
+TEST(Mixture, RejectsInvalidArguments) {
   EXPECT_EQ(refusal({{shuffle(2), 1}, {shuffle(2), -4}}, 5),
-            "the weight of component 1 is -4; weights are not negative and add up to "
+            "the weight of component 1 is -4; weights must be at least 0 and add up to "
             "at most 2147483647");
   EXPECT_NE(refusal({{shuffle(2), Mixture::kMaxWeight}, {shuffle(2), 1}}, 5), "");
   EXPECT_EQ(refusal({{shuffle(2), 0}}, 5),
-            "a mixture of 1 components needs one whose weight is not 0");
+            "a mixture needs a component whose weight is above 0; found none among 1");
   EXPECT_NE(refusal({}, 5), "");
   EXPECT_EQ(refusal({{shuffle(2), 1}}, 0),
             "a mixture needs between 1 and 2^62 positions, not 0");
-  EXPECT_EQ(refusal({{shuffle(2), 1}, {nullptr, 1}}, 5), "component 1 has no order");
+  EXPECT_EQ(refusal({{shuffle(2), 1}, {nullptr, 1}}, 5),
+            "component 1 of a mixture has no order");
   EXPECT_EQ(refusal({{shuffle(kMaxSamples), 1}, {shuffle(1), 1}}, 5),
-            "with component 1 a mixture has more than 2^62 samples");
+            "a mixture may have at most 2^62 samples; component 1 exceeds that");
 }
 
-TEST(Mixture, DigestsTellWhatDecidesTheOrder) {
+TEST(Mixture, DigestsDependOnEverythingThatDeterminesTheOrder) {
   const auto digest = [](const Components& components, std::int64_t length) {
     Digest result;
     Mixture(components, length).add_to(result);

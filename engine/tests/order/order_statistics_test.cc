@@ -11,7 +11,8 @@
 namespace millstream {
 namespace {
 
-/// How many sigmas the counts are from the shares; shares of nothing must be empty.
+/// The deviation of the counts from the expected shares, in standard deviations. The
+/// count of a share of 0 must be 0.
 double deviation(const std::vector<std::int64_t>& counts,
                  const std::vector<double>& shares) {
   const double total = std::accumulate(shares.begin(), shares.end(), 0.0);
@@ -50,7 +51,7 @@ TEST(ReplacementStatistics, DrawsUniformly) {
   }
 }
 
-TEST(WeightedStatistics, DrawsAsTheWeightsSay) {
+TEST(WeightedStatistics, DrawsInProportionToTheWeights) {
   std::vector<double> steps(200);
   std::iota(steps.begin(), steps.end(), 0.0);
   const std::vector<std::vector<double>> cases = {
@@ -62,7 +63,7 @@ TEST(WeightedStatistics, DrawsAsTheWeightsSay) {
   }
 }
 
-TEST(WeightedStatistics, TheTiniestWeightsStillCountAsTheyAre) {
+TEST(WeightedStatistics, TinyWeightsKeepTheirProbability) {
   const std::vector<double> weights = {0, 1e-310, 3e-310, 0};
   const Weighted order(weights, 100'000);
   EXPECT_LT(std::fabs(deviation(counted(order, {4, 0}), weights)), 5);

@@ -57,14 +57,14 @@ TEST(Sequential, CountsUpInEveryEpoch) {
   expect_parts_of_runs_equal_the_whole(order);
 }
 
-TEST(Sequential, RefusesImpossibleLengths) {
+TEST(Sequential, RejectsImpossibleLengths) {
   EXPECT_EQ(refusal([] { Sequential(0); }),
             "an order needs between 1 and 2^62 positions, not 0");
   EXPECT_NE(refusal([] { Sequential(-3); }).find("-3"), std::string::npos);
   EXPECT_NE(refusal([] { Sequential(kMaxSamples + 1); }), "");
 }
 
-TEST(Shuffle, VisitsEverySampleOnceAnEpoch) {
+TEST(Shuffle, VisitsEverySampleOncePerEpoch) {
   for (const std::int64_t n : {1, 2, 128, 129, 1000}) {
     const Shuffle order(n);
     auto seen = epoch_of(order, {5, 0}, 1);
@@ -74,7 +74,7 @@ TEST(Shuffle, VisitsEverySampleOnceAnEpoch) {
   }
 }
 
-TEST(Shuffle, IsThePermutationOfItsPurpose) {
+TEST(Shuffle, UsesThePermutationForShuffling) {
   const Shuffle order(1000);
   const Permutation permutation(Grid(1000), {5, 6}, 7, Purpose::kShuffle);
   const auto run = epoch_of(order, {5, 6}, 7);
@@ -95,7 +95,7 @@ TEST(Replacement, EpochsAndSeedsDiffer) {
   EXPECT_EQ(seen.size(), 4u);
 }
 
-TEST(Replacement, StaysInTheLargestRange) {
+TEST(Replacement, StaysInRangeForTheLargestSize) {
   const Replacement order(kMaxSamples, 1000);
   for (const std::int64_t index : epoch_of(order, {1, 0}, 0)) {
     EXPECT_GE(index, 0);
@@ -125,23 +125,23 @@ TEST(Weighted, NeverDrawsAWeightOfZero) {
   }
 }
 
-TEST(Weighted, RefusesWeightsByPlaceAndValue) {
+TEST(Weighted, ErrorsNameTheWeight) {
   const auto build = [](std::vector<double> weights, std::int64_t length) {
     return refusal([&] { Weighted(weights, length); });
   };
-  EXPECT_EQ(build({1, -2}, 5), "weight 1 is -2; weights are finite and not negative");
+  EXPECT_EQ(build({1, -2}, 5), "weight 1 is -2; weights must be finite and at least 0");
   EXPECT_EQ(build({1, 1, HUGE_VAL}, 5),
-            "weight 2 is inf; weights are finite and not negative");
+            "weight 2 is inf; weights must be finite and at least 0");
   EXPECT_NE(build({std::numeric_limits<double>::quiet_NaN()}, 5), "");
   EXPECT_EQ(build({0, 0}, 5),
-            "the weights add up to 0; a positive, finite sum is needed");
+            "the weights add up to 0; the sum must be positive and finite");
   EXPECT_NE(build({1e308, 1e308}, 5), "");
   EXPECT_EQ(build({}, 5), "a weighted order needs between 1 and 2^31 weights, not 0");
   EXPECT_EQ(build({1}, 0),
             "a weighted order needs between 1 and 2^62 positions, not 0");
 }
 
-TEST(Listed, TakesOneListAnEpochInTurn) {
+TEST(Listed, UsesOneListPerEpoch) {
   const Listed order(std::make_unique<Sequential>(3), {9, 8, 7, 1, 1, 0}, 10);
   EXPECT_EQ(order.length(), 3);
   EXPECT_EQ(order.samples(), 10);
@@ -151,7 +151,7 @@ TEST(Listed, TakesOneListAnEpochInTurn) {
   expect_parts_of_runs_equal_the_whole(order);
 }
 
-TEST(Listed, IsVisitedAsTheInnerOrderSays) {
+TEST(Listed, FollowsTheInnerOrder) {
   std::vector<std::int64_t> list(500);
   for (std::size_t i = 0; i < list.size(); ++i) {
     list[i] = static_cast<std::int64_t>(2 * i);
@@ -162,7 +162,7 @@ TEST(Listed, IsVisitedAsTheInnerOrderSays) {
   for (std::size_t i = 0; i < run.size(); ++i) EXPECT_EQ(run[i], 2 * inner[i]);
 }
 
-TEST(Listed, RefusesEntriesByPlaceAndValue) {
+TEST(Listed, ErrorsNameTheEntry) {
   const auto build = [](std::vector<std::int64_t> list) {
     return refusal([&] { Listed(std::make_unique<Sequential>(2), list, 10); });
   };
@@ -170,7 +170,9 @@ TEST(Listed, RefusesEntriesByPlaceAndValue) {
             "entry 1 of the listed order is 10, which is not a sample in [0, 10)");
   EXPECT_EQ(build({-1, 1}),
             "entry 0 of the listed order is -1, which is not a sample in [0, 10)");
-  EXPECT_EQ(build({1, 2, 3}), "a list of 3 entries is not whole epochs of 2");
+  EXPECT_EQ(
+      build({1, 2, 3}),
+      "a listed order needs a multiple of 2 entries, one list per epoch; found 3");
   EXPECT_NE(build({}), "");
 }
 
@@ -194,7 +196,7 @@ void expect_cover(std::vector<std::int64_t> a, const std::vector<std::int64_t>& 
   EXPECT_EQ(a, epoch_of(Sequential(n), {}, 0));
 }
 
-TEST(SplitOrder, PartsOfASplitAreDisjointAndCover) {
+TEST(SplitOrder, RangesOfASplitAreDisjointAndComplete) {
   for (const bool shuffled : {false, true}) {
     for (const std::int64_t n : {2, 10, 129, 1000}) {
       for (const std::int64_t cut : {std::int64_t{1}, n / 3 + 1, n - 1}) {
@@ -206,7 +208,7 @@ TEST(SplitOrder, PartsOfASplitAreDisjointAndCover) {
   }
 }
 
-TEST(SplitOrder, FoldsLeaveTheirValidationOut) {
+TEST(SplitOrder, FoldsSkipTheirValidationSamples) {
   for (const bool shuffled : {false, true}) {
     constexpr std::int64_t kSamples = 103;
     std::vector<std::int64_t> held;
@@ -224,7 +226,7 @@ TEST(SplitOrder, FoldsLeaveTheirValidationOut) {
   }
 }
 
-TEST(SplitOrder, WithoutShuffleTakesNeighbours) {
+TEST(SplitOrder, WithoutShuffleSamplesAreConsecutive) {
   EXPECT_EQ(samples_of({10, 3, 4, 0, 0, false, {}}),
             epoch_of(Listed(std::make_unique<Sequential>(4), {3, 4, 5, 6}, 10), {}, 0));
 }
@@ -236,7 +238,7 @@ TEST(SplitOrder, SplitsOfOtherSeedsDiffer) {
   EXPECT_NE(samples_of(range), samples_of(other));
 }
 
-TEST(SplitOrder, RefusesWhatDoesNotFit) {
+TEST(SplitOrder, RejectsInvalidArguments) {
   const auto build = [](const SplitRange& range, std::int64_t inner) {
     return refusal([&] { SplitOrder(std::make_unique<Sequential>(inner), range); });
   };
@@ -251,7 +253,7 @@ TEST(SplitOrder, RefusesWhatDoesNotFit) {
       build({10, std::numeric_limits<std::int64_t>::max(), 3, 0, 0, false, {}}, 3), "");
 }
 
-TEST(Order, DigestsTellOrdersApart) {
+TEST(Order, DifferentOrdersHaveDifferentDigests) {
   const std::vector<double> weights = {1, 2};
   const std::vector<double> others = {1, 3};
   const auto range = [](Seed seed, bool shuffled) {

@@ -39,7 +39,8 @@ double sigmas(double statistic, double freedom) {
   return std::fabs(statistic - freedom) / std::sqrt(2 * freedom);
 }
 
-/// How far a table of (x, y) in [0, n)^2, made of `epochs` bijections, is from even.
+/// The deviation from uniformity of a table of pairs (x, y) in [0, n)^2 that `epochs`
+/// permutations give.
 class Table {
  public:
   explicit Table(std::int64_t bins) : bins_(bins), counts_(size()) {}
@@ -56,7 +57,7 @@ class Table {
   std::vector<std::int64_t> counts_;
 };
 
-TEST(PermutationStatistics, EveryPositionSeesEverySampleAsOften) {
+TEST(PermutationStatistics, PositionsAndSamplesAreUniform) {
   for (const std::int64_t n : {2, 3, 5, 8, 50, 128, 129, 130, 144, 145, 257, 600}) {
     const Grid grid(n);
     Table table(n);
@@ -66,14 +67,15 @@ TEST(PermutationStatistics, EveryPositionSeesEverySampleAsOften) {
         table.add(i, order[static_cast<std::size_t>(i)]);
       }
     }
-    // Each row and column of the table is a bijection's: n / (n - 1) less free.
+    // All rows and columns of the table have the same sum, which makes the statistic
+    // too large by the factor n / (n - 1).
     const double corrected =
         table.statistic() * static_cast<double>(n - 1) / static_cast<double>(n);
     EXPECT_LT(sigmas(corrected, table.freedom()), kSigmas) << n;
   }
 }
 
-TEST(PermutationStatistics, RegionsOfPositionsSeeRegionsOfSamplesAsOften) {
+TEST(PermutationStatistics, RegionsAreUniform) {
   constexpr std::int64_t kBins = 32;
   for (const std::int64_t n : {4096, 65536, 32 * 2049}) {
     const Grid grid(n);
@@ -93,7 +95,7 @@ TEST(PermutationStatistics, RegionsOfPositionsSeeRegionsOfSamplesAsOften) {
   }
 }
 
-TEST(PermutationStatistics, SmallSizesHaveEveryOrderAsOften) {
+TEST(PermutationStatistics, AllPermutationsOfSmallSizesAreEquallyLikely) {
   std::int64_t factorial = 1;
   for (std::int64_t n = 2; n <= 8; ++n) {
     factorial *= n;
@@ -114,7 +116,7 @@ TEST(PermutationStatistics, SmallSizesHaveEveryOrderAsOften) {
   }
 }
 
-TEST(PermutationStatistics, PairsOfPositionsSeeEveryPairOfSamplesAsOften) {
+TEST(PermutationStatistics, PairsAreUniform) {
   constexpr std::int64_t kSamples = 131;
   const Grid grid(kSamples);
   const std::int64_t columns = grid.columns;
@@ -225,7 +227,7 @@ TEST(PermutationStatistics, NeighbouringEpochsAndSeedsAreUncorrelated) {
   }
 }
 
-TEST(PermutationStatistics, FixedPointsAndCyclesAreThoseOfRandomOrders) {
+TEST(PermutationStatistics, FixedPointsAndCyclesMatchRandomPermutations) {
   for (const std::int64_t n : {10, 128, 129, 500, 5000}) {
     const Grid grid(n);
     const std::int64_t orders = std::min<std::int64_t>(2000, 2'000'000 / n);

@@ -37,7 +37,7 @@ void expect_bijection(std::int64_t n, Seed seed, std::uint32_t epoch) {
   }
 }
 
-/// Where positions 0, 1, n / 2, n - 2 and n - 1 go.
+/// The images of positions 0, 1, n / 2, n - 2 and n - 1.
 struct Golden {
   std::int64_t n;
   Seed seed;
@@ -56,7 +56,7 @@ std::string row(const Golden& golden) {
   return out.str();
 }
 
-// To renew it, run the test: every failure prints its row as it is now.
+// To update the table, run the test: each failure prints its row with current values.
 const std::vector<Golden> kGolden = {
     {5, {0u, 0u}, 0u, {1, 0, 4, 3, 2}},
     {5, {7u, 0u}, 1u, {2, 1, 3, 0, 4}},
@@ -114,7 +114,7 @@ TEST(Permutation, NeverChangesBetweenVersions) {
   }
 }
 
-TEST(Permutation, PurposesHaveOrdersOfTheirOwn) {
+TEST(Permutation, PurposesHaveDifferentOrders) {
   EXPECT_NE(all(100, {1, 0}, 0, Purpose::kShuffle),
             all(100, {1, 0}, 0, Purpose::kSplit));
   EXPECT_NE(all(1000, {1, 0}, 0, Purpose::kShuffle),
@@ -196,7 +196,7 @@ TEST(Permutation, IsTheSameFromAnyThread) {
   for (const auto& out : made) EXPECT_EQ(out, expected);
 }
 
-TEST(Grid, LeavesFewerCellsOverThanItHasRows) {
+TEST(Grid, HasFewUnusedCells) {
   std::vector<std::int64_t> sizes;
   for (std::int64_t n = 1; n < 5000; ++n) sizes.push_back(n);
   for (std::int64_t root = 3; root < (std::int64_t{1} << 31); root = root * 2 - 1) {
@@ -214,7 +214,7 @@ TEST(Grid, LeavesFewerCellsOverThanItHasRows) {
   }
 }
 
-TEST(Grid, RefusesImpossibleSizesByNumber) {
+TEST(Grid, RejectsImpossibleSizes) {
   for (const std::int64_t n : {std::int64_t{0}, std::int64_t{-1}, kMaxSamples + 1}) {
     try {
       Grid grid(n);

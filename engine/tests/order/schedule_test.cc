@@ -29,7 +29,7 @@ std::vector<std::int64_t> whole_epoch(const Order& order, std::uint32_t epoch) {
   return out;
 }
 
-/// The batches of `epochs` epochs, an epoch a row, made the long way.
+/// The batches of `epochs` epochs, one list per epoch, computed by a simple loop.
 std::vector<std::vector<Batch>> plainly(const Order& order, std::int64_t size,
                                         Remainder remainder, std::uint32_t epochs) {
   const std::int64_t n = order.length();
@@ -97,7 +97,7 @@ void expect_plain(std::int64_t n, std::int64_t size, Remainder remainder) {
   ASSERT_EQ(position, (Position{kSeed, 3, 0}));
 }
 
-TEST(Schedule, CutsAsThePlainReference) {
+TEST(Schedule, MatchesTheReference) {
   for (const std::int64_t n : {1, 2, 3, 5, 7, 8, 31, 128, 129, 200}) {
     for (const std::int64_t size : {1, 2, 3, 4, 7, 8, 64, 129, 500}) {
       expect_plain<Sequential>(n, size, Remainder::kPad);
@@ -109,7 +109,7 @@ TEST(Schedule, CutsAsThePlainReference) {
   }
 }
 
-TEST(Schedule, WrapGoesOnWithTheNextEpochsOrder) {
+TEST(Schedule, WrapContinuesWithTheNextEpoch) {
   const Schedule schedule(std::make_unique<Sequential>(5), 2, Remainder::kWrap);
   EXPECT_EQ(batch(schedule, 0, 0), (Batch{0, 1}));
   EXPECT_EQ(batch(schedule, 0, 1), (Batch{2, 3}));
@@ -119,13 +119,13 @@ TEST(Schedule, WrapGoesOnWithTheNextEpochsOrder) {
   EXPECT_EQ(batch(schedule, 1, 2), (Batch{0, 1}));
 }
 
-TEST(Schedule, PadFillsTheLastBatchWithNoSamples) {
+TEST(Schedule, PadFillsTheLastBatchWithPadding) {
   const Schedule schedule(std::make_unique<Sequential>(5), 3, Remainder::kPad);
   EXPECT_EQ(batch(schedule, 0, 1), (Batch{3, 4, -1}));
   EXPECT_EQ(schedule.valid_rows({kSeed, 0, 1}), 2);
 }
 
-TEST(Schedule, DropLeavesTheRemainderOut) {
+TEST(Schedule, DropOmitsTheRemainder) {
   const Schedule schedule(std::make_unique<Sequential>(5), 2, Remainder::kDrop);
   EXPECT_EQ(schedule.steps(), 2);
   EXPECT_EQ(batch(schedule, 0, 1), (Batch{2, 3}));
@@ -150,7 +150,7 @@ TEST(Schedule, PartsOfABatchEqualTheWhole) {
   }
 }
 
-TEST(Schedule, RowsNameTheEpochTheirSampleBelongsTo) {
+TEST(Schedule, EpochsMatchTheSamples) {
   const Schedule wrapping(std::make_unique<Sequential>(3), 4, Remainder::kWrap);
   std::vector<std::uint32_t> epochs(8);
   wrapping.epochs({kSeed, 1, 0}, 0, epochs);
@@ -172,7 +172,7 @@ TEST(Schedule, NextIsCanonicalAndKeepsTheSeed) {
   EXPECT_EQ(schedule.next({kSeed, 6, 99}), (Position{kSeed, 7, 0}));
 }
 
-TEST(Schedule, EpochsRollOverAfterTheLastThatAStateCanName) {
+TEST(Schedule, EpochsWrapAroundAfterTheLargest) {
   const Schedule schedule(std::make_unique<Sequential>(1), 1, Remainder::kPad);
   EXPECT_EQ(schedule.next({kSeed, 0xFFFFFFFF, 0}), (Position{kSeed, 0, 0}));
 }
@@ -195,7 +195,7 @@ TEST(Schedule, TheLargestOrdersDoNotOverflow) {
   }
 }
 
-TEST(Schedule, RefusesBatchSizesByNumber) {
+TEST(Schedule, RejectsInvalidBatchSizes) {
   const auto build = [](std::int64_t n, std::int64_t size, Remainder remainder) {
     return refusal([=] { Schedule(std::make_unique<Sequential>(n), size, remainder); });
   };
@@ -209,7 +209,7 @@ TEST(Schedule, RefusesBatchSizesByNumber) {
   EXPECT_EQ(build(8, 8, Remainder::kDrop), "");
 }
 
-TEST(Schedule, DigestsTellSchedulesApart) {
+TEST(Schedule, DifferentSchedulesHaveDifferentDigests) {
   const auto digest = [](std::int64_t n, std::int64_t size, Remainder remainder) {
     Digest result;
     Schedule(std::make_unique<Shuffle>(n), size, remainder).add_to(result);
@@ -226,7 +226,7 @@ TEST(Remainder, HasThreeNames) {
   EXPECT_EQ(remainder_named("drop"), Remainder::kDrop);
   EXPECT_EQ(remainder_named("wrap"), Remainder::kWrap);
   EXPECT_EQ(refusal([] { remainder_named("partial"); }),
-            "a remainder is 'pad', 'drop' or 'wrap', not 'partial'");
+            "remainder must be 'pad', 'drop' or 'wrap', not 'partial'");
 }
 
 }  // namespace

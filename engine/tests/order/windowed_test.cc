@@ -43,7 +43,7 @@ void expect_bijection(std::int64_t n, std::int64_t block, std::int64_t window,
   }
 }
 
-/// Cuts an epoch into windows as the promise says, by looking at the blocks alone.
+/// Divides an epoch into windows by looking only at the blocks.
 void expect_windows(std::int64_t n, std::int64_t block, std::int64_t window,
                     std::uint32_t epoch) {
   SCOPED_TRACE(text("n ", n, ", block ", block, ", window ", window));
@@ -68,7 +68,7 @@ void expect_windows(std::int64_t n, std::int64_t block, std::int64_t window,
   ASSERT_EQ(begin, order.size());
 }
 
-/// Where positions 0, 1, n / 2, n - 2 and n - 1 go.
+/// The images of positions 0, 1, n / 2, n - 2 and n - 1.
 struct Golden {
   std::int64_t n;
   std::int64_t block;
@@ -90,7 +90,7 @@ std::string row(const Golden& golden) {
   return out.str();
 }
 
-// To renew it, run the test: every failure prints its row as it is now.
+// To update the table, run the test: each failure prints its row with current values.
 const std::vector<Golden> kGolden = {
     {10, 3, 2, {0u, 0u}, 0u, {3, 5, 7, 6, 8}},
     {10, 3, 2, {7u, 9u}, 1u, {9, 3, 0, 2, 7}},
@@ -162,7 +162,7 @@ TEST(WindowedShuffle, IsABijectionOfLargeSizes) {
   }
 }
 
-TEST(WindowedShuffle, AWindowTouchesNoMoreBlocksThanItHas) {
+TEST(WindowedShuffle, AWindowReadsOnlyItsBlocks) {
   for (const std::int64_t n : {1, 5, 100, 101, 1000, 10'007, 65'536}) {
     for (const std::int64_t block : {1, 7, 64, 1000}) {
       for (const std::int64_t window : {1, 2, 5, 16}) {
@@ -175,7 +175,7 @@ TEST(WindowedShuffle, AWindowTouchesNoMoreBlocksThanItHas) {
   }
 }
 
-TEST(WindowedShuffle, AStretchShorterThanAWindowTouchesTheBlocksOfTwo) {
+TEST(WindowedShuffle, AShortRangeReadsTheBlocksOfAtMostTwoWindows) {
   constexpr std::int64_t kBlock = 32;
   constexpr std::int64_t kWindow = 4;
   constexpr std::size_t kStretch = kBlock * kWindow / 2;
@@ -251,7 +251,7 @@ TEST(WindowedShuffle, EpochsSeedsAndBothSizesMatter) {
   EXPECT_EQ(seen.size(), 6u);
 }
 
-/// How many sigmas the counts are from even.
+/// The deviation of the counts from uniformity, in standard deviations.
 double deviation(const std::vector<double>& counts, double freedom) {
   double total = 0;
   for (const double count : counts) total += count;
@@ -261,8 +261,9 @@ double deviation(const std::vector<double>& counts, double freedom) {
   return std::fabs(statistic - freedom) / std::sqrt(2 * freedom);
 }
 
-TEST(WindowedShuffle, EveryPositionSeesEverySampleAsOften) {
-  // Uneven, of several windows, with blocks permuted by a table and without.
+TEST(WindowedShuffle, PositionsAndSamplesAreUniform) {
+  // Sizes with a short block and several windows. Both forms of the block permutation
+  // occur: with a table and without.
   const std::vector<std::array<std::int64_t, 3>> cases = {
       {47, 5, 3}, {40, 5, 3}, {300, 7, 4}, {300, 2, 5}, {150, 1, 1}};
   for (const auto& [n, block, window] : cases) {
@@ -274,8 +275,8 @@ TEST(WindowedShuffle, EveryPositionSeesEverySampleAsOften) {
         ++counts[i * made.size() + static_cast<std::size_t>(made[i])];
       }
     }
-    // Where the last block is shorter, a position near an end sees it more often: only
-    // the samples that share a position's chances are compared.
+    // If the last block is shorter, positions near an end see it more often. Compare
+    // only samples with the same probability.
     if (n % block == 0) {
       const auto freedom = static_cast<double>((n - 1) * (n - 1));
       EXPECT_LT(deviation(counts, freedom), 6) << n;
@@ -289,8 +290,8 @@ TEST(WindowedShuffle, EveryPositionSeesEverySampleAsOften) {
   }
 }
 
-TEST(WindowedShuffle, NeighbouringWindowsAreShuffledApart) {
-  // The same block of another window or epoch has its samples in another order.
+TEST(WindowedShuffle, NeighbouringWindowsHaveDifferentOrders) {
+  // In another window or epoch, a block has its samples in another order.
   const WindowedShuffle order(64 * 64, 64, 1);
   std::set<std::vector<std::int64_t>> seen;
   for (std::uint32_t epoch = 0; epoch < 3; ++epoch) {
@@ -305,7 +306,7 @@ TEST(WindowedShuffle, NeighbouringWindowsAreShuffledApart) {
   }
 }
 
-TEST(WindowedShuffle, RefusesImpossibleSizesByNumber) {
+TEST(WindowedShuffle, RejectsImpossibleSizes) {
   const auto refusal = [](std::int64_t n, std::int64_t block, std::int64_t window) {
     try {
       WindowedShuffle(n, block, window);
@@ -320,7 +321,7 @@ TEST(WindowedShuffle, RefusesImpossibleSizesByNumber) {
   EXPECT_NE(refusal(kMaxSamples + 1, 2, 2), "");
 }
 
-TEST(WindowedShuffle, DigestsTellWhatDecidesTheOrder) {
+TEST(WindowedShuffle, DigestsDependOnEverythingThatDeterminesTheOrder) {
   const auto digest = [](const Order& order) {
     Digest result;
     order.add_to(result);
@@ -331,7 +332,7 @@ TEST(WindowedShuffle, DigestsTellWhatDecidesTheOrder) {
       digest(WindowedShuffle(101, 10, 2)), digest(WindowedShuffle(100, 11, 2)),
       digest(WindowedShuffle(100, 10, 3))};
   EXPECT_EQ(all.size(), 5u);
-  // A window of all blocks is one however many more it asks for.
+  // A window of more blocks than exist is the same as a window of all blocks.
   EXPECT_EQ(digest(WindowedShuffle(100, 10, 10)), digest(WindowedShuffle(100, 10, 99)));
   EXPECT_EQ(epoch_of(WindowedShuffle(100, 10, 10), {}, 1),
             epoch_of(WindowedShuffle(100, 10, 99), {}, 1));

@@ -17,7 +17,7 @@
 namespace millstream {
 namespace {
 
-TEST(Process, TellsWhetherPagesOfAFileWereWaitedFor) {
+TEST(Process, ReportsMajorPageFaults) {
   const TemporaryFolder folder;
   const std::size_t bytes = std::size_t{1} << 16;
   const auto path = folder.write("cold.bin", std::string(bytes, 'x'));
@@ -41,13 +41,13 @@ TEST(Process, TellsWhetherPagesOfAFileWereWaitedFor) {
   ::close(file);
 }
 
-TEST(Process, HasABudget) { EXPECT_GE(cpu_budget(), 1); }
+TEST(Process, BudgetIsAtLeastOne) { EXPECT_GE(cpu_budget(), 1); }
 
 #if !defined(__SANITIZE_THREAD__)
-TEST(Process, AForkedProcessHasAPoolOfItsOwn) {
+TEST(Process, AForkedProcessHasItsOwnPool) {
   ThreadPool& before = shared_pool();
-  // A thread that is still starting may hold a lock of the sanitizer's allocator, which
-  // the forked process would then wait for.
+  // A starting thread may hold a lock of the sanitizer's allocator. The forked process
+  // would wait for that lock forever.
   const auto started = std::make_shared<std::latch>(before.threads());
   for (int i = 0; i < before.threads(); ++i) {
     before.submit([started] { started->arrive_and_wait(); });

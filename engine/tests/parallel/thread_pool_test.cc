@@ -60,7 +60,7 @@ TEST(ThreadPool, RangesDoNotWaitForABusyPool) {
   release.count_down();
 }
 
-TEST(ThreadPool, RangesRethrow) {
+TEST(ThreadPool, RangesRethrowExceptions) {
   ThreadPool pool(2);
   const auto failing = [](std::int64_t begin, std::int64_t) {
     if (begin == 5) throw std::runtime_error("range five");

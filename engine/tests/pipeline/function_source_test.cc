@@ -74,7 +74,8 @@ TEST(FunctionSource, SaysWhichSampleCannotBeConverted) {
     read_samples(source, std::vector<std::int64_t>{0, 2}, {&column, 1}, memory);
     FAIL() << "it was converted";
   } catch (const DataError& error) {
-    EXPECT_STREQ(error.what(), "x: sample 2 holds a int64 that int32 cannot hold");
+    EXPECT_STREQ(error.what(),
+                 "x: sample 2 holds a value of dtype int64 that int32 cannot hold");
   }
 }
 

@@ -115,7 +115,7 @@ TEST(Arrays, RowsWithoutADestinationAreViews) {
   }
 }
 
-TEST(Arrays, NoIndicesWriteNothing) {
+TEST(Arrays, ReadsNoIndices) {
   const ArraysSource source({Stored(9, 8, 8).array});
   Bytes out(8, kGuard);
   Column column = {DType::kUint8, {8}, out.data(), 8, nullptr};
@@ -147,7 +147,7 @@ TEST(Arrays, SeveralFieldsAreReadTogetherAndConverted) {
   EXPECT_EQ(names[1], -7);
 }
 
-TEST(Arrays, ReadsOfTooLargeIntegersNameLeafSampleAndElement) {
+TEST(Arrays, ErrorsOfLargeIntegersNameFieldSampleAndElement) {
   const auto values = std::make_shared<std::vector<std::int64_t>>(
       std::vector<std::int64_t>{1, 2, 3, (std::int64_t{1} << 40) + 5});
   const ArraysSource source({array_of("pair", values, DType::kInt64, 2)});
@@ -161,32 +161,33 @@ TEST(Arrays, ReadsOfTooLargeIntegersNameLeafSampleAndElement) {
   EXPECT_EQ(refusal<DataError>([&] {
               read_samples(source, bad, {&column, 1}, memory);
             }),
-            "pair: sample 1 holds a int64 at element 1 that int32 cannot hold");
+            "pair: sample 1 holds a value of dtype int64 at element 1 that int32 "
+            "cannot hold");
 }
 
-TEST(Arrays, NarrowingIsCheckedBeforehandByLeafAndSample) {
+TEST(Arrays, CheckNarrowNamesFieldAndSample) {
   constexpr std::int64_t kLowest = std::numeric_limits<std::int32_t>::min();
   constexpr std::int64_t kHighest = std::numeric_limits<std::int32_t>::max();
   EXPECT_NO_THROW(ArraysSource({labels({kLowest, kHighest})}).check_narrow());
   for (const std::int64_t bad : {kLowest - 1, kHighest + 1}) {
     const ArraysSource source({labels({0, 1, bad, bad})});
     const std::string message = refusal<ArgumentError>([&] { source.check_narrow(); });
-    EXPECT_TRUE(
-        message.starts_with("label: sample 2 holds a int64 that int32 cannot hold"))
+    EXPECT_TRUE(message.starts_with(
+        "label: sample 2 holds a value of dtype int64 that int32 cannot hold"))
         << message;
   }
 }
 
-TEST(Arrays, UnsignedNarrowingHasLimitsOfItsOwn) {
+TEST(Arrays, CheckNarrowUsesUnsignedLimits) {
   const auto values = std::make_shared<std::vector<std::uint64_t>>(
       std::vector<std::uint64_t>{0xFFFFFFFFu, std::uint64_t{1} << 32});
   const ArraysSource source({array_of("id", values, DType::kUint64, 1)});
   EXPECT_TRUE(refusal<ArgumentError>([&] {
                 source.check_narrow();
-              }).starts_with("id: sample 1 holds a uint64 that uint32"));
+              }).starts_with("id: sample 1 holds a value of dtype uint64 that uint32"));
 }
 
-TEST(Arrays, NarrowingFollowsStrides) {
+TEST(Arrays, CheckNarrowFollowsStrides) {
   Array array = labels({0, std::int64_t{1} << 40, 0, std::int64_t{1} << 40});
   array.size = 2;
   array.stride = 16;
@@ -200,14 +201,14 @@ TEST(Arrays, NarrowingFollowsStrides) {
   EXPECT_NO_THROW(ArraysSource({array}).check_narrow());
 }
 
-TEST(Arrays, OtherTypesAreNeverTooLarge) {
+TEST(Arrays, CheckNarrowAcceptsOtherTypes) {
   const auto values =
       std::make_shared<std::vector<double>>(std::vector<double>{1e300, -1e300});
   EXPECT_NO_THROW(
       ArraysSource({array_of("x", values, DType::kFloat64, 1)}).check_narrow());
 }
 
-TEST(Arrays, UnequalLengthsAreNamedWithBothNumbers) {
+TEST(Arrays, ErrorNamesUnequalLengths) {
   Array other = labels({1, 2, 3});
   other.field.name = "weight";
   EXPECT_EQ(refusal<ArgumentError>([&] {
@@ -217,7 +218,7 @@ TEST(Arrays, UnequalLengthsAreNamedWithBothNumbers) {
             "has 3");
 }
 
-TEST(Arrays, EmptyArraysAndNoArraysAreRefused) {
+TEST(Arrays, RejectsEmptyArraysAndNoArrays) {
   EXPECT_EQ(refusal<ArgumentError>([] { ArraysSource source({labels({})}); }),
             "'label' is empty: it has 0 rows");
   EXPECT_EQ(refusal<ArgumentError>([] { ArraysSource source({}); }),
@@ -253,7 +254,7 @@ TEST(Arrays, ManyThreadsReadAtOnce) {
   for (const Bytes& out : made) EXPECT_EQ(out, made.front());
 }
 
-TEST(ArraysSource, GuardsWhatLiesInAFile) {
+TEST(ArraysSource, DetectsATruncatedMappedFile) {
   const TemporaryFolder folder;
   const auto path = folder.write("x", std::string(40'000, 'x'));
   const MappedFile file{File(path)};

@@ -10,10 +10,10 @@
 namespace millstream {
 namespace {
 
-constexpr int kRows = 6;  // a batch
+constexpr int kRows = 6;  // per batch
 constexpr int kBatches = 5;
 
-/// Pixel (channel, y, x) of an image, so that a mistake in the layout shows.
+/// The value of pixel (channel, y, x): a wrong layout gives other values.
 char pixel(int image, int channel, int y, int x) {
   return static_cast<char>(image * 37 + channel * 101 + y * 7 + x);
 }
@@ -82,7 +82,7 @@ std::string pickled(CifarKind kind, int begin, int end, bool text = false) {
 
 std::string batch_name(int batch) { return "data_batch_" + std::to_string(batch + 1); }
 
-/// The published archive, with batches out of order and things that are none.
+/// An archive like the published one, with batches out of order and with other entries.
 std::string archive(bool binaries) {
   std::string tar = tar_entry("cifar/", "", '5') + tar_entry("cifar/readme.html", "hi");
   for (int b = kBatches - 1; b >= 0; --b) {
@@ -149,7 +149,7 @@ INSTANTIATE_TEST_SUITE_P(
                                }}),
     case_name);
 
-TEST(CifarSource, RefusesWhatIsMissingOrDamaged) {
+TEST(CifarSource, RejectsMissingAndDamagedBatches) {
   const Folder folder;
   const auto tar = folder.write("cifar.tar", archive(false));
   EXPECT_EQ(
@@ -158,7 +158,7 @@ TEST(CifarSource, RefusesWhatIsMissingOrDamaged) {
   EXPECT_EQ(error_of<DataError>([&] { cifar_source(folder.path(), kTen, kTrain); }),
             folder.path().string() +
                 ": expected the batches data_batch_1 data_batch_2 data_batch_3 "
-                "data_batch_4 data_batch_5 in this folder, with .bin or without, "
+                "data_batch_4 data_batch_5 in this folder, with or without .bin, "
                 "found no data_batch_1");
   const auto broken = folder.write("a.bin", binary(kTen, 0, 2) + "x");
   EXPECT_EQ(error_of<DataError>([&] { cifar_source({broken}, kTen); }),
@@ -174,8 +174,8 @@ TEST(CifarSource, RefusesWhatIsMissingOrDamaged) {
   EXPECT_EQ(error_of<DataError>([&] {
               cifar_source({good, good, other}, kTen);
             }),
-            other.string() + ": offset 0: expected a binary batch as " + good.string() +
-                " is, found a pickled one");
+            other.string() + ": offset 0: expected a binary batch like " +
+                good.string() + ", found a pickled one");
   const auto cut = folder.write("cut.tar", archive(false).substr(0, 512 * 3 + 1000));
   EXPECT_THROW(cifar_source(cut, kTen, kTrain), DataError);
   const auto packed = folder.write("cifar.tar.gz", gzip(archive(false)));
@@ -183,7 +183,7 @@ TEST(CifarSource, RefusesWhatIsMissingOrDamaged) {
   EXPECT_THROW(cifar_source(std::vector<std::filesystem::path>{}, kTen), ArgumentError);
 }
 
-TEST(CifarSource, RefusesLabelsOutOfRangeAsTheyAreRead) {
+TEST(CifarSource, RejectsLabelsOutOfRangeOnRead) {
   const Folder folder;
   const auto message = [](const Source& source, std::int64_t index) {
     Memory memory;

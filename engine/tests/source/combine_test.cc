@@ -112,24 +112,26 @@ INSTANTIATE_TEST_SUITE_P(
                    }}),
     case_name);
 
-TEST(Combine, RefusesWhatDoesNotFit) {
+TEST(Combine, RejectsInvalidArguments) {
   const auto images = in_memory({kTruth[0]});
   const auto labels = in_memory({kTruth[1]});
   const auto few = in_memory({both(0, 5)[1]});
-  EXPECT_EQ(error_of<ArgumentError>([&] {
-              Concatenated({images, labels});
-            }),
-            "sources to be concatenated must have one schema: source 0 has {image: "
-            "uint8(9, 9)}, source 1 has {label: int64()}");
-  EXPECT_EQ(error_of<ArgumentError>([&] {
-              Zipped({images, few});
-            }),
-            "sources to be zipped must be of one size: source 0 has 60 samples, source "
-            "1 has 5");
+  EXPECT_EQ(
+      error_of<ArgumentError>([&] {
+        Concatenated({images, labels});
+      }),
+      "sources to be concatenated must have the same schema: source 0 has {image: "
+      "uint8(9, 9)}, source 1 has {label: int64()}");
+  EXPECT_EQ(
+      error_of<ArgumentError>([&] {
+        Zipped({images, few});
+      }),
+      "sources to be zipped must have the same size: source 0 has 60 samples, source "
+      "1 has 5");
   EXPECT_EQ(error_of<ArgumentError>([&] {
               Zipped({images, images});
             }),
-            "two zipped sources have a field 'image'");
+            "two zipped sources have a field 'image': rename one of them");
   EXPECT_EQ(error_of<ArgumentError>([&] { Subset(images, 50, 11); }),
             "a slice of 11 samples from 50 by 1 is not within [0, 60)");
   EXPECT_THROW(Subset(images, 1, std::int64_t{1} << 62, 4), ArgumentError);
@@ -145,7 +147,7 @@ TEST(Combine, RefusesWhatDoesNotFit) {
   EXPECT_THROW(Zipped({nullptr}), ArgumentError);
 }
 
-TEST(Combine, RefusesMoreSamplesThanCanBeCounted) {
+TEST(Combine, RejectsTooManySamples) {
   const TemporaryFolder folder;
   const auto path =
       folder.write("x.npy", npy_header(DType::kUint8, {std::int64_t{1} << 58, 0}));
@@ -157,7 +159,7 @@ TEST(Combine, RefusesMoreSamplesThanCanBeCounted) {
             std::string::npos);
 }
 
-TEST(Combine, ChecksWhatItConverts) {
+TEST(Combine, ChecksConvertedValues) {
   TrueField wide = both(0, 3)[1];
   wide.bytes.replace(8, 8, raw(std::int64_t{1} << 33));
   const TemporaryFolder folder;
@@ -171,10 +173,11 @@ TEST(Combine, ChecksWhatItConverts) {
   EXPECT_EQ(
       error_of<DataError>([&] { read_samples(source, indices, columns, memory); }),
       (folder.path() / "wide_label.npy").string() +
-          ": label: sample 1 holds a int64 at element 0 that int32 cannot hold");
+          ": label: sample 1 holds a value of dtype int64 at element 0 that int32 "
+          "cannot hold");
 }
 
-TEST(Combine, WaitsForWhatItsSourcesWaitFor) {
+TEST(Combine, CombinesTheTraitsOfItsSources) {
   const TemporaryFolder folder;
   const auto images = in_memory({kTruth[0]});
   const auto labels = on_disk(folder, "a", {kTruth[1]});
@@ -185,7 +188,7 @@ TEST(Combine, WaitsForWhatItsSourcesWaitFor) {
   EXPECT_EQ(Subset(labels, {1}).traits(), disk);
 }
 
-/// A pool that is only pointed at.
+/// A pool that no test calls.
 class NoPool final : public WorkerPool {
  public:
   void make(const WorkRequest&) override {}
@@ -194,7 +197,7 @@ class NoPool final : public WorkerPool {
   int workers() const noexcept override { return 3; }
 };
 
-/// Ten samples of one field, each its own index. Keeps what it is asked.
+/// Ten samples of one field whose value is the index. Records the requests.
 class RecordingSource final : public Source {
  public:
   using Samples = std::vector<std::int64_t>;
@@ -236,7 +239,7 @@ class RecordingSource final : public Source {
   WorkerPool* worker_pool_;
 };
 
-TEST(Combine, PreparesTheSourcesInside) {
+TEST(Combine, ForwardsPrepare) {
   using All = std::vector<RecordingSource::Samples>;
   const auto first = std::make_shared<RecordingSource>("x");
   const auto second = std::make_shared<RecordingSource>("x");
@@ -252,7 +255,7 @@ TEST(Combine, PreparesTheSourcesInside) {
   EXPECT_EQ(other->prepared, (All{{4, 2}}));
 }
 
-TEST(Combine, AnswersForTheSourcesInside) {
+TEST(Combine, ForwardsTraitsAndWorkerPool) {
   NoPool pool;
   const Traits first = {.cheap = false, .blocks = 4};
   const Traits second = {
@@ -273,7 +276,7 @@ TEST(Combine, AnswersForTheSourcesInside) {
   EXPECT_EQ(recast.worker_pool(), &pool);
 }
 
-TEST(Recast, MayFailWhereItChecksValues) {
+TEST(Recast, MayFailIfItChecksValues) {
   const auto source = std::make_shared<RecordingSource>();
   const auto recast = [&](DType dtype) {
     return Recast(source, {{{"x", dtype, {}}}}).traits();
@@ -284,7 +287,7 @@ TEST(Recast, MayFailWhereItChecksValues) {
   EXPECT_EQ(recast(DType::kUint64), Traits{.may_fail = true});
 }
 
-TEST(Combine, PassesTheWholeRequestOn) {
+TEST(Combine, ForwardsTheWholeRequest) {
   const auto first = std::make_shared<RecordingSource>("x");
   const auto second = std::make_shared<RecordingSource>("x");
   const auto other = std::make_shared<RecordingSource>("y");
@@ -337,7 +340,7 @@ TEST(Combine, PassesTheWholeRequestOn) {
   expect_seen(*other, {0}, {5});
 }
 
-/// Rows of a megabyte, each of its number; keeps the most that were asked for at once.
+/// Rows of one megabyte that hold their own index. Records the largest request.
 class LargeRows final : public Source {
  public:
   static constexpr std::int64_t kRow = std::int64_t{1} << 20;
@@ -363,7 +366,7 @@ class LargeRows final : public Source {
   Schema schema_{{"x", DType::kUint8, Shape{kRow}}};
 };
 
-TEST(Concatenated, ReadsFewLargeRowsAtATime) {
+TEST(Concatenated, LimitsTheBytesPerRead) {
   const auto first = std::make_shared<LargeRows>();
   const auto second = std::make_shared<LargeRows>();
   const Concatenated all({first, second});

@@ -41,7 +41,7 @@ TEST(CsvSource, IsInMemory) {
   EXPECT_EQ(source.size(), 2);
 }
 
-TEST(CsvSource, NamesTheFile) {
+TEST(CsvSource, ErrorsNameTheFile) {
   const TemporaryFolder folder;
   const auto path = folder.write("x.csv", "a\n1\noops\n");
   EXPECT_EQ(

@@ -15,7 +15,7 @@
 namespace millstream {
 namespace {
 
-/// An IDX file of these rows: a big-endian one.
+/// A big-endian IDX file with these rows.
 std::string idx(const TrueField& truth) {
   const std::int64_t row = byte_size(truth.field);
   std::vector<std::int64_t> extents = {static_cast<std::int64_t>(truth.bytes.size()) /
@@ -72,7 +72,7 @@ INSTANTIATE_TEST_SUITE_P(
                     plain("Large", {counted({"x", DType::kFloat32, {400, 400}}, 5)})),
     case_name);
 
-TEST(Unpacked, LeavesPlainFilesAlone) {
+TEST(Unpacked, ReturnsPlainFilesUnchanged) {
   const TemporaryFolder folder;
   const auto path = folder.write("a", "plain");
   EXPECT_EQ(unpacked(path, {}), path);
@@ -88,7 +88,7 @@ TEST(Unpacked, UnpacksOnceAndAgainWhenTheFileChanges) {
   const auto written = std::filesystem::last_write_time(to);
   EXPECT_EQ(unpacked(path, cache), to);
   EXPECT_EQ(std::filesystem::last_write_time(to), written);
-  std::filesystem::resize_file(to, 2);  // damaged since
+  std::filesystem::resize_file(to, 2);  // damage the copy
   EXPECT_EQ(contents(unpacked(path, cache)), "onetwo");
   const auto later = [&](const std::string& bytes) {
     const auto time = std::filesystem::last_write_time(to) + std::chrono::seconds(1);
@@ -103,14 +103,14 @@ TEST(Unpacked, UnpacksOnceAndAgainWhenTheFileChanges) {
   EXPECT_EQ(std::filesystem::last_write_time(to), touched);
   const std::string sum = contents(to.string() + ".sum");
   folder.write("cache/" + to.filename().string() + ".sum",
-               sum.substr(0, sum.rfind(' ')) + "\n");  // as it once was
+               sum.substr(0, sum.rfind(' ')) + "\n");  // without the time of change
   EXPECT_EQ(unpacked(path, cache), to);
   EXPECT_EQ(contents(to.string() + ".sum"), sum);
   folder.write("a.txt.gz", gzip("another"));
   EXPECT_EQ(contents(unpacked(path, cache)), "another");
 }
 
-TEST(Unpacked, RefusesDamage) {
+TEST(Unpacked, RejectsDamage) {
   const TemporaryFolder folder;
   const auto cache = folder.path() / "cache";
   const std::string whole = gzip(std::string(100'000, 'a') + "b");
@@ -132,7 +132,7 @@ TEST(Unpacked, RefusesDamage) {
   wrong = whole;
   wrong[wrong.size() - 1] ^= 1;
   EXPECT_NE(refuses(wrong).find("incorrect length check"), std::string::npos);
-  EXPECT_TRUE(std::filesystem::is_empty(cache));  // nothing half-made stays
+  EXPECT_TRUE(std::filesystem::is_empty(cache));  // no incomplete file remains
   EXPECT_EQ(
       contents(unpacked(folder.write("a.gz", whole + std::string(9, '\0')), cache))
           .size(),

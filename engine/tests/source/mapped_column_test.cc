@@ -14,7 +14,7 @@
 namespace millstream {
 namespace {
 
-TEST(MappedColumn, AsksForARowThatIsMissingAmongMany) {
+TEST(MappedColumn, HintsARowThatIsNotCached) {
   constexpr std::int64_t kRows = 64;
   constexpr std::int64_t kRow = std::int64_t{1} << 14;
   constexpr std::int64_t kMissing = 37;
@@ -37,7 +37,7 @@ TEST(MappedColumn, AsksForARowThatIsMissingAmongMany) {
   EXPECT_TRUE(soon_cached(*file, kMissing * kRow));
 }
 
-TEST(MappedColumn, ReadsNoMoreLargeRowsThatNobodyWants) {
+TEST(MappedColumn, StopsReadingLargeRowsWhenCancelled) {
   constexpr std::int64_t kRow = std::int64_t{1} << 20;
   const TemporaryFolder folder;
   const auto file = std::make_shared<const MappedFile>(

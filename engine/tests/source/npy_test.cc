@@ -85,7 +85,7 @@ std::string read_error(const Source& source, std::vector<std::int64_t> indices,
   return error_of<Error>([&] { read_samples(source, indices, columns, memory); });
 }
 
-TEST(NpySource, RefusesLabelsThatDoNotFit) {
+TEST(NpySource, RejectsLabelsThatDoNotFit) {
   const TemporaryFolder folder;
   TrueField truth = counted(kLabel, 10);
   const std::int64_t large = (std::int64_t{1} << 40) + 5;
@@ -95,7 +95,8 @@ TEST(NpySource, RefusesLabelsThatDoNotFit) {
   EXPECT_EQ(read_error(source, {1, 2, 3}, DType::kInt32), "");
   EXPECT_EQ(read_error(source, {1, 7}, DType::kInt32),
             (folder.path() / "y.npy").string() +
-                ": label: sample 7 holds a int64 at element 0 that int32 cannot hold");
+                ": label: sample 7 holds a value of dtype int64 at element 0 that "
+                "int32 cannot hold");
 }
 
 TEST(NpySource, ReadsBooleansThatAreNeitherZeroNorOne) {
@@ -125,7 +126,7 @@ TEST(NpySource, OrdersShardsByNumber) {
   EXPECT_EQ(found, names);
 }
 
-TEST(NpySource, RefusesShardsAndFieldsThatDisagree) {
+TEST(NpySource, RejectsShardsAndFieldsThatDoNotMatch) {
   const TemporaryFolder folder;
   const auto a = folder.write("a.npy", npy(counted({"x", DType::kFloat32, {2}}, 4)));
   const auto b = folder.write("b.npy", npy(counted({"x", DType::kFloat64, {2}}, 4)));
@@ -149,7 +150,7 @@ TEST(NpySource, RefusesShardsAndFieldsThatDisagree) {
   EXPECT_THROW(shards_of(folder.path(), ".idx"), DataError);
 }
 
-TEST(NpySource, RefusesMoreRowsThanCanBeCounted) {
+TEST(NpySource, RejectsTooManyRows) {
   const TemporaryFolder folder;
   const std::int64_t rows = std::int64_t{1} << 58;
   const auto path = folder.write("x.npy", npy_header(DType::kUint8, {rows, 0}));
@@ -166,7 +167,7 @@ TEST(NpySource, RefusesMoreRowsThanCanBeCounted) {
 
 class ShrinkingFile : public testing::TestWithParam<std::int64_t> {};
 
-TEST_P(ShrinkingFile, IsAnErrorWithItsName) {
+TEST_P(ShrinkingFile, ErrorNamesTheFile) {
   const TemporaryFolder folder;
   const Field field = {"x", DType::kUint8, {GetParam()}};
   const std::int64_t rows = 400'000 / GetParam();
@@ -183,7 +184,7 @@ TEST_P(ShrinkingFile, IsAnErrorWithItsName) {
             std::string::npos);
 }
 
-TEST(NpySource, SeesAtOnceThatAPageWasCut) {
+TEST(NpySource, DetectsAMissingPageAtOnce) {
   const Field field = {"x", DType::kUint8, {10}};
   const TrueField ones = {field, std::string(10'000, '\1')};
   for (const std::size_t shards : {1u, 2u}) {
@@ -194,7 +195,7 @@ TEST(NpySource, SeesAtOnceThatAPageWasCut) {
         paths.push_back(folder.write(std::to_string(i) + ".npy", npy(ones)));
       }
       const ColumnsSource source = npy_source({{"x", paths}});
-      // The row in which the file ends now, of the last shard.
+      // The row of the last shard at which the truncated file ends.
       const auto row =
           static_cast<std::int64_t>((size - 128) / 10 + 1000 * shards) - 1000;
       EXPECT_EQ(read_error(source, {row}, DType::kUint8), "");
@@ -217,7 +218,8 @@ TEST(NpySource, OpensAHundredMillionRowsAtOnce) {
   const ColumnsSource source = npy_source({{"x", {path}}});
   const auto time = std::chrono::steady_clock::now() - start;
   EXPECT_EQ(source.size(), 100'000'000);
-  EXPECT_LT(std::chrono::duration<double>(time).count(), 0.1);  // of a busy machine
+  EXPECT_LT(std::chrono::duration<double>(time).count(),
+            0.1);  // seconds, even on a busy machine
   EXPECT_EQ(read_error(source, {99'999'999, 0, 50'000'000}, DType::kUint8), "");
 }
 

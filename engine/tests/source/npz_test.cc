@@ -40,7 +40,7 @@ INSTANTIATE_TEST_SUITE_P(Npz, SourceConformance,
                                          npz("Zip64", true, false, true)),
                          case_name);
 
-TEST(NpzSource, TakesTheNamesAskedFor) {
+TEST(NpzSource, ReadsOnlyTheRequestedMembers) {
   const TemporaryFolder folder;
   const auto path = folder.write(
       "x.npz", make_zip({{"x.npy", npy(kX), false}, {"y.npy", npy(kY), false}}, false));
@@ -53,13 +53,13 @@ TEST(NpzSource, TakesTheNamesAskedFor) {
       path.string() + ": there is no array 'z', only the members 'x.npy' 'y.npy'");
 }
 
-TEST(NpzSource, RefusesMembersThatCannotBeToldApart) {
+TEST(NpzSource, RejectsMembersWithTheSameName) {
   const TemporaryFolder folder;
   const auto twice = folder.write(
       "x.npz", make_zip({{"x.npy", npy(kX), false}, {"x.npy", npy(kY), false}}, false));
   EXPECT_NE(error_of<DataError>([&] {
               npz_source(twice, {"x"});
-            }).find(": expected members of different names, found a second 'x.npy'"),
+            }).find(": expected members with different names, found a second 'x.npy'"),
             std::string::npos);
   const auto none =
       folder.write("none.npz", make_zip({{"x.txt", "hello", false}}, false));
@@ -69,7 +69,7 @@ TEST(NpzSource, RefusesMembersThatCannotBeToldApart) {
                 "'x.txt'");
 }
 
-TEST(NpzSource, NeedNotReadMembersThatAreNotAskedFor) {
+TEST(NpzSource, IgnoresOtherMembers) {
   const TemporaryFolder folder;
   std::string zip =
       make_zip({{"x.npy", npy(kX), false}, {"z.npy", "packed", false}}, false);
@@ -82,7 +82,7 @@ TEST(NpzSource, NeedNotReadMembersThatAreNotAskedFor) {
             std::string::npos);
 }
 
-TEST(NpzSource, SaysWhereInTheFileAnArrayEnds) {
+TEST(NpzSource, ErrorsNameTheOffsetInTheFile) {
   const TemporaryFolder folder;
   const std::string zip = make_zip({{"x.npy", npy(kX) + "more", false}}, false);
   const std::size_t values = zip.find("\x93NUMPY") + npy(kX).size() - kX.bytes.size();
@@ -93,7 +93,7 @@ TEST(NpzSource, SaysWhereInTheFileAnArrayEnds) {
             std::string::npos);
 }
 
-TEST(NpzSource, RefusesDamage) {
+TEST(NpzSource, RejectsDamage) {
   const TemporaryFolder folder;
   const auto cache = folder.path() / "cache";
   std::string zip = make_zip({{"x.npy", npy(kX), true}}, false);
@@ -125,7 +125,7 @@ TEST(NpzSource, RefusesDamage) {
             std::string::npos);
 }
 
-TEST(NpzSource, NamesTheMemberAndNotItsCopy) {
+TEST(NpzSource, ErrorsNameTheMemberInsteadOfItsCopy) {
   const TemporaryFolder folder;
   const auto cache = folder.path() / "cache";
   for (const bool deflated : {false, true}) {
@@ -147,7 +147,7 @@ TEST(NpzSource, NamesTheMemberAndNotItsCopy) {
   }
 }
 
-TEST(NpzSource, KeepsNamesFromOutsideInItsCache) {
+TEST(NpzSource, UnsafeNamesStayInTheCacheFolder) {
   const TemporaryFolder folder;
   const auto cache = folder.path() / "cache";
   const auto path =

@@ -54,7 +54,7 @@ INSTANTIATE_TEST_SUITE_P(
                                }}),
     case_name);
 
-TEST(PackedSource, RefusesBrokenRecords) {
+TEST(PackedSource, RejectsIncompleteRecords) {
   const TemporaryFolder folder;
   const auto path = folder.write("x", records(kSmall, 33) + "more");
   EXPECT_EQ(

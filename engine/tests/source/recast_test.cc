@@ -107,7 +107,7 @@ INSTANTIATE_TEST_SUITE_P(
                                }}),
     case_name);
 
-TEST(Recast, RefusesWhatDoesNotFit) {
+TEST(Recast, RejectsInvalidArguments) {
   const SharedSource source = in_memory();
   const RecastField label = {kLabel, 1};
   EXPECT_EQ(error_of<ArgumentError>([&] {

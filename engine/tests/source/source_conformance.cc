@@ -14,7 +14,7 @@ namespace {
 
 constexpr char kUntouched = '\x5A';
 
-/// A dense batch of one field to read into.
+/// A dense buffer for a batch of one field.
 struct Target {
   Target(const Field& field, DType dtype, std::size_t rows, std::int64_t gap = 0)
       : bytes(byte_size(dtype) * field.shape.elements()),
@@ -66,7 +66,7 @@ void PrintTo(const SourceCase& source_case, std::ostream* out) {
 }
 
 TrueField counted(const Field& field, std::int64_t rows) {
-  constexpr std::int64_t kPeriod = 5000;  // after which the values begin anew
+  constexpr std::int64_t kPeriod = 5000;  // the values repeat after this many rows
   const auto bytes = static_cast<std::size_t>(rows * byte_size(field));
   TrueField truth{field, {}};
   visit(field.dtype, [&](auto tag) {
@@ -122,7 +122,7 @@ void SourceConformance::expect_read(const std::vector<std::int64_t>& indices,
   }
 }
 
-TEST_P(SourceConformance, HasTheSchemaAndSizeOfTheTruth) {
+TEST_P(SourceConformance, HasTheExpectedSchemaAndSize) {
   ASSERT_EQ(source_->schema().size(), GetParam().truth.size());
   for (std::size_t f = 0; f < source_->schema().size(); ++f) {
     const TrueField& all = GetParam().truth[f];
@@ -142,7 +142,7 @@ TEST_P(SourceConformance, ReadsInAnyOrderAndTheSameEveryTime) {
   expect_read(some(150));
 }
 
-TEST_P(SourceConformance, ReadsDuplicatesAndNothing) {
+TEST_P(SourceConformance, ReadsDuplicatesAndNoSamples) {
   expect_read({0, 0, size() - 1, 0, size() - 1, size() - 1});
   expect_read(std::vector<std::int64_t>(70, size() / 2));
   expect_read({});
@@ -153,7 +153,7 @@ TEST_P(SourceConformance, WritesRowsWithGaps) {
   expect_read(in_order(size()), 5);
 }
 
-TEST_P(SourceConformance, LendsViewsThatAgreeWithRows) {
+TEST_P(SourceConformance, ViewsEqualCopies) {
   const Schema& schema = source_->schema();
   Memory memory;
   for (int round = 0; round < 3; ++round) {
@@ -203,7 +203,7 @@ TEST_P(SourceConformance, ConvertsWhileItReads) {
 
 TEST_P(SourceConformance, ReadsBigBatches) { expect_read(some(20'000)); }
 
-TEST_P(SourceConformance, TakesHintsWithoutComplaint) {
+TEST_P(SourceConformance, AcceptsHints) {
   source_->prepare({});
   source_->prepare(in_order(size()));
   source_->prepare(some(1000));
@@ -211,7 +211,7 @@ TEST_P(SourceConformance, TakesHintsWithoutComplaint) {
   expect_read(some(20));
 }
 
-TEST_P(SourceConformance, GivesManyThreadsTheSameBytes) {
+TEST_P(SourceConformance, IsThreadSafe) {
   const Schema& schema = source_->schema();
   std::atomic<int> wrong = 0;
   {

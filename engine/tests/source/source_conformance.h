@@ -19,7 +19,7 @@ struct TrueField {
   std::string bytes;
 };
 
-/// One source to try, and what it should hold.
+/// A source to test and its expected contents.
 ///
 /// To run a source through the suite:
 ///   INSTANTIATE_TEST_SUITE_P(Mine, SourceConformance, testing::Values(...),
@@ -27,28 +27,29 @@ struct TrueField {
 struct SourceCase {
   std::string name;
   std::vector<TrueField> truth;
-  /// Writes what it needs into the folder and opens it.
+  /// Writes the files into the folder and opens the source.
   std::function<std::shared_ptr<const Source>(const TemporaryFolder&)> open;
 };
 
 std::string case_name(const testing::TestParamInfo<SourceCase>& info);
 void PrintTo(const SourceCase& source_case, std::ostream* out);
 
-/// `rows` rows of a field with values that differ and fit every dtype.
+/// `rows` rows of a field with different values that fit every dtype.
 TrueField counted(const Field& field, std::int64_t rows);
 
-/// What every source promises, whatever it reads from.
+/// Tests the contract of `Source`.
 class SourceConformance : public testing::TestWithParam<SourceCase> {
  protected:
   void SetUp() override;
 
   std::int64_t size() const { return source_->size(); }
-  /// Samples in no order, some of them twice: as many, or a few megabytes of them.
+  /// At most `most` random samples, some of them twice, and at most a few megabytes.
   std::vector<std::int64_t> some(std::size_t most) const;
-  /// Reads `indices` with rows `gap` bytes apart and compares every byte, gaps too.
+  /// Reads `indices` into rows `gap` bytes apart and compares every byte, including
+  /// gaps.
   void expect_read(const std::vector<std::int64_t>& indices,
                    std::int64_t gap = 0) const;
-  /// The true bytes of one row.
+  /// The expected bytes of one row.
   std::string_view truth(std::size_t field, std::int64_t index) const;
 
   TemporaryFolder folder_;

@@ -27,7 +27,7 @@ ArraysSource in_memory(const std::vector<TrueField>& truth) {
 const std::vector<TrueField> kTruth = {counted({"x", DType::kFloat32, {3, 2}}, 47),
                                        counted({"y", DType::kInt32, {}}, 47)};
 
-// What was written, read back, is what was there: the suite compares.
+// The suite reads the written files and compares them with the original samples.
 INSTANTIATE_TEST_SUITE_P(
     Written, SourceConformance,
     testing::Values(
@@ -69,7 +69,7 @@ INSTANTIATE_TEST_SUITE_P(
                    }}),
     case_name);
 
-TEST(Write, SpellsTablesOut) {
+TEST(Write, WritesTables) {
   const TemporaryFolder folder;
   const ArraysSource source = in_memory(
       {{{"x\"y", DType::kUint8, {2}}, raw_all(std::vector<std::uint8_t>{1, 2, 3, 4})},
@@ -93,7 +93,7 @@ TEST(Write, ReportsProgressAndStops) {
   EXPECT_FALSE(std::filesystem::exists(folder.path() / "y"));
 }
 
-TEST(Write, RefusesWhatAFormatCannotHold) {
+TEST(Write, RejectsUnsupportedData) {
   const TemporaryFolder folder;
   const ArraysSource wide = in_memory({counted({"x", DType::kInt64, {}}, 3)});
   EXPECT_THROW(write_idx(wide, {folder.path() / "x"}), ArgumentError);

@@ -288,7 +288,9 @@ TEST(Chain, RefusesToNarrowAnIntegerThatDoesNotFit) {
     run(chain, sample.columns(), output, 3);
     FAIL();
   } catch (const DataError& error) {
-    EXPECT_STREQ(error.what(), "label: sample 71 holds a int64 that int32 cannot hold");
+    EXPECT_STREQ(
+        error.what(),
+        "label: sample 71 holds a value of dtype int64 that int32 cannot hold");
   }
 }
 
