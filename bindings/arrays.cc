@@ -13,7 +13,7 @@ void need_numpy() {
   if (PyArray_ImportNumPyAPI() < 0) throw nb::python_error();
 }
 
-/// NumPy's description of a dtype, kept for good.
+/// NumPy's descriptor of a dtype, which is created once and never freed.
 PyArray_Descr* description(DType dtype) {
   static std::array<PyArray_Descr*, kDTypes> known{};
   PyArray_Descr*& found = known[static_cast<std::size_t>(dtype)];

@@ -18,7 +18,7 @@ using namespace nanobind::literals;
 namespace millstream::python {
 namespace {
 
-/// References that were dropped without the GIL.
+/// References that were dropped on threads without the GIL.
 struct DeferredRelease {
   std::mutex mutex;
   std::vector<PyObject*> objects;
@@ -53,7 +53,8 @@ void release(PyObject* object) {
   Py_AddPendingCall(release_deferred, nullptr);
 }
 
-/// Text that may quote bytes of a file: those that are not UTF-8 are escaped.
+/// Decodes a message. It may quote bytes of a file, so bytes that are not UTF-8 are
+/// escaped.
 nb::str readable(const std::string& text) {
   return nb::steal<nb::str>(PyUnicode_DecodeUTF8(
       text.data(), static_cast<Py_ssize_t>(text.size()), "backslashreplace"));
@@ -64,7 +65,7 @@ nb::object path_object(const std::string& path) {
       path.data(), static_cast<Py_ssize_t>(path.size())));
 }
 
-/// The name of a field, which may come from a file too.
+/// Decodes the name of a field, which may come from a file.
 nb::object utf8(const std::string& name) {
   PyObject* decoded =
       PyUnicode_DecodeUTF8(name.data(), static_cast<Py_ssize_t>(name.size()), "strict");
@@ -82,8 +83,7 @@ void raise(PyObject* type, const std::string& message) {
   PyErr_SetObject(type, readable(message).ptr());
 }
 
-/// The fields of an error, by the names of Python's attributes; None for those that are
-/// absent.
+/// The fields of an error as Python attributes. Missing fields are None.
 nb::dict attributes(const Error& error) {
   const ErrorFields& fields = error.fields();
   const auto words = [](const std::string& text) -> nb::object {
@@ -106,13 +106,13 @@ nb::dict attributes(const Error& error) {
   return found;
 }
 
-/// Raises an exception of Millstream's own.
+/// Raises an exception class of `millstream`.
 void raise_own(const char* type, const Error& error) {
   const nb::object own = nb::module_::import_("millstream._core.errors").attr(type);
   raise(own(readable(error.what()), **attributes(error)));
 }
 
-/// Raises one of Python's, which takes no keywords, with the same attributes.
+/// Raises a built-in exception, which takes no keywords, with the same attributes.
 void raise_with_attributes(const nb::object& exception, const Error& error) {
   for (const auto& [attribute, value] : attributes(error)) {
     nb::setattr(exception, attribute, value);
@@ -120,7 +120,7 @@ void raise_with_attributes(const nb::object& exception, const Error& error) {
   raise(exception);
 }
 
-/// A message for what Python found.
+/// The message of an error that Python code found.
 nb::str error_text(const std::optional<std::filesystem::path>& path,
                    std::optional<std::int64_t> offset, std::optional<std::int64_t> line,
                    std::optional<std::int64_t> sample, const std::string& field,
@@ -137,7 +137,7 @@ nb::str error_text(const std::optional<std::filesystem::path>& path,
                                   .text = words}));
 }
 
-/// Raises what a function threw, as it threw it.
+/// Raises the exception of a user's function unchanged.
 void raise_thrown(const FunctionError& error) {
   nb::object thrown;
   if (error.object() != nullptr) {
@@ -176,9 +176,9 @@ void bind_core(nb::module_& module) {
              "offset"_a.none() = nb::none(), "line"_a.none() = nb::none(),
              "sample"_a.none() = nb::none(), "field"_a = "", "expected"_a = "",
              "found"_a = "", "text"_a = "",
-             "The message that the engine composes of these fields of an error.");
+             "Returns the message for an error with these fields.");
 
-  // ArgumentError is a ValueError; DataError is millstream's own; IoError an OSError.
+  // Translates the engine's errors to Python exceptions.
   nb::register_exception_translator([](const std::exception_ptr& pointer, void*) {
     try {
       std::rethrow_exception(pointer);

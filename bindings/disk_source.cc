@@ -33,7 +33,7 @@ using Path = std::filesystem::path;
 using SourceHandle = Handle<Source>;
 using Released = nb::call_guard<GilRelease>;
 
-/// A field's name and its files or folders of them.
+/// The name of a field, and its files or folders.
 using FieldFilesSpec = std::pair<std::string, std::vector<Path>>;
 
 std::vector<FieldFiles> files(const std::vector<FieldFilesSpec>& specs,
@@ -73,13 +73,13 @@ SourceHandle idx(const std::vector<FieldFilesSpec>& specs, const Path& cache) {
 CifarKind cifar_kind(int classes) {
   if (classes == 10) return CifarKind::kCifar10;
   if (classes == 100) return CifarKind::kCifar100;
-  throw ArgumentError(text("CIFAR has 10 or 100 classes, not ", classes));
+  throw ArgumentError(text("classes must be 10 or 100, not ", classes));
 }
 
 SourceHandle cifar(const Path& path, int classes, const std::string& split,
                    const Path& cache) {
   if (split != "train" && split != "test") {
-    throw ArgumentError(text("CIFAR's split is 'train' or 'test', not '", split, "'"));
+    throw ArgumentError(text("split must be 'train' or 'test', not '", split, "'"));
   }
   const CifarSplit part = split == "train" ? CifarSplit::kTrain : CifarSplit::kTest;
   return {cifar_source(path, cifar_kind(classes), part, cache)};
@@ -89,7 +89,7 @@ SourceHandle cifar_batches(const std::vector<Path>& paths, int classes) {
   return {cifar_source(paths, cifar_kind(classes))};
 }
 
-/// Name, dtype and shape of a field.
+/// The name, dtype and shape of each field.
 using SchemaSpec =
     std::vector<std::tuple<std::string, std::string, std::vector<std::int64_t>>>;
 
@@ -105,7 +105,7 @@ SourceHandle packed(const Path& path, const std::optional<SchemaSpec>& specs,
 
 char character(const std::string& delimiter) {
   if (delimiter.size() == 1) return delimiter.front();
-  throw ArgumentError(text("a delimiter is one character, not '", delimiter, "'"));
+  throw ArgumentError(text("delimiter must be one character, not '", delimiter, "'"));
 }
 
 SourceHandle csv(const Path& path, const std::string& delimiter, bool header,
@@ -129,20 +129,20 @@ void bind_writers(nb::module_& module) {
       [](const SourceHandle& source, const std::vector<Path>& paths,
          const Progress& progress) { write_npy(*source.shared, paths, progress); },
       "source"_a, "paths"_a, "progress"_a.none() = nb::none(), Released(),
-      "An .npy file for each field.");
+      "Writes one .npy file per field.");
   module.def(
       "write_idx",
       [](const SourceHandle& source, const std::vector<Path>& paths,
          const Progress& progress) { write_idx(*source.shared, paths, progress); },
       "source"_a, "paths"_a, "progress"_a.none() = nb::none(), Released(),
-      "A raw IDX file for each field.");
+      "Writes one uncompressed IDX file per field.");
   module.def(
       "write_packed",
       [](const SourceHandle& source, const Path& path, const Progress& progress) {
         write_packed(*source.shared, path, progress);
       },
       "source"_a, "path"_a, "progress"_a.none() = nb::none(), Released(),
-      "One file of packed records that describes itself.");
+      "Writes one file of packed records with a header that describes the fields.");
   module.def(
       "write_csv",
       [](const SourceHandle& source, const Path& path, const std::string& delimiter,
@@ -150,7 +150,7 @@ void bind_writers(nb::module_& module) {
         write_csv(*source.shared, path, character(delimiter), progress);
       },
       "source"_a, "path"_a, "delimiter"_a = ",", "progress"_a.none() = nb::none(),
-      Released(), "A table with a header.");
+      Released(), "Writes a CSV file with a header line.");
   module.def(
       "csv_defects",
       [](const Path& path, const std::string& delimiter, bool header,
@@ -161,43 +161,44 @@ void bind_writers(nb::module_& module) {
         return std::pair(std::move(found.messages), found.last_line);
       },
       "path"_a, "delimiter"_a, "header"_a, "columns"_a, "most"_a, Released(),
-      "A message for each damaged line, and the line after which none was looked at.");
+      "Returns a message for each damaged line, and the last line that was checked.");
 }
 
 }  // namespace
 
 void bind_disk_source(nb::module_& module) {
   module.def("npy", npy, "fields"_a, Released(), R"(
-Arrays in .npy files, mapped where they are.
+Opens arrays in .npy files as memory maps.
 
 Args:
-  fields: A (name, paths) for each array: its files, or folders of them.)");
+  fields: (name, paths) of each array. A path is a file or a folder of files.)");
   module.def("npz", npz, "path"_a, "names"_a, "cache"_a, Released(),
-             "The arrays of an .npz file: those named, or all of them.");
-  module.def("idx", idx, "fields"_a, "cache"_a, Released(),
-             "Arrays in IDX files; gzipped ones are unpacked once into `cache`.");
+             "Opens the named arrays of an .npz file, or all if `names` is empty.");
+  module.def(
+      "idx", idx, "fields"_a, "cache"_a, Released(),
+      "Opens arrays in IDX files. Gzipped files are decompressed once into `cache`.");
   module.def("cifar", cifar, "path"_a, "classes"_a, "split"_a, "cache"_a, Released(),
-             "A split of CIFAR-10 or CIFAR-100 in a folder or an archive.");
+             "Opens a split of CIFAR-10 or CIFAR-100 from a folder or an archive.");
   module.def("cifar_batches", cifar_batches, "paths"_a, "classes"_a, Released(),
-             "Batches of CIFAR-10 or CIFAR-100, one after the other.");
+             "Opens batch files of CIFAR-10 or CIFAR-100, one after the other.");
   module.def("packed", packed, "path"_a, "schema"_a.none(), "offset"_a, Released(), R"(
-Records of one size, back to back.
+Opens a file of records of equal size.
 
 Args:
   path: The file.
-  schema: A (name, dtype, shape) for each field, or None: the file describes itself.
-  offset: Of the first record, where there is a schema.)");
+  schema: (name, dtype, shape) of each field, or None to read it from the file's header.
+  offset: The byte offset of the first record; used only with a schema.)");
   module.def("csv", csv, "path"_a, "delimiter"_a, "header"_a, "columns"_a, "narrow"_a,
              Released(), R"(
-The lines of a table of numbers, parsed once.
+Parses a CSV file of numbers into memory.
 
 Args:
   path: The file.
-  delimiter: Between cells.
+  delimiter: The character between cells.
   header: Whether the first line names the columns.
-  columns: Those to take, or none for all.
-  narrow: Whether integers will be given as 32-bit ones; those that do not fit are an
-    error here.)");
+  columns: The names of the columns to read; empty for all.
+  narrow: Whether batches will hold 32-bit integers. Integers that do not fit then raise
+    an error.)");
   bind_writers(module);
 }
 

@@ -22,7 +22,7 @@ void bind_ffi(nb::module_& module) {
             nb::capsule(reinterpret_cast<void*>(batch_on_host));
         return handlers;
       },
-      "XLA's handlers by their names.");
+      "Returns the XLA FFI handlers by name.");
 }
 
 }  // namespace millstream::python

@@ -25,7 +25,7 @@ using namespace nanobind::literals;
 namespace millstream::python {
 namespace {
 
-/// The words of a state, in an array that outlives the call.
+/// The words of a state. Borrows them from an array that outlives the call.
 struct StateWords {
   const std::uint32_t* data = nullptr;
 
@@ -162,7 +162,7 @@ nb::list take_shard(RegisteredLoader& loader, const StateWords& state,
   return batch_arrays(std::move(batch), running.layout(), shard, 1);
 }
 
-/// The specification: one thread, no cache.
+/// Makes the batch on one thread without a cache, as `Plan::batch` specifies it.
 nb::list batch(RegisteredLoader& loader, const StateWords& state) {
   const Plan& plan = loader.shared->plan();
   const Position at = position(plan, state);
@@ -182,7 +182,8 @@ nb::list batch(RegisteredLoader& loader, const StateWords& state) {
 nb::object last_error(RegisteredLoader& loader) {
   const std::exception_ptr error = loader.shared->last_error();
   if (!error) return nb::none();
-  // Thrown through nanobind once, so that its translators choose the Python type.
+  // Throws the error through nanobind once, so that the exception translator chooses
+  // the Python type.
   const nb::object raiser =
       nb::cpp_function([error] { std::rethrow_exception(error); });
   try {
@@ -241,28 +242,31 @@ nb::list host_values_of(const Batch& batch) {
 }
 
 void bind_loader(nb::module_& module) {
-  nb::class_<Traits>(module, "Traits",
-                     "What reading from a source and applying stages takes.")
-      .def_ro("waits", &Traits::waits, "Whether it waits for a disk or for workers.")
-      .def_ro("cheap", &Traits::cheap, "Whether it costs about as much as a copy.")
+  nb::class_<Traits>(
+      module, "Traits",
+      "The costs and possible failures of reading a source and applying stages.")
+      .def_ro("waits", &Traits::waits,
+              "Whether the calling thread waits for a disk or for workers.")
+      .def_ro("cheap", &Traits::cheap, "Whether the cost is about that of a copy.")
       .def_ro("may_fail", &Traits::may_fail, "Whether some rows may raise an error.")
       .def_ro("blocks", &Traits::blocks,
-              "Samples that are best read together; 0 where each can be read alone.")
+              "How many samples are best read together; 0 if each can be read alone.")
       .def_ro("workers", &Traits::workers, "How many workers make the samples.")
       .def_prop_ro("immediate", &Traits::immediate,
-                   "Whether the thread that asks can do the work at once.");
+                   "Whether the calling thread can do the work at once: cheap and "
+                   "without waiting.");
 
-  nb::class_<PlanHandle>(module, "Plan", "A pipeline, assembled and validated.")
+  nb::class_<PlanHandle>(module, "Plan", "A validated pipeline.")
       .def_prop_ro(
           "schema", [](const PlanHandle& p) { return described(p.shared->schema()); },
-          "(name, dtype, shape) of each field of a row.")
+          "(name, dtype, shape) of each field of a batch, without the batch axis.")
       .def_prop_ro("steps",
                    [](const PlanHandle& p) { return p.shared->schedule().steps(); })
       .def_prop_ro("batch_size",
                    [](const PlanHandle& p) { return p.shared->batch_size(); })
       .def_prop_ro(
           "traits", [](const PlanHandle& p) { return p.shared->traits(); },
-          "What making a batch takes.")
+          "The combined traits of the source and of all stages.")
       .def_prop_ro("digest", [](const PlanHandle& p) { return p.shared->digest(); })
       .def_prop_ro(
           "source_schema",
@@ -275,30 +279,32 @@ void bind_loader(nb::module_& module) {
             p.shared->schedule().order().add_to(digest);
             return digest.value();
           },
-          "A fingerprint of all that decides which sample comes when.")
+          "A hash of everything that determines the order of the samples.")
       .def_prop_ro(
           "epoch_length",
           [](const PlanHandle& p) { return p.shared->schedule().order().length(); },
           "How many samples an epoch visits.")
       .def_prop_ro("check_word",
                    [](const PlanHandle& p) { return check_word(*p.shared); })
-      .def("indices", indices, "state"_a, "The samples of that batch; -1 in padding.")
+      .def("indices", indices, "state"_a,
+           "Returns the sample index of each row of the batch; -1 in padding.")
       .def("next_state", next_state, "state"_a,
            nb::sig("def next_state(self, state: NDArray[numpy.uint32]) -> "
                    "NDArray[numpy.uint32]"),
-           "That of the batch after it.")
+           "Returns the state of the following batch.")
       .def(
           "valid_rows",
           [](const PlanHandle& p, const StateWords& state) {
             return p.shared->schedule().valid_rows(position(*p.shared, state));
           },
-          "state"_a, "How many rows of that batch hold samples.");
+          "state"_a, "Returns how many rows of the batch are samples, not padding.");
 
   module.def("plan", plan, "source"_a, "order"_a, "batch_size"_a, "remainder"_a,
              "before"_a, "after"_a, "skip"_a = false,
-             "Assembles and validates a pipeline.");
+             "Builds and validates a pipeline.");
 
-  nb::class_<RegisteredLoader>(module, "Loader", "A plan at work.")
+  nb::class_<RegisteredLoader>(module, "Loader",
+                               "Makes the batches of a plan and delivers them.")
       .def_prop_ro("serial",
                    [](const RegisteredLoader& l) { return l.registration->serial(); })
       .def_prop_ro("threads",
@@ -309,14 +315,14 @@ void bind_loader(nb::module_& module) {
                    [](const RegisteredLoader& l) { return l.shared->layout().bytes(); })
       .def_prop_ro(
           "live", [](const RegisteredLoader& l) { return l.shared->live(); },
-          "Batches given by `take` that someone still holds.")
+          "How many batches of `take` are still in use.")
       .def_prop_ro(
           "delivered", [](const RegisteredLoader& l) { return l.shared->delivered(); },
-          "Batches handed out so far.")
+          "How many batches were delivered so far.")
       .def_prop_ro(
           "bytes_read",
           [](const RegisteredLoader& l) { return l.shared->plan().bytes_read(); },
-          "Bytes of samples asked of the source so far.")
+          "How many bytes of samples the source has read so far.")
       .def_prop_ro("last_error", last_error, "The last error inside jit, or None.")
       .def(
           "forget_error",
@@ -326,35 +332,45 @@ void bind_loader(nb::module_& module) {
           },
           "Sets `last_error` to None.")
       .def("take", take, "state"_a,
-           "The rows of each field, and the mask, made ahead where possible; shard "
-           "after "
-           "shard where there are several.")
+           "Returns the arrays of the batch: each field, then the mask, for one shard "
+           "after the other. Waits until the batch is ready.")
       .def("await_batch", await_batch, "state"_a,
-           "Returns when that batch has been made, where batches are made ahead.")
+           "Waits until the batch is ready. Returns at once if prefetch is 0.")
       .def("take_with_host_values", take_with_host_values, "state"_a,
-           "The same, and the host values of the batch.")
+           "Returns what `take` returns, and the host values of the batch.")
       .def_prop_ro(
           "skipped", [](const RegisteredLoader& l) { return l.shared->skipped(); },
-          "The samples that batches handed out so far have left out, and why.")
+          "The samples that delivered batches have skipped, each with its error.")
       .def("take_if_ready", take_if_ready, "state"_a,
-           "The same if it is made already, else None.")
+           "Returns what `take` returns if the batch is ready, or else None.")
       .def(
           "abandon",
           [](RegisteredLoader& l, const StateWords& state) {
             l.shared->abandon(position(l.shared->plan(), state));
           },
-          "state"_a, "No iterator continues there: batches made ahead may be dropped.")
+          "state"_a,
+          "Tells the loader that no iterator continues at this state. It may drop the "
+          "batches that it made ahead from there.")
       .def("take_shard", take_shard, "state"_a, "first"_a, "count"_a,
-           "Those rows, from one batch for all shards that ask.")
-      .def("batch", batch, "state"_a, "The same from one thread, with no cache.");
+           "Returns the arrays of one shard. All shards get rows of the same batch.")
+      .def("batch", batch, "state"_a,
+           "Makes the batch on the calling thread, without a cache.");
 
   module.def("loader", loader, "plan"_a, "dtypes"_a, "threads"_a, "prefetch"_a,
              "budget"_a = -1,
              "shards"_a = std::vector<std::pair<std::int64_t, std::int64_t>>(),
              "devices"_a = 1,
-             "Puts a plan to work; `dtypes` are those of its batches, `shards` the "
-             "(first, count) of the rows of each shard to make, all rows if there are "
-             "none, and `devices` how many ask for them.");
+             R"(
+Creates a loader for a plan.
+
+Args:
+  plan: The plan.
+  dtypes: The dtype of each field in the batches.
+  threads: The largest number of threads; 0 for as many as the process may use.
+  prefetch: How many batches are made ahead; -1 for the default.
+  budget: How many samples may be skipped; -1 for no limit.
+  shards: (first, count) of the rows of each local shard; empty for whole batches.
+  devices: How many local devices request shards of a batch.)");
 }
 
 }  // namespace millstream::python

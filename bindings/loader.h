@@ -13,13 +13,13 @@
 
 namespace millstream::python {
 
-/// A loader and the number under which programs inside jit find it.
+/// A loader, and its registration for programs inside jit.
 struct RegisteredLoader {
   explicit RegisteredLoader(std::shared_ptr<Loader> loader)
       : shared(std::move(loader)), registration(shared) {}
 
   ~RegisteredLoader() {
-    const GilRelease released;  // a worker may need it to end
+    const GilRelease released;  // a worker may need the GIL to end
     registration.reset();
     shared.reset();
   }
@@ -28,13 +28,13 @@ struct RegisteredLoader {
   std::optional<Registration> registration;
 };
 
-/// The rows of each field, then the mask, shard by shard: arrays that share one owner,
-/// the batch.
+/// Arrays over the batch without a copy: each field, then the mask, for one shard after
+/// the other. Each array keeps the batch alive.
 nanobind::list batch_arrays(std::shared_ptr<const Batch> batch, const Layout& layout,
                             std::size_t first_shard = 0,
                             std::size_t shards = std::numeric_limits<int>::max());
 
-/// (rows, bytes or values) of each chunk of a batch's host values.
+/// (rows, bytes or values) of each chunk of host values of a batch.
 nanobind::list host_values_of(const Batch& batch);
 
 }  // namespace millstream::python

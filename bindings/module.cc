@@ -3,7 +3,7 @@
 NB_MODULE(_engine, module) {
   namespace python = millstream::python;
   module.doc() = "Millstream's engine.";
-  // JAX holds on to batches and programs until the very end of the process.
+  // JAX keeps batches and programs until the process exits.
   nanobind::set_leak_warnings(false);
   python::bind_core(module);
   python::bind_order(module);

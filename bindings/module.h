@@ -13,15 +13,16 @@ namespace millstream::python {
 
 namespace nb = nanobind;
 
-/// Keeps `object` alive for the engine. May be let go of on any thread, with the GIL or
-/// without: the reference is then dropped when Python next has time for it.
+/// Keeps `object` alive for the engine. Any thread may release it, with or without the
+/// GIL. Without the GIL, Python drops the reference later.
 std::shared_ptr<const void> shared_object(nb::handle object);
 
 /// (name, dtype, shape) of each field.
 nb::list described(const Schema& schema);
 
-/// Where the interpreter has ended meanwhile it ends any thread that comes back to it.
-/// Frames of C++ cannot be ended so: such a thread sleeps until the process is gone.
+/// Runs `body`, which calls Python. If the interpreter has shut down, it unwinds the
+/// calling thread, but C++ frames must not be unwound that way. Such a thread sleeps
+/// until the process exits.
 template <typename Body>
 auto in_python(Body&& body) {
   try {
@@ -31,8 +32,8 @@ auto in_python(Body&& body) {
   }
 }
 
-/// Lets other threads of Python run for as long as it lives. A thread that waits in
-/// here when the interpreter ends never leaves it.
+/// Releases the GIL for the lifetime of this object. If the interpreter shuts down
+/// meanwhile, the thread never leaves the destructor.
 class GilRelease {
  public:
   GilRelease() noexcept : state_(PyEval_SaveThread()) {}
@@ -46,8 +47,8 @@ class GilRelease {
   PyThreadState* const state_;
 };
 
-/// What Python holds of something that the engine shares. The engine's own pointer is
-/// inside, so that letting go of it on an engine thread never needs the GIL.
+/// A Python object that shares ownership of an engine object. The engine holds only
+/// `shared`, so engine threads can release it without the GIL.
 template <typename T>
 struct Handle {
   std::shared_ptr<const T> shared;
@@ -59,7 +60,7 @@ struct Handle {
   Handle& operator=(Handle&&) noexcept = default;
   ~Handle() {
     if (shared.use_count() != 1 || !PyGILState_Check()) return;
-    const GilRelease released;  // a worker may need it to come to an end
+    const GilRelease released;  // a worker may need the GIL to end
     shared.reset();
   }
 };

@@ -60,13 +60,15 @@ OrderHandle mixture(const std::vector<std::pair<OrderHandle, std::int64_t>>& com
   return {std::make_shared<Mixture>(weighted, length)};
 }
 
-/// The sample at one position; throws `ArgumentError` for a position outside the epoch.
+/// The sample at one position. Throws `ArgumentError` if the position is outside the
+/// epoch.
 std::int64_t sample_at(const OrderHandle& order, Words key, std::uint32_t epoch,
                        std::int64_t position) {
   const std::int64_t length = order.shared->length();
   if (position < 0 || position >= length)
     throw ArgumentError("position " + std::to_string(position) +
-                        " is outside an epoch of " + std::to_string(length));
+                        " is outside the epoch: expected 0 to " +
+                        std::to_string(length - 1));
   std::int64_t sample = 0;
   order.shared->run(Seed{key.second, key.first}, epoch, position,
                     std::span(&sample, 1));
@@ -76,32 +78,34 @@ std::int64_t sample_at(const OrderHandle& order, Words key, std::uint32_t epoch,
 }  // namespace
 
 void bind_order(nb::module_& module) {
-  nb::class_<OrderHandle>(module, "Order", "Which sample comes when.")
+  nb::class_<OrderHandle>(module, "Order",
+                          "The order in which an epoch visits the samples.")
       .def_prop_ro("length", [](const OrderHandle& o) { return o.shared->length(); })
       .def_prop_ro("samples", [](const OrderHandle& o) { return o.shared->samples(); })
       .def("sample_at", sample_at, "key"_a, "epoch"_a, "position"_a,
-           "The sample at one position of an epoch; `key` is its (high, low) words.");
+           "Returns the sample at one position of an epoch. `key` is (high, low).");
 
   using Size = std::int64_t;
   module.def("sequential", order<Sequential, Size>, "n"_a,
              "0, 1, 2, ... in every epoch.");
   module.def("shuffle", order<Shuffle, Size>, "n"_a,
-             "Every sample once an epoch, in an order of the epoch's own.");
-  module.def(
-      "windowed_shuffle", order<WindowedShuffle, Size, Size, Size>, "n"_a,
-      "block_size"_a, "window"_a,
-      "Every sample once an epoch: blocks permuted, and samples within windows.");
+             "Each epoch visits every sample once, in a new random order.");
+  module.def("windowed_shuffle", order<WindowedShuffle, Size, Size, Size>, "n"_a,
+             "block_size"_a, "window"_a,
+             "Each epoch visits every sample once: blocks in random order, and samples "
+             "shuffled within windows.");
   module.def("replacement", order<Replacement, Size, Size>, "n"_a, "length"_a,
-             "`length` draws an epoch, each of any sample.");
+             "Each epoch draws `length` samples with replacement.");
   module.def("weighted", weighted, "weights"_a, "length"_a,
-             "`length` draws an epoch, each sample as often as its weight says.");
-  module.def("listed", listed, "inner"_a, "list"_a, "n"_a,
-             "Listed samples, in the order in which `inner` visits the list.");
+             "Each epoch draws `length` samples in proportion to their weights.");
+  module.def(
+      "listed", listed, "inner"_a, "list"_a, "n"_a,
+      "The samples in `list`, in the order in which `inner` visits its positions.");
   module.def("mixture", mixture, "components"_a, "length"_a,
-             "Several orders in turn, each (order, weight) as often as it weighs.");
+             "Mixes several orders in proportion to their weights.");
   module.def("split_order", split_order, "inner"_a, "n"_a, "first"_a, "length"_a,
              "gap"_a, "seed"_a.none(),
-             "The samples of one range of a split or a fold.");
+             "The samples of one range of a split or a cross-validation fold.");
 }
 
 }  // namespace millstream::python

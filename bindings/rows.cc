@@ -17,7 +17,7 @@ using namespace nanobind::literals;
 namespace millstream::python {
 namespace {
 
-/// From here on other threads of Python may run while bytes are copied.
+/// Copies of at least this many bytes release the GIL.
 constexpr std::size_t kLargeBytes = std::size_t{1} << 16;
 
 PyArrayObject* array(nb::handle object) {
@@ -40,13 +40,15 @@ nb::object number(std::int64_t value) {
   return made;
 }
 
-/// The rows of a field.
+/// Writes values to the rows of one field.
 class Rows {
  public:
   explicit Rows(nb::object rows) : rows_(std::move(rows)) {
     if (!PyArray_CheckExact(rows_.ptr()) || PyArray_NDIM(array(rows_)) < 1 ||
         !PyArray_ISWRITEABLE(array(rows_)) || !PyArray_ISNOTSWAPPED(array(rows_))) {
-      throw nb::value_error("rows are a NumPy array that can be written to");
+      throw nb::value_error(
+          "rows must be a writable NumPy array in native byte order with at least one "
+          "axis");
     }
     const int type = PyArray_TYPE(array(rows_));
     bytes_ = PyArray_ITEMSIZE(array(rows_));
@@ -61,18 +63,18 @@ class Rows {
       const npy_intp length = PyArray_DIM(array(rows_), axis);
       const bool close = PyArray_STRIDE(array(rows_), axis) == bytes_;
       if (length > 1 && PyArray_SIZE(array(rows_)) > 0 && !close) {
-        throw nb::value_error("a row has no gaps");
+        throw nb::value_error("each row of `rows` must be contiguous");
       }
       bytes_ *= length;
     }
   }
 
-  /// Writes a value that needs no conversion to row `k`; false if it does.
+  /// Writes a value to row `k` if it needs no conversion; otherwise returns false.
   bool put(std::int64_t k, PyObject* value) {
     std::byte* to = static_cast<std::byte*>(PyArray_DATA(array(rows_))) +
                     k * PyArray_STRIDE(array(rows_), 0);
     if (PyArray_Check(value)) {
-      // A masked array may hide elements; the slower way refuses it.
+      // A masked array may hide elements, and the slow function rejects it.
       if (!PyArray_CheckExact(value) && PyObject_HasAttrString(value, "_mask") != 0) {
         return false;
       }
@@ -121,8 +123,8 @@ class Rows {
   std::int64_t high_ = 0;
 };
 
-/// A place in a sample: a leaf, or what holds others. The tree is that of the pipeline:
-/// dicts, tuples and lists with the numbers of fields for leaves.
+/// A node in the tree of a sample: a leaf or a container. The tree consists of dicts,
+/// tuples and lists; its leaves are field numbers.
 struct Place {
   enum class Kind : std::uint8_t { kLeaf, kMapping, kSequence, kOther };
   Kind kind = Kind::kOther;
@@ -149,8 +151,8 @@ Place placed(nb::handle tree, std::size_t leaves) {
   return place;
 }
 
-/// Writes samples as they usually are, arrays and whole numbers of the rows' own dtypes
-/// and shapes, without a word of Python. All others it leaves to a function.
+/// Writes samples to rows without Python code if their leaves are arrays and integers
+/// with the dtypes and shapes of the rows. Other samples go to the function `slowly`.
 class RowWriter {
  public:
   RowWriter(const std::vector<nb::object>& rows, nb::handle tree, nb::object slowly)
@@ -162,7 +164,7 @@ class RowWriter {
 
   void put(std::int64_t k, nb::handle sample) {
     for (const Rows& rows : rows_) {
-      if (k < 0 || k >= rows.count()) throw nb::index_error("no such row");
+      if (k < 0 || k >= rows.count()) throw nb::index_error("row index out of range");
     }
     if (write(place_, k, sample.ptr())) return;
     const nb::object place = number(k);
@@ -170,10 +172,11 @@ class RowWriter {
     called([&] { return PyObject_Vectorcall(slowly_.ptr(), arguments, 2, nullptr); });
   }
 
-  /// Writes what `function` gives for each index, noting in `row` which it is at.
+  /// Writes `function(index)` of each index to its row, and stores in `row` which row
+  /// it is making.
   void put_all(nb::handle function, nb::handle indices, nb::handle row) {
     if (!is_int64(indices) || !is_int64(row) || PyArray_SIZE(array(row)) < 1) {
-      throw nb::value_error("indices and row are vectors of int64");
+      throw nb::value_error("indices and row must be contiguous int64 arrays");
     }
     const auto* numbers =
         static_cast<const std::int64_t*>(PyArray_DATA(array(indices)));
@@ -187,8 +190,9 @@ class RowWriter {
   }
 
  private:
-  /// Of two values the second may need `slowly`: the first is then written again. What
-  /// is copied is held on to, since others may run meanwhile and change the sample.
+  /// Returns false if `slowly` must write the sample; it then overwrites the leaves
+  /// written so far. Each value is kept alive during its copy, because another thread
+  /// may change the sample.
   bool write(const Place& place, std::int64_t k, PyObject* value) {
     const auto size = static_cast<Py_ssize_t>(place.inner.size());
     switch (place.kind) {
@@ -241,15 +245,16 @@ void bind_rows(nb::module_& module) {
 Writes samples to the rows of arrays.
 
 Args:
-  rows: An array a field, the rows first.
-  tree: A sample with the numbers of its fields for leaves.
-  slowly: Called with (k, sample) where a sample needs more than to be copied.)")
+  rows: One array per field, with the rows on the first axis.
+  tree: The structure of a sample, with field numbers as leaves.
+  slowly: Called with (k, sample) for a sample that needs conversions.)")
       .def(nb::init<const std::vector<nb::object>&, nb::handle, nb::object>(), "rows"_a,
            "tree"_a.none(), "slowly"_a)
       .def("put", &RowWriter::put, "k"_a, "sample"_a.none(),
            "Writes a sample to row k.")
       .def("put_all", &RowWriter::put_all, "function"_a, "indices"_a, "row"_a,
-           "Writes function(index) of each index to its row, noting it in row[0].");
+           "Writes function(index) of each index to its row. Stores the current row in "
+           "row[0].");
 }
 
 }  // namespace millstream::python

@@ -11,7 +11,7 @@ using namespace nanobind::literals;
 namespace millstream::python {
 namespace {
 
-// What a signal handler may see: the loader to cancel, and whom to call next.
+// The signal handler uses these: the loader to cancel, and the previous handler.
 std::atomic<Loader*> interrupted_loader{nullptr};
 struct sigaction previous_action;
 
@@ -25,8 +25,8 @@ void on_interrupt(int number, siginfo_t* info, void* context) {
   }
 }
 
-/// While it is entered, Ctrl-C also cancels the loader: a program that runs inside
-/// XLA ends at its next batch, and Python then raises KeyboardInterrupt.
+/// While it is entered, Ctrl-C also cancels the loader. A program that runs inside XLA
+/// then ends at its next batch, and Python raises KeyboardInterrupt.
 class Interruptible {
  public:
   Interruptible(const RegisteredLoader& loader, bool active)
@@ -47,7 +47,8 @@ class Interruptible {
     sigaction(SIGINT, &action, &previous_action);
   }
 
-  /// Raises what Python has yet to raise for the signal: once is enough.
+  /// Lets Python raise KeyboardInterrupt for a pending signal. Otherwise returns
+  /// whether the loader was cancelled.
   bool interrupted() const {
     if (!active_) return false;
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
@@ -71,13 +72,13 @@ class Interruptible {
 }  // namespace
 
 void bind_signals(nb::module_& module) {
-  // In C++ from end to end: a KeyboardInterrupt that Python raises on its way into an
-  // `__exit__` of its own would leave the handler behind.
+  // Written in C++, because Python could raise KeyboardInterrupt just before a Python
+  // `__exit__` runs, and the signal handler would stay installed.
   nb::class_<Interruptible>(module, "Interruptible",
-                            "While entered, Ctrl-C ends the loader's next batch.")
+                            "While entered, Ctrl-C cancels the loader's next batch.")
       .def(nb::init<const RegisteredLoader&, bool>(), "loader"_a, "active"_a)
       .def_prop_ro("interrupted", &Interruptible::interrupted,
-                   "Whether Ctrl-C came since it was entered.")
+                   "Whether Ctrl-C was pressed since it was entered.")
       .def("__enter__", &Interruptible::enter)
       .def(
           "__exit__",

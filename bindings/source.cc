@@ -28,11 +28,12 @@ namespace {
 
 using SourceHandle = Handle<Source>;
 
-/// The file that an array lies in, address and bytes of its map, and its offset there.
+/// The mapped file of an array: path, address and size of the map, and its file offset.
 using MapSpec =
     std::tuple<std::filesystem::path, std::uintptr_t, std::int64_t, std::int64_t>;
 
-/// Name, dtype, shape with the leading axis, address, bytes between rows, owner, map.
+/// Name, dtype, shape including the leading axis, address, bytes between rows, owner,
+/// and the mapped file if there is one.
 using ArraySpec =
     std::tuple<std::string, std::string, std::vector<std::int64_t>, std::uintptr_t,
                std::int64_t, nb::object, std::optional<MapSpec>>;
@@ -47,7 +48,9 @@ std::shared_ptr<const MappedFile> borrowed(const MapSpec& spec) {
 SourceHandle arrays(const std::vector<ArraySpec>& specs, bool narrow) {
   std::vector<Array> leaves;
   for (const auto& [name, dtype, shape, address, stride, owner, map] : specs) {
-    if (shape.empty()) throw ArgumentError(text("'", name, "' has no leading axis"));
+    if (shape.empty())
+      throw ArgumentError(
+          text("'", name, "' must have a leading axis over the samples"));
     const Shape row(std::span<const std::int64_t>(shape).subspan(1));
     leaves.push_back({{name, dtype_named(dtype), row},
                       shape[0],
@@ -84,15 +87,15 @@ SourceHandle subset(const SourceHandle& source, const Indices& indices) {
   return {std::make_shared<Subset>(source.shared, std::move(samples))};
 }
 
-/// Name, dtype, shape, and whether it is transposed.
+/// Name, dtype, shape, and whether the axes are transposed.
 using RecastSpec =
     std::tuple<std::string, std::string, std::vector<std::int64_t>, bool>;
 
 SourceHandle recast(const SourceHandle& source, const std::vector<RecastSpec>& specs,
                     const std::optional<std::vector<int>>& order) {
   if (order && order->size() != specs.size()) {
-    throw ArgumentError(text("an order of ", order->size(), " fields does not fit ",
-                             specs.size(), " of them"));
+    throw ArgumentError(text("order must have one entry for each of the ", specs.size(),
+                             " fields, not ", order->size()));
   }
   std::vector<RecastField> fields;
   for (const auto& [name, dtype, shape, transposed] : specs) {
@@ -104,14 +107,14 @@ SourceHandle recast(const SourceHandle& source, const std::vector<RecastSpec>& s
   return {std::make_shared<Recast>(source.shared, std::move(fields))};
 }
 
-/// The rows of each field of these samples.
+/// Reads the samples and returns one array per field.
 nb::list read(const SourceHandle& handle, const Indices& indices) {
   const Source& source = *handle.shared;
   const std::span samples(indices.data(), indices.size());
   for (const std::int64_t sample : samples) {
     if (sample >= 0 && sample < source.size()) continue;
     throw ArgumentError(
-        text("sample ", sample, " is not within [0, ", source.size(), ")"));
+        text("sample ", sample, " is out of range for ", source.size(), " samples"));
   }
   const auto rows = static_cast<std::int64_t>(samples.size());
   nb::list result;
@@ -136,21 +139,22 @@ nb::list read(const SourceHandle& handle, const Indices& indices) {
 }  // namespace
 
 void bind_source(nb::module_& module) {
-  nb::class_<SourceHandle>(module, "Source", "Where samples live.")
+  nb::class_<SourceHandle>(module, "Source", "Random-access samples.")
       .def("__len__", [](const SourceHandle& s) { return s.shared->size(); })
       .def_prop_ro(
           "schema", [](const SourceHandle& s) { return described(s.shared->schema()); },
           "(name, dtype, shape) of each field of a sample.")
-      .def("read", read, "indices"_a, "The bytes of each field of these samples.");
+      .def("read", read, "indices"_a,
+           "Reads the samples and returns one array per field.");
 
   module.def("arrays", arrays, "specs"_a, "narrow"_a, R"(
-Arrays in memory, read where they are.
+Samples from arrays in memory, which are not copied.
 
 Args:
-  specs: A (name, dtype, shape, address, row stride, owner, map) for each array; where
-    it lies in a mapped file map is (path, address, bytes, offset), else None.
-  narrow: Whether 64-bit integers will be given as 32-bit ones; those that do not fit
-    are an error here.)");
+  specs: (name, dtype, shape, address, row stride, owner, map) of each array. For an
+    array in a mapped file, map is (path, address, bytes, offset); otherwise None.
+  narrow: Whether batches will hold 64-bit integers as 32-bit ones. Integers that do not
+    fit then raise an error.)");
   module.def("concatenated", combined<Concatenated>, "sources"_a,
              "The samples of several sources, one source after the other.");
   module.def(
@@ -160,19 +164,19 @@ Args:
         return SourceHandle{std::make_shared<Subset>(source.shared, start, size, step)};
       },
       "source"_a, "start"_a, "size"_a, "step"_a,
-      "`size` samples of a source from `start`, every `step`th.");
+      "`size` samples of a source: `start`, `start + step`, and so on.");
   module.def("subset", subset, "source"_a, "indices"_a,
-             "The samples of a source that a list names, in its order.");
+             "The listed samples of a source, in the order of the list.");
   module.def("zipped", combined<Zipped>, "sources"_a,
-             "Samples with the fields of several sources side by side.");
+             "Samples that combine the fields of several sources.");
   module.def("recast", recast, "source"_a, "fields"_a, "order"_a.none() = nb::none(),
              R"(
-The same samples with other fields.
+The same samples with other names, dtypes, shapes or order of fields.
 
 Args:
   source: The source.
-  fields: A (name, dtype, shape, transposed) for each field.
-  order: Which of the source's fields each of them is; None for the same order.)");
+  fields: (name, dtype, shape, transposed) of each field.
+  order: The index of each field in the source; None for the same order.)");
 }
 
 }  // namespace millstream::python

@@ -33,19 +33,20 @@ void bind_transform(nb::module_& module) {
             std::move(field), dtype_named(dtype), scale, offset)};
       },
       "field"_a, "dtype"_a, "scale"_a = 1.0, "offset"_a = 0.0,
-      "A field as another dtype, times `scale`, plus `offset`.");
+      "Casts a field to a dtype, multiplies by `scale` and adds `offset`.");
   module.def(
       "flatten",
       [](std::string field, int first_axis) {
         return TransformHandle{std::make_shared<Flatten>(std::move(field), first_axis)};
       },
-      "field"_a, "first_axis"_a = 0, "Joins the axes of a field into one.");
+      "field"_a, "first_axis"_a = 0,
+      "Joins the axes of a field from `first_axis` on into one axis.");
   module.def(
       "rename",
       [](std::map<std::string, std::string> names) {
         return TransformHandle{std::make_shared<Rename>(std::move(names))};
       },
-      "names"_a, "Gives fields other names.");
+      "names"_a, "Renames fields.");
   module.def(
       "schemas_after",
       [](const Handle<Source>& source, const std::vector<TransformHandle>& transforms) {
@@ -58,7 +59,7 @@ void bind_transform(nb::module_& module) {
         return schemas;
       },
       "source"_a, "transforms"_a,
-      "(name, dtype, shape) of each field of a sample, after each transform.");
+      "Returns (name, dtype, shape) of each field after each transform.");
 }
 
 }  // namespace millstream::python

@@ -65,14 +65,14 @@ std::string as_string(const nb::bytes& bytes) { return {bytes.c_str(), bytes.siz
 
 std::string as_text(nb::handle object) {
   const nb::object words = nb::steal(PyObject_Str(object.ptr()));
-  // Paths may hold what UTF-8 cannot.
+  // A path in the message may contain surrogates, which UTF-8 cannot encode.
   const nb::object bytes =
       nb::steal(words.is_valid() ? PyUnicode_AsEncodedString(words.ptr(), "utf-8",
                                                              "backslashreplace")
                                  : nullptr);
   if (bytes.is_valid()) return as_string(nb::borrow<nb::bytes>(bytes));
   PyErr_Clear();
-  return "an error that cannot be put in words";
+  return "an exception whose str() failed";
 }
 
 /// Whether another try may succeed.
@@ -88,7 +88,7 @@ bool transient(const nb::python_error& error) {
   return known && code == EIO;
 }
 
-/// What a Python function threw at a row of a chunk, for the engine.
+/// Converts the exception of a user's function for the engine.
 FunctionError failure(nb::python_error& error, const WorkRequest& chunk,
                       std::int64_t row) {
   PyException_SetTraceback(error.value().ptr(), error.traceback().ptr() != nullptr
@@ -133,7 +133,7 @@ void call(const std::shared_ptr<const void>& function, const WorkRequest& chunk,
 struct WorkerPoolHandle {
   std::shared_ptr<WorkerPool> shared;
   ~WorkerPoolHandle() {
-    const GilRelease released;  // a function may need it to come to an end
+    const GilRelease released;  // a function may need the GIL to end
     shared.reset();
   }
 };
@@ -209,7 +209,7 @@ PendingBatchHandle submit(
                                  std::move(numbers))};
 }
 
-/// (fields and mask, host values), or None if it is not done in time.
+/// (fields and mask, host values), or None after the timeout.
 nb::object wait(const PendingBatchHandle& pending, double seconds) {
   const auto deadline = std::chrono::steady_clock::now() +
                         std::chrono::duration<double>(std::min(seconds, 1e8));
@@ -232,7 +232,7 @@ nb::object wait(const PendingBatchHandle& pending, double seconds) {
   }
 }
 
-/// A worker and the fields of its rows.
+/// A worker and the fields of its tasks.
 struct WorkerHandle {
   explicit WorkerHandle(std::int64_t parent) : worker(parent) {}
 
@@ -248,8 +248,8 @@ void ready(WorkerHandle& handle, const std::vector<FieldSpec>& inputs,
   handle.worker.ready();
 }
 
-/// The next task's (indices, seeds, input, output), or None when there will be none.
-/// The last two are in shared memory, which is there for this task only.
+/// Returns (indices, seeds, inputs, outputs) of the next task, or None if there are no
+/// more. Inputs and outputs are in shared memory, which is valid only during this task.
 nb::object next_task(nb::handle self) {
   auto& handle = nb::cast<WorkerHandle&>(self);
   Worker& worker = handle.worker;
@@ -286,31 +286,31 @@ void bind_workers(nb::module_& module) {
                                "Threads or processes that make samples.")
       .def_prop_ro("workers",
                    [](const WorkerPoolHandle& m) { return m.shared->workers(); })
-      .def_prop_ro("pids", pids, "The worker processes that run now.")
+      .def_prop_ro("pids", pids, "The pids of the running worker processes.")
       .def(
           "close", [](WorkerPoolHandle& m) { m.shared->close(); },
-          nb::call_guard<GilRelease>(), "Ends them.");
+          nb::call_guard<GilRelease>(), "Ends the threads or processes.");
 
   module.def("thread_worker_pool", thread_worker_pool, "function"_a, "workers"_a,
              "timeout"_a, R"(
-Threads that call a function for chunks of batches.
+Creates threads that make chunks of batches with a Python function.
 
 Args:
-  function: Called with (indices, seeds, inputs, outputs, row); returns the host
-    values of the rows, one per row, or None.
-  workers: How many threads.
-  timeout: Milliseconds that a row may take; 0 for no limit.)");
+  function: Called with (indices, seeds, inputs, outputs, row). Returns the host values,
+    one per row, or None.
+  workers: The number of threads.
+  timeout: The time limit for one row in milliseconds; 0 for no limit.)");
   module.def("process_worker_pool", process_worker_pool, "command"_a, "environment"_a,
              "setup"_a, "workers"_a, "timeout"_a, "restarts"_a, R"(
-Processes that make rows in memory that is shared with them.
+Creates processes that make chunks of batches in shared memory.
 
 Args:
-  command: What to run; it uses `Worker`.
-  environment: Its environment, "NAME=value".
-  setup: The first message to each of them.
-  workers: How many processes.
-  timeout: Milliseconds that a row may take; 0 for no limit.
-  restarts: How many may be replaced, their rows tried again.)");
+  command: The command of a worker process, which must use `Worker`.
+  environment: The environment of the process, "NAME=value".
+  setup: The first message to each process.
+  workers: The number of processes.
+  timeout: The time limit for one row in milliseconds; 0 for no limit.
+  restarts: How many processes may be replaced. Their rows are retried.)");
   module.def(
       "function_source",
       [](std::int64_t size, const std::vector<FieldSpec>& fields,
@@ -329,27 +329,29 @@ Args:
             name, schema(inputs), schema(fields), worker_pool.shared, draws)};
       },
       "name"_a, "inputs"_a, "fields"_a, "worker_pool"_a, "draws"_a = true,
-      "Samples that a worker pool makes from samples and, if it draws, their seeds.");
+      "A transform by a worker pool. If it draws, each sample comes with a seed.");
 
-  nb::class_<PendingBatchHandle>(module, "PendingBatch", "A batch that was submitted.")
+  nb::class_<PendingBatchHandle>(module, "PendingBatch",
+                                 "A batch that was submitted to an `Executor`.")
       .def_prop_ro("done", [](const PendingBatchHandle& t) { return t.shared->done(); })
       .def("wait", wait, "seconds"_a,
-           "(the rows of each field, and the mask; host values), or None.");
+           "Returns (fields and mask, host values), or None after the timeout.");
   nb::class_<ExecutorHandle>(module, "Executor",
                              "Makes batches of the samples that the caller names.")
-      .def("submit", submit, "indices"_a, "seeds"_a.none(), "Queues a batch.")
+      .def("submit", submit, "indices"_a, "seeds"_a.none(),
+           "Queues a batch and returns a `PendingBatch`.")
       .def_prop_ro(
           "live", [](const ExecutorHandle& w) { return w.running->live(); },
-          "Batches that someone still holds.")
+          "How many batches are still in use.")
       .def(
           "close", [](ExecutorHandle& w) { w.running->close(); },
-          nb::call_guard<GilRelease>(), "Ends the worker pool.");
+          nb::call_guard<GilRelease>(), "Closes the worker pool.");
   module.def("executor", executor, "worker_pool"_a, "fields"_a, "rows"_a,
              "concurrency"_a,
-             "Batches of the samples that the caller names, made by a worker pool.");
+             "Creates an executor, which makes batches with a worker pool.");
 
   nb::class_<WorkerHandle>(module, "Worker",
-                           "The side of a pool that runs inside a worker process.")
+                           "The worker process's end of the connection to its pool.")
       .def(nb::init<std::int64_t>(), "parent"_a, nb::call_guard<GilRelease>())
       .def_prop_ro("setup",
                    [](const WorkerHandle& w) {
@@ -362,11 +364,14 @@ Args:
             std::atomic<std::int64_t>& row = nb::cast<WorkerHandle&>(self).worker.row();
             return cell_array(reinterpret_cast<std::int64_t*>(&row), self);
           },
-          "Where it stores the row that it is making.")
+          "An array with one element: the row that the worker is making.")
       .def("ready", ready, "inputs"_a, "outputs"_a,
-           "Says that it can take tasks; (name, dtype, shape) of each of their fields.")
-      .def("next", next_task,
-           "The next task's (indices, seeds, inputs, outputs), or None at the end.")
+           "Tells the pool that the worker is ready. `inputs` and `outputs` list the "
+           "(name, dtype, shape) of the fields of a task.")
+      .def(
+          "next", next_task,
+          "Waits for a task and returns its (indices, seeds, inputs, outputs). Returns "
+          "None if there are no more.")
       .def(
           "done",
           [](WorkerHandle& w, const nb::bytes& host_values) {

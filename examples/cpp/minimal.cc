@@ -1,4 +1,4 @@
-// Makes batches in C++: builds a source, an order, a transform and a plan.
+// Makes batches in C++ from a source, an order, a transform and a loader.
 
 #include <cstdint>
 #include <iostream>

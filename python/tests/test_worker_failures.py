@@ -68,7 +68,7 @@ def still_usable(loader: DataLoader) -> None:
 def closed_by_a_stall(loader: DataLoader) -> None:
     """Checks that later requests fail, and that the error says what to do."""
     message = (
-        r"the workers were closed, because sample 6 has taken more than 500 ms in "
+        r"the worker pool was closed, because sample 6 has taken more than 500 ms in "
         r"thread \d+ and a thread cannot be stopped\. Build the source .* again, or "
         r'use worker_kind="process"'
     )
@@ -249,7 +249,7 @@ def test_a_worker_killed_from_outside_while_it_is_idle() -> None:
 
 def test_a_worker_that_cannot_start_is_an_error() -> None:
     loader = loader_of(fns.DeadOnArrival("exit"), "process", workers=2)
-    message = r"worker process \d+ exited with status 9 before it could begin"
+    message = r"worker process \d+ exited with status 9 before it made its first sample"
     for _ in range(2):
         with pytest.raises(WorkerError, match=message):
             loader.next_batch(loader.init_state(0))
@@ -414,5 +414,5 @@ def test_a_closed_source_is_an_error(kind: str) -> None:
     assert source.pids == []
     source.close()
     fresh = DataLoader([source, BatchTransform(BATCH)])
-    with pytest.raises(RuntimeError, match="the workers were closed"):
+    with pytest.raises(RuntimeError, match="the worker pool was closed"):
         fresh.next_batch(fresh.init_state(0))

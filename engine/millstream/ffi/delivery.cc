@@ -22,8 +22,8 @@ struct DeliveryThreads {
   std::size_t idle = 0;
 };
 
-/// Never destroyed: a program may wait for a batch while the process exits. A forked
-/// process, where the threads are not, gets others.
+/// Never destroyed, because a program may wait for a batch while the process exits. A
+/// forked process gets a new instance, because it does not inherit the threads.
 DeliveryThreads& delivery_threads() {
   static std::mutex mutex;
   static DeliveryThreads* current = nullptr;
@@ -49,7 +49,7 @@ void run_thread(DeliveryThreads& shared) {
   }
 }
 
-/// Returns whether the system gave another thread; the caller holds the mutex.
+/// Returns false if the system cannot start a thread. The caller holds the mutex.
 bool start_thread(DeliveryThreads& shared) {
   try {
     std::thread(run_thread, std::ref(shared)).detach();

@@ -4,10 +4,10 @@
 
 namespace millstream {
 
-/// Runs `task` on a thread that waits for nothing else, at once: an idle one of those
-/// kept for this, or a new one. Threads of the pool are not used, because XLA goes on
-/// with the user's program on the thread that delivers. Where the system gives no more
-/// threads, the caller's runs it. Tasks must not throw.
+/// Runs `task` at once on an idle delivery thread, or on a new one. Threads of the
+/// shared pool are not used, because XLA continues the user's program on the thread
+/// that delivers. If the system cannot start another thread, the caller's thread runs
+/// the task. Tasks must not throw. Thread-safe.
 void deliver(std::function<void()> task);
 
 }  // namespace millstream

@@ -19,7 +19,7 @@ namespace {
 
 namespace ffi = xla::ffi;
 
-/// What is known at once, or a promise, which costs several allocations.
+/// A result, or a future, which costs several allocations.
 using Reply = std::variant<ffi::Error, ffi::Future>;
 
 }  // namespace
@@ -58,11 +58,13 @@ DType dtype_of(ffi::DataType type) {
     case ffi::DataType::F64: return DType::kFloat64;
     case ffi::DataType::C64: return DType::kComplex64;
     case ffi::DataType::C128: return DType::kComplex128;
-    default: throw ArgumentError("a result of a type that no field has");
+    default:
+      throw ArgumentError(
+          "the call has a result of an element type that Millstream does not support");
   }
 }
 
-/// The result buffers of one call. Borrows them.
+/// The result buffers of one call. XLA owns them.
 class Results {
  public:
   Results(ffi::RemainingRets results, std::size_t count) : results_(results) {
@@ -72,7 +74,8 @@ class Results {
     }
   }
 
-  /// The bytes of result i, which must have that many elements, and their dtype.
+  /// The data and the dtype of result i. Throws `ArgumentError` if it does not have
+  /// `elements` elements.
   std::byte* data(std::size_t i, std::int64_t elements, DType* dtype) const {
     auto result = results_.get<ffi::AnyBuffer>(i);
     if (!result.has_value()) throw ArgumentError(result.error().message());
@@ -89,7 +92,8 @@ class Results {
   ffi::RemainingRets results_;
 };
 
-/// What one call asks for, by pointers that XLA keeps valid until it is answered.
+/// The arguments and results of one call. XLA keeps the buffers valid until the call is
+/// answered.
 struct Call {
   std::shared_ptr<Loader> loader;
   RowRange rows;
@@ -107,7 +111,7 @@ struct Call {
                                                        kStateWords);
   }
   Position position(std::int64_t k) const { return decoded(loader->plan(), state(k)); }
-  /// False if it cannot be had within `timeout`.
+  /// Delivers the batch of state k. Returns false after `timeout`.
   bool deliver(std::int64_t k, std::chrono::milliseconds timeout) {
     DeliveryRequest request{position(k), columns, mask};
     if (sharded) request.shard = rows;
@@ -120,7 +124,7 @@ std::span<const std::uint32_t> words_of(const ffi::Buffer<ffi::U32>& buffer) {
   return {buffer.typed_data(), buffer.element_count()};
 }
 
-/// What a call asks for `states`, whose successors are written with `extra` words more.
+/// Builds the call for `states`. The result for the next states has `extra` more words.
 Call call_for(std::shared_ptr<Loader> loader, const RowRange& range,
               std::span<const std::uint32_t> states, ffi::RemainingRets rets,
               std::int64_t extra = 0) {
@@ -141,7 +145,8 @@ Call call_for(std::shared_ptr<Loader> loader, const RowRange& range,
     const std::int64_t elements = schema[i].shape.elements();
     std::byte* data = results.data(i, elements * rows * call.count(), &dtype);
     if (dtype != schema[i].dtype && dtype != narrowed(schema[i].dtype)) {
-      throw ArgumentError(text(str(schema[i]), " cannot be given as ", name(dtype)));
+      throw ArgumentError(
+          text(str(schema[i]), " cannot be delivered as ", name(dtype)));
     }
     call.columns[i] = {dtype, schema[i].shape, data, elements * byte_size(dtype),
                        nullptr};
@@ -163,7 +168,7 @@ Call shard_call(std::shared_ptr<Loader> loader, const ffi::Buffer<ffi::U32>& sta
                 const ffi::Buffer<ffi::U32>& number, std::int64_t rows,
                 ffi::RemainingRets rets) {
   if (number.element_count() == 0 || rows < 1) {
-    throw ArgumentError("a shard has a number and at least one row");
+    throw ArgumentError("a call for a shard needs its number and at least one row");
   }
   const RowRange range{std::int64_t{number.typed_data()[0]} * rows, rows};
   Call call = call_for(std::move(loader), range, words_of(states), rets);
@@ -172,14 +177,14 @@ Call shard_call(std::shared_ptr<Loader> loader, const ffi::Buffer<ffi::U32>& sta
   return call;
 }
 
-/// Writes the state after the batch that state k names.
+/// Writes the state that follows state k.
 void advance(const Call& call, std::int64_t k) {
   const State next = next_state(call.loader->plan(), call.state(k));
   std::memcpy(call.after + k * static_cast<std::int64_t>(sizeof(State)), next.data(),
               sizeof(State));
 }
 
-/// Answers with one batch for each state; waits for those that are being made.
+/// Delivers one batch for each state. Waits for batches that are not ready.
 void answer(Call& call) {
   for (std::int64_t k = 0; k < call.count(); ++k) {
     call.deliver(k, DeliveryRequest::kNoTimeout);
@@ -189,7 +194,7 @@ void answer(Call& call) {
   }
 }
 
-/// Answers if nothing has to be waited for.
+/// Delivers the batch if that needs no waiting; otherwise returns false.
 bool answered_at_once(Call& call) {
   if (call.count() != 1) return false;
   if (!call.deliver(0, std::chrono::milliseconds(0))) return false;
@@ -197,8 +202,8 @@ bool answered_at_once(Call& call) {
   return true;
 }
 
-/// Runs `body` and turns what it throws into what XLA reports; the loader, where it is
-/// known by then, remembers it.
+/// Runs `body` and converts what it throws to an XLA error. The loader, if it is known
+/// by then, stores the error for `last_error`.
 template <typename Body>
 ffi::Error reported(const std::shared_ptr<Loader>& loader, Body&& body) {
   const auto remember = [&] {
@@ -229,10 +234,13 @@ ffi::Error reported(const std::shared_ptr<Loader>& loader, Body&& body) {
 
 void check_digest(const Loader& loader, std::int64_t digest) {
   if (static_cast<std::uint64_t>(digest) == loader.plan().digest()) return;
-  throw ArgumentError("this program was compiled for a pipeline of another shape");
+  throw ArgumentError(
+      "this program was compiled for another pipeline: compile it again with this "
+      "DataLoader");
 }
 
-/// Answers at once or waits; `ask` makes the call of the loader that is named.
+/// Answers the call on this thread, waiting if necessary. `ask` builds the call for the
+/// loader.
 template <typename Ask>
 ffi::Error answered(std::int64_t plan, std::int64_t digest, Ask&& ask) {
   std::shared_ptr<Loader> loader;
@@ -244,7 +252,8 @@ ffi::Error answered(std::int64_t plan, std::int64_t digest, Ask&& ask) {
   });
 }
 
-/// The same, or a future where something has to be waited for.
+/// Answers the call at once if possible. Otherwise returns a future, which a delivery
+/// thread fulfils.
 template <typename Ask>
 Reply answered_later(std::int64_t plan, std::int64_t digest, Ask&& ask) {
   std::shared_ptr<Loader> loader;
@@ -262,7 +271,7 @@ Reply answered_later(std::int64_t plan, std::int64_t digest, Ask&& ask) {
   auto call = std::make_shared<Call>(std::move(asked));
   deliver([promise, call]() mutable {
     ffi::Error late = reported(call->loader, [&] { answer(*call); });
-    call.reset();  // XLA goes on with the user's program on this thread
+    call.reset();  // XLA continues the user's program on this thread
     if (late.failure()) {
       promise.SetError(late);
     } else {
@@ -351,7 +360,7 @@ ffi::Error samples_in_jit(ffi::Buffer<ffi::U32> states, ffi::RemainingRets rets,
   });
 }
 
-/// The arguments of those that answer with whole batches.
+/// The arguments of the handlers that answer with whole batches.
 auto batch_binding() {
   return ffi::Ffi::Bind()
       .Arg<ffi::Buffer<ffi::U32>>()

@@ -4,34 +4,35 @@
 
 namespace millstream {
 
-/// The batch that a state names, inside jit.
+/// Delivers the batch of a state inside jit.
 ///
 /// Operand: states, uint32[..., 8]. Results: the fields of the batch, the mask, and the
-/// states after it. Attributes: "plan", the number under which the loader is
-/// registered, and "digest", its plan's.
+/// next states. Attributes: "plan", the number of the registered loader, and "digest",
+/// the digest of its plan.
 XLA_FFI_Error* batch_in_jit(XLA_FFI_CallFrame* frame);
 
-/// The same for sources that have to be waited for: if the batch is not made yet, XLA
-/// gets a future, which a delivery thread fulfils; never XLA's own thread or a worker.
+/// Like `batch_in_jit`, for sources that wait. If the batch is not ready, XLA gets a
+/// future. A delivery thread fulfils it; XLA's own threads and workers never do.
 XLA_FFI_Error* batch_in_jit_later(XLA_FFI_CallFrame* frame);
 
-/// Which samples the batch has, for a program that gathers them itself.
+/// Lists the samples of a batch, for programs that gather them on the device.
 ///
-/// Operand and attributes as above. Results: the samples, uint32[..., rows], 0 in
-/// padding; the mask; and the states after the batch.
+/// Operand and attributes are those of `batch_in_jit`. Results: the sample indices,
+/// uint32[..., rows], 0 in padding; the mask; and the next states.
 XLA_FFI_Error* indices_in_jit(XLA_FFI_CallFrame* frame);
 
-/// One shard of the batch that a state names, inside a program that runs on many
-/// devices: as many rows as the results have, from the shard's place on.
+/// Delivers one shard of the batch of a state, inside a program that runs on several
+/// devices. The results determine the number of rows.
 ///
-/// Operands: states, uint32[..., 8], and the shard's number, uint32[...], the same for
-/// all states. Results and attributes as for `batch_in_jit`.
+/// Operands: states, uint32[..., 8], and the number of the shard, uint32[...], the same
+/// for all states. Results are those of `batch_in_jit`. Attributes too, and "rows", the
+/// rows of a shard.
 XLA_FFI_Error* shard_in_jit(XLA_FFI_CallFrame* frame);
 XLA_FFI_Error* shard_in_jit_later(XLA_FFI_CallFrame* frame);
 
-/// The batch that a state names, for a Python loop: as `batch_in_jit`, but the operand
-/// and the last result are uint32[10]. The loader's number (low, high) follows the
-/// state, so that loaders of one shape share a program.
+/// Delivers the batch of a state to a Python loop. Like `batch_in_jit`, but the operand
+/// and the last result are uint32[10]: the number of the loader (low, high) follows the
+/// state. Loaders with equal schemas therefore share one compiled program.
 XLA_FFI_Error* batch_on_host(XLA_FFI_CallFrame* frame);
 
 }  // namespace millstream

@@ -15,7 +15,7 @@ struct Registry {
   std::int64_t last = 0;
 };
 
-/// Never destroyed: programs may run while the process exits.
+/// Never destroyed, because programs may run while the process exits.
 Registry& registry() {
   static Registry& only = *new Registry;
   return only;

@@ -7,8 +7,8 @@
 
 namespace millstream {
 
-/// Registers a loader for code inside jit, for as long as it lives. Compiled programs
-/// hold the number, never the loader, and no number is used twice in a process.
+/// Registers a loader for code inside jit, for the lifetime of this object. Compiled
+/// programs hold its number, not the loader. A process never reuses a number.
 class Registration {
  public:
   explicit Registration(const std::shared_ptr<Loader>& loader);
@@ -22,7 +22,8 @@ class Registration {
   std::int64_t serial_;
 };
 
-/// The live loader of that number; throws `ArgumentError` if it is gone.
+/// Returns the loader with this number. Throws `ArgumentError` if it was destroyed.
+/// Thread-safe.
 std::shared_ptr<Loader> registered_loader(std::int64_t serial);
 
 }  // namespace millstream

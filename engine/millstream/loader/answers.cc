@@ -5,8 +5,8 @@
 namespace millstream {
 namespace {
 
-/// Answers kept at most: shards of one program are a few batches apart, unless many
-/// seeds are asked for at once.
+/// How many answers are kept. The shards of one program are only a few batches apart,
+/// unless it uses many seeds at once.
 constexpr std::size_t kKept = 64;
 
 }  // namespace

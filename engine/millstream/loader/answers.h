@@ -15,25 +15,27 @@
 
 namespace millstream {
 
-/// One answer for all shards of a process that ask for a batch: whoever asks first
-/// finds it, and all get the same, a batch or an error. One shard that failed while the
-/// others went on would leave them waiting in a collective.
+/// Gives all local shards of a batch the same answer: one batch or one error. The first
+/// shard that asks computes the answer. If one shard failed alone, the others would
+/// wait for it forever in a collective operation. Thread-safe.
 class Answers {
  public:
-  /// A batch, null where shards make their rows themselves, or nothing where it cannot
-  /// be had without waiting.
+  /// A batch; null if each shard makes its own rows; or nothing if the answer would
+  /// have required waiting.
   using Found = std::optional<std::shared_ptr<const Batch>>;
 
-  /// An answer is forgotten when so many devices have had it.
+  /// An answer is removed when `devices` callers have received it.
   explicit Answers(int devices) : devices_(devices) {}
 
-  /// What `find` returned or threw for the first shard to ask. Where another shard is
-  /// at it, waits for it, or without `wait` returns nothing.
+  /// Returns or throws what `find` returned or threw for the first caller. If another
+  /// caller is still running `find`, waits for it, or returns nothing if `wait` is
+  /// false.
   Found get(const Position& position, bool wait, const std::function<Found()>& find);
 
-  /// Waits, not longer than `timeout`, until every shard has come for the errors that
-  /// there are: a program that is started meanwhile would take those of the one before.
-  /// Forgets those of at least that age, for which some never will.
+  /// Waits at most `timeout` until every shard has received the stored errors.
+  /// Otherwise a program that starts now would receive the errors of the previous
+  /// program. First removes errors that are older than `age`, because some shards will
+  /// never ask for them.
   void forget_errors(std::chrono::seconds age, std::chrono::milliseconds timeout);
 
  private:

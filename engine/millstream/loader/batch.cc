@@ -49,7 +49,7 @@ Slots::Slots(Layout layout, std::size_t kept, WorkerPool* worker_pool)
       kept_(kept),
       worker_pool_(worker_pool),
       generation_(fork_generation()) {
-  free_.reserve(kept);  // giving back must not allocate
+  free_.reserve(kept);  // because give_back must not allocate
 }
 
 std::shared_ptr<Batch> Slots::take() {

@@ -21,19 +21,20 @@ struct RowRange {
   bool operator==(const RowRange&) const = default;
 };
 
-/// Where the fields of a batch and its mask lie in one block: one region per field and
-/// shard, each aligned so that JAX can alias it.
+/// The memory layout of a batch in one block: one region per shard and field, and one
+/// per shard for the mask. Each region is aligned so that JAX can alias it.
 class Layout {
  public:
-  /// A block for `rows` rows of `schema`, in one shard.
+  /// The layout of `rows` rows in a single shard.
   Layout(Schema schema, std::int64_t rows);
 
-  /// A block for these rows of larger batches; there is at least one shard.
+  /// The layout of the given row ranges of a batch, one per shard. There must be at
+  /// least one.
   Layout(Schema schema, std::vector<RowRange> shards);
 
   const Schema& schema() const noexcept { return schema_; }
   std::span<const RowRange> shards() const noexcept { return shards_; }
-  std::int64_t rows() const noexcept { return rows_; }  // of all shards
+  std::int64_t rows() const noexcept { return rows_; }  // in all shards together
   std::int64_t bytes() const noexcept { return bytes_; }
   std::int64_t offset(std::size_t field, std::size_t shard = 0) const {
     return offsets_[shard * (schema_.size() + 1) + field];
@@ -46,22 +47,23 @@ class Layout {
   Schema schema_;
   std::vector<RowRange> shards_;
   std::int64_t rows_ = 0;
-  std::vector<std::int64_t> offsets_;  // of a shard's fields and mask, then the next's
+  std::vector<std::int64_t> offsets_;  // fields and mask of each shard in turn
   std::int64_t bytes_ = 0;
 };
 
-/// A finished batch in a block of its own.
+/// A batch in a block of its own.
 class Batch {
  public:
   Batch(const Layout& layout, std::shared_ptr<const Block> block);
 
-  /// The fields of one shard: their row 0 is the shard's first.
+  /// The columns of one shard. Row 0 is the first row of the shard.
   std::span<const Column> columns(std::size_t shard = 0) const noexcept {
     return std::span(columns_).subspan(shard * fields_, fields_);
   }
   bool* mask(std::size_t shard = 0) const noexcept { return masks_[shard]; }
   std::int64_t bytes() const noexcept { return block_->size(); }
-  /// What the columns and masks are in, for those who need it longer than the batch.
+  /// The memory of the columns and masks. Callers that need it longer than the batch
+  /// keep a reference.
   const std::shared_ptr<const Block>& block() const noexcept { return block_; }
   HostValues& host_values() noexcept { return host_values_; }
   const HostValues& host_values() const noexcept { return host_values_; }
@@ -71,24 +73,25 @@ class Batch {
  private:
   std::shared_ptr<const Block> block_;
   std::size_t fields_;
-  std::vector<Column> columns_;  // of the shards, one after the other
+  std::vector<Column> columns_;  // those of the first shard, then those of the next
   std::vector<bool*> masks_;
   HostValues host_values_;
   Failures failures_;
 };
 
-/// Makes batches and takes their blocks back, pages touched, when the last owner of a
-/// block lets go, from whatever thread. Outlives the loader where a block does.
+/// Allocates batches and reuses their blocks, whose pages are already mapped in. A
+/// block returns here when its last owner releases it, on any thread. Each block keeps
+/// the `Slots` alive. Thread-safe.
 class Slots : public std::enable_shared_from_this<Slots> {
  public:
-  /// Keeps at most `kept` blocks for the next batches. They come from `worker_pool`, if
-  /// it is not null; it must live as long as batches are taken.
+  /// Keeps at most `kept` unused blocks. New blocks come from `worker_pool` if it is
+  /// not null; the pool must outlive all calls of `take`.
   Slots(Layout layout, std::size_t kept, WorkerPool* worker_pool = nullptr);
 
   const Layout& layout() const noexcept { return layout_; }
   std::shared_ptr<Batch> take();
 
-  /// Batches whose block someone still holds.
+  /// How many blocks are in use.
   std::int64_t live() const;
 
  private:

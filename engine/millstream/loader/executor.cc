@@ -32,7 +32,7 @@ Executor::Executor(std::shared_ptr<WorkerPool> worker_pool, Schema schema,
       concurrency_(concurrency),
       generation_(fork_generation()),
       waiting_(0) {
-  if (rows < 1) throw ArgumentError(text("a batch has at least one row, not ", rows));
+  if (rows < 1) throw ArgumentError(text("rows must be at least 1, not ", rows));
   if (concurrency < 1) {
     throw ArgumentError(text("concurrency must be at least 1, not ", concurrency));
   }
@@ -48,11 +48,13 @@ void Executor::close() noexcept {
 std::shared_ptr<const PendingBatch> Executor::submit(std::vector<std::int64_t> indices,
                                                      std::vector<std::uint64_t> seeds) {
   if (generation_ != fork_generation()) {
-    throw ArgumentError("the threads of this executor stayed in the parent process");
+    throw ArgumentError(
+        "a forked process cannot use the executor of its parent process: create the "
+        "executor after the fork");
   }
   if (static_cast<std::int64_t>(indices.size()) > rows()) {
-    throw ArgumentError(
-        text("a batch has ", rows(), " rows, not ", indices.size(), " of them"));
+    throw ArgumentError(text("a batch has ", rows(), " rows, but ", indices.size(),
+                             " indices were given"));
   }
   if (!seeds.empty() && seeds.size() != indices.size()) {
     throw ArgumentError(
@@ -80,11 +82,13 @@ void Executor::make_next() {
     submitted = std::move(queue_.front());
     queue_.pop_front();
   }
-  if (submitted.pending.use_count() == 1) return;  // nobody waits for it any more
+  if (submitted.pending.use_count() == 1) return;  // the caller has dropped it
   std::shared_ptr<Batch> batch;
   std::exception_ptr error;
   try {
-    batch = made(submitted, [&turn] { turn.unlock(); });
+    batch = made(submitted, [&turn] {
+      if (turn.owns_lock()) turn.unlock();
+    });
   } catch (...) {
     error = std::current_exception();
   }

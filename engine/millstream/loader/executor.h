@@ -18,7 +18,7 @@
 
 namespace millstream {
 
-/// A batch that was submitted to an `Executor`. Any thread may wait for it.
+/// A batch that was submitted to an `Executor`. All methods are thread-safe.
 class PendingBatch {
  public:
   explicit PendingBatch(std::shared_ptr<const Slots> slots)
@@ -27,7 +27,7 @@ class PendingBatch {
   bool done() const;
   const Layout& layout() const noexcept { return slots_->layout(); }
 
-  /// The batch, or null if it is not done within `timeout`; rethrows what went wrong.
+  /// Returns the batch, or null after `timeout`. Rethrows the error of the batch.
   std::shared_ptr<const Batch> wait(std::chrono::milliseconds timeout) const;
 
  private:
@@ -40,25 +40,28 @@ class PendingBatch {
   std::exception_ptr error_;
 };
 
-/// Makes batches of the samples that the caller names, for callers with an order of
-/// their own. Batches reach the worker pool in the order in which they are submitted.
+/// Makes batches of the samples that the caller names, for callers that choose the
+/// order themselves. Batches reach the worker pool in the order of `submit`.
 class Executor {
  public:
-  /// `concurrency` is how many batches the worker pool has at a time.
+  /// `concurrency` is how many batches the worker pool makes at the same time.
   Executor(std::shared_ptr<WorkerPool> worker_pool, Schema schema, std::int64_t rows,
            int concurrency);
-  /// Batches that are not done will be cancelled.
+  /// Closes the executor and cancels the batches that are not done.
   ~Executor();
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
-  /// Takes at most as many indices as a batch has rows; later rows are not written.
+  /// Queues a batch with one row per index. There may be fewer indices than rows; the
+  /// remaining rows are not written and their mask is False. `seeds` has one seed per
+  /// index, or is empty.
   std::shared_ptr<const PendingBatch> submit(std::vector<std::int64_t> indices,
                                              std::vector<std::uint64_t> seeds);
   std::int64_t rows() const noexcept { return slots_->layout().rows(); }
-  /// Batches that someone still holds.
+  /// How many batches are still in use.
   std::int64_t live() const { return slots_->live(); }
   WorkerPool& worker_pool() const noexcept { return *worker_pool_; }
+  /// Closes the worker pool. Queued batches fail with `Closed`.
   void close() noexcept;
 
  private:
@@ -77,7 +80,7 @@ class Executor {
   const int concurrency_;
   const std::uint64_t generation_;
   std::atomic<bool> closed_{false};
-  std::mutex turns_;  // batches reach the worker pool in order; taken before `mutex_`
+  std::mutex turns_;  // keeps batches in order; locked before `mutex_`
   std::mutex mutex_;
   std::deque<Submitted> queue_;
   ThreadPool waiting_;  // last: its threads use the members above

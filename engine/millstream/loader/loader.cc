@@ -14,21 +14,24 @@
 namespace millstream {
 namespace {
 
-/// Several threads make a large batch together, in ranges of about this many bytes.
+/// A large batch is split into ranges of about this many bytes, which several threads
+/// make.
 constexpr std::int64_t kRangeBytes = std::int64_t{1} << 19;
 
-/// A shard that has not come for an error by then never will: XLA itself gives up on a
-/// collective sooner. Forgotten before that, a late one would go on without the others.
+/// How long errors are kept for shards that have not asked yet. XLA gives up on a
+/// collective operation sooner. If the loader removed an error too early, a late shard
+/// would continue without the others.
 constexpr std::chrono::seconds kLastShard{60};
-/// How often a thread that waits checks whether the loader was interrupted.
+/// How often a waiting thread checks whether the loader was cancelled.
 constexpr std::chrono::milliseconds kPollInterval{50};
-/// Usually they all come within a millisecond.
+/// How long `remember(nullptr)` waits for the remaining shards, which usually ask
+/// within a millisecond.
 constexpr std::chrono::milliseconds kShardsTimeout{2000};
 
 Schema with_dtypes(Schema schema, std::span<const DType> dtypes) {
   if (dtypes.size() != schema.size()) {
-    throw ArgumentError(text("a loader of ", schema.size(), " fields was given ",
-                             dtypes.size(), " dtypes"));
+    throw ArgumentError(text("expected one dtype for each of the ", schema.size(),
+                             " fields, found ", dtypes.size()));
   }
   for (std::size_t i = 0; i < schema.size(); ++i) schema[i].dtype = dtypes[i];
   return schema;
@@ -60,16 +63,16 @@ std::vector<RowRange> checked(std::vector<RowRange> shards, std::int64_t rows) {
   for (const RowRange& shard : shards) {
     if (shard.first < 0 || shard.count < 1 || shard.first + shard.count > rows) {
       throw ArgumentError(text("rows [", shard.first, ", ", shard.first + shard.count,
-                               ") are not rows of batches of ", rows));
+                               ") are outside a batch of ", rows, " rows"));
     }
   }
   return shards;
 }
 
-/// Throws `ArgumentError` if the batches that are made ahead, the one that is being
-/// made and the one that is in use would not fit in the machine's memory.
+/// Throws `ArgumentError` if the prefetched batches, the one being made and the one in
+/// use do not fit in the machine's memory.
 void check_fits(const Layout& layout, int prefetch) {
-  double row_bytes = 1;  // of the mask
+  double row_bytes = 1;  // for the mask
   for (const Field& field : layout.schema()) {
     row_bytes += static_cast<double>(byte_size(field));
   }
@@ -116,7 +119,8 @@ Loader::Loader(std::shared_ptr<const Plan> plan, std::span<const DType> dtypes,
 void Loader::make(const Position& position, const RowRange& rows,
                   std::span<const Column> output, bool* mask,
                   const CallContext& context) {
-  if (!prefetcher_) plan_->prepare(position);  // nobody did before
+  if (!prefetcher_)
+    plan_->prepare(position);  // the prefetcher prepares its batches itself
   std::int64_t row_bytes = 1;
   for (const Column& column : output) row_bytes += column.row_bytes();
   if (plan_->traits().workers > 0 || threads_ == 1 ||
@@ -220,7 +224,7 @@ std::size_t Loader::shard_of(const RowRange& rows) const {
   const auto found = std::ranges::find(layout().shards(), rows);
   if (found == layout().shards().end()) {
     throw ArgumentError(text("rows [", rows.first, ", ", rows.first + rows.count,
-                             ") are not among those that this process makes"));
+                             ") are not one of the shards of this process"));
   }
   return static_cast<std::size_t>(found - layout().shards().begin());
 }
@@ -229,7 +233,7 @@ Delivered Loader::deliver_shard(const DeliveryRequest& request) {
   const std::size_t shard = shard_of(*request.shard);
   const bool in_place = request.output.empty();
   const Traits& traits = plan_->traits();
-  // One shard that fails alone would leave the others waiting in a collective.
+  // If one shard failed alone, the others would wait for it in a collective operation.
   const bool gathers = traits.immediate() && !traits.may_fail;
   const auto find = [&]() -> Answers::Found {
     if (cancelled()) throw Cancelled("interrupted");
@@ -245,7 +249,7 @@ Delivered Loader::deliver_shard(const DeliveryRequest& request) {
       answers_.get(request.position, request.timeout.count() != 0, find);
   if (!found) return {};
   if (in_place) {
-    // Null where the first shard to ask was one that writes its own rows.
+    // Null if the first shard that asked writes its own rows.
     if (*found == nullptr) found = find();
     return {found.has_value(), found.value_or(nullptr)};
   }
@@ -264,9 +268,8 @@ void Skipped::count(const Failures& failures) {
   if (budget_ < 0 || static_cast<std::int64_t>(samples_.size()) <= budget_) return;
   const auto& [sample, why] = *failures.samples().rbegin();
   throw DataError({.sample = sample,
-                   .text = text("failed, and more samples have failed than may be left "
-                                "out (",
-                                budget_, "): ", why)});
+                   .text = text("failed, and more than the allowed ", budget_,
+                                " samples have failed: ", why)});
 }
 
 std::map<std::int64_t, std::string> Skipped::samples() const {

@@ -19,19 +19,21 @@
 
 namespace millstream {
 
-/// How a loader works; never what comes out of it.
+/// Options that change how fast batches are made, never their content.
 struct LoaderOptions {
-  int threads = 0;           // at most; 0 for all that the process may use
-  int prefetch = -1;         // batches made ahead; -1 for what suits the source
-  std::int64_t budget = -1;  // samples that may be left out; -1 for any number
+  int threads = 0;           // at most; 0: as many as the process may use
+  int prefetch = -1;         // batches made ahead per stream; -1: the default
+  std::int64_t budget = -1;  // samples that may be skipped; -1: no limit
 };
 
-/// The samples that the batches handed out so far have left out, each counted once.
+/// The samples that delivered batches have skipped. Each sample counts once.
+/// Thread-safe.
 class Skipped {
  public:
   explicit Skipped(std::int64_t budget) : budget_(budget) {}
 
-  /// Counts those of a batch that is handed out; throws where they are too many.
+  /// Adds the skipped samples of a delivered batch. Throws `DataError` if there are now
+  /// more than `budget`.
   void count(const Failures& failures);
   std::map<std::int64_t, std::string> samples() const;
 
@@ -41,39 +43,41 @@ class Skipped {
   std::map<std::int64_t, std::string> samples_;
 };
 
-/// The shards of every batch that this process makes, and how many of its devices ask
-/// for them.
+/// The shards of each batch that this process makes, and how many of its devices
+/// request them.
 struct LocalShards {
-  std::vector<RowRange> rows;  // of each shard; none for whole batches
+  std::vector<RowRange> rows;  // of each shard; empty: one shard with the whole batch
   int devices = 1;
 };
 
-/// What a caller wants of a batch, and where it goes.
+/// Which batch a caller wants, and where the loader writes it.
 struct DeliveryRequest {
   static constexpr std::chrono::milliseconds kNoTimeout{-1};
 
   Position position;
-  std::span<const Column> output = {};  // written here; none: it stays in its slot
-  bool* mask = nullptr;                 // of the rows of `output`, or null
-  std::optional<RowRange> shard = {};   // these rows; all shards get one answer
-  std::chrono::milliseconds timeout = kNoTimeout;  // 0: only if nobody has to wait
-  bool keep = false;  // only make sure that a later request need not wait
+  std::span<const Column> output =
+      {};                // where to write; empty: return the batch in its slot
+  bool* mask = nullptr;  // one value per row of `output`, or null
+  std::optional<RowRange> shard = {};  // only these rows; all shards get one answer
+  std::chrono::milliseconds timeout = kNoTimeout;  // 0: do not wait
+  bool keep = false;  // only make the batch, for a later request
 };
 
-/// What became of a request.
+/// The result of a request.
 struct Delivered {
-  bool done = false;  // false: it took longer than the timeout, and nothing was written
-  std::shared_ptr<const Batch> batch = {};  // null where rows went to `output`
+  bool done = false;  // false: the timeout expired and nothing was written
+  std::shared_ptr<const Batch> batch = {};  // null if the rows were written to `output`
 
   explicit operator bool() const noexcept { return done; }
 };
 
-/// A plan at work: makes batches ahead, hands them out, and remembers what went wrong.
-/// Any number of threads may ask at once.
+/// Makes the batches of a plan ahead of time, delivers them and keeps the last error.
+/// All methods are thread-safe.
 class Loader {
  public:
-  /// `dtypes` are those of the batches in slots, one for each field of the plan.
-  /// Throws `ArgumentError` where `shards` names rows that a batch does not have.
+  /// `dtypes` are the dtypes of batches in slots, one per field of the plan. Throws
+  /// `ArgumentError` if an option is out of range or `shards` names rows outside a
+  /// batch.
   Loader(std::shared_ptr<const Plan> plan, std::span<const DType> dtypes,
          LoaderOptions options, LocalShards shards = {});
 
@@ -82,37 +86,40 @@ class Loader {
   int threads() const noexcept { return threads_; }
   int prefetch() const noexcept { return prefetch_; }
 
-  /// Delivers a batch, or one shard of it. Throws the error of the batch, and
-  /// `Cancelled` while the loader is interrupted unless the batch stays in its slot.
-  /// Without `output` a shard's request gets the batch with all local shards.
+  /// Delivers a batch, or one shard of it. Throws the error of the batch. While the
+  /// loader is cancelled, throws `Cancelled`, unless the request is for a whole batch
+  /// in its slot. A shard request without `output` gets the batch with all local
+  /// shards.
   Delivered deliver(const DeliveryRequest& request);
 
-  /// No iterator continues at `position`: batches made ahead from there may be dropped.
+  /// Tells the loader that no iterator continues at `position`. It may drop the batches
+  /// that it made ahead from there.
   void abandon(const Position& position) {
     if (prefetcher_) prefetcher_->abandon(position);
   }
 
-  /// Which of the layout's shards these rows are; throws `ArgumentError` if none.
+  /// The index of the shard with these rows. Throws `ArgumentError` if there is none.
   std::size_t shard_of(const RowRange& rows) const;
 
-  /// Batches delivered in their slots that someone still holds.
+  /// How many slots are in use.
   std::int64_t live() const { return slots_->live(); }
 
-  /// Batches delivered so far.
+  /// How many batches were delivered so far.
   std::int64_t delivered() const noexcept {
     return delivered_.load(std::memory_order_relaxed);
   }
 
-  /// The samples that batches handed out so far have left out, and why.
+  /// The samples that delivered batches have skipped, each with its error message.
   std::map<std::int64_t, std::string> skipped() const { return skipped_.samples(); }
 
-  /// Makes every delivery to memory of the caller throw `Cancelled` until `resume`.
-  /// Safe in a signal handler.
+  /// Makes deliveries throw `Cancelled` until `resume`, except those of whole batches
+  /// in their slots. Safe in a signal handler.
   void cancel() noexcept { cancelled_.store(true, std::memory_order_relaxed); }
   bool cancelled() const noexcept { return cancelled_.load(std::memory_order_relaxed); }
   void resume() noexcept { cancelled_.store(false, std::memory_order_relaxed); }
 
-  /// The error of the last delivery that failed inside jit.
+  /// Stores the error of a delivery inside jit, for `last_error`. Null clears it, and
+  /// waits until all shards have received the errors of earlier deliveries.
   void remember(std::exception_ptr error);
   std::exception_ptr last_error() const;
 
@@ -121,8 +128,8 @@ class Loader {
             std::span<const Column> output, bool* mask, const CallContext& context);
   void write(const DeliveryRequest& request, const RowRange& rows);
   Delivered deliver_shard(const DeliveryRequest& request);
-  /// The batch in its slot, or null after the timeout. With `keep` it stays in the
-  /// cache.
+  /// Returns the batch in its slot, or null after the timeout. With `keep` the batch
+  /// stays in the cache.
   std::shared_ptr<const Batch> in_slot(const DeliveryRequest& request, bool keep);
   std::shared_ptr<const Batch> prefetched(const DeliveryRequest& request, bool keep);
   bool fits(std::span<const Column> output) const;

@@ -25,7 +25,7 @@ Rows from_row(const Rows& rows, std::int64_t first) {
   return {later, rows.memory};
 }
 
-/// How often what may go better another time is tried where failures are skipped.
+/// How often a transient failure is tried in all, if failures are skipped.
 constexpr int kTries = 3;
 
 template <typename Body>
@@ -61,7 +61,7 @@ Plan::Plan(std::shared_ptr<const Source> source, Schedule schedule, Transforms b
     if (stage->worker_pool() != nullptr) worker_pool_ = stage->worker_pool();
   }
   if (schedule_.order().samples() != source_->size()) {
-    throw ArgumentError(text("the order is one of ", schedule_.order().samples(),
+    throw ArgumentError(text("the order is for ", schedule_.order().samples(),
                              " samples, but the source has ", source_->size()));
   }
   Digest digest;
@@ -132,7 +132,7 @@ void Plan::rows_skipping_failures(const Position& position, const Request& reque
     if (error.sample() < 0 || error.transient()) throw;
     if (request.rows() == 1) return skip(error);
   }
-  // By halves: where few fail, most rows are still made many at a time.
+  // Splits in halves, so that most rows are still made together if only a few fail.
   const std::size_t half = request.indices.size() / 2;
   const auto rows = static_cast<std::int64_t>(half);
   rows_skipping_failures(position, request.slice(0, half), output, mask);
@@ -151,7 +151,8 @@ void Plan::valid_rows(const Request& request, Rows& output) const {
     columns[i] = {schema[i].dtype, schema[i].shape, nullptr, 0, nullptr};
     if (target >= 0) {
       const Column& given = output.columns[static_cast<std::size_t>(target)];
-      // The source converts as it copies, unless a stage is to see the field as it is.
+      // The source may convert the dtype while it copies, unless a stage needs the
+      // original dtype.
       if (given.dtype == schema[i].dtype || !chain_.makes()) {
         columns[i].dtype = given.dtype;
         columns[i].data = given.data;

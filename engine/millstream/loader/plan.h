@@ -19,56 +19,60 @@ namespace millstream {
 
 using Transforms = std::vector<std::shared_ptr<const Transform>>;
 
-/// The whole line, assembled and validated: a batch is a pure function of a plan and a
-/// position. Plans are immutable: any number of threads may make batches at once.
+/// A validated pipeline: a source, a schedule and transforms. Each batch is a pure
+/// function of the plan and a position. Plans are immutable; all methods are
+/// thread-safe.
 class Plan {
  public:
-  /// `before` see samples; `after` see the rows of batches, padding included.
-  /// With `skip` a row that fails the same way every time is zero and its mask False.
+  /// Stages in `before` transform samples. Stages in `after` transform the rows of
+  /// batches, including padding. With `skip`, a row that always fails is zero and its
+  /// mask is False.
   Plan(std::shared_ptr<const Source> source, Schedule schedule, Transforms before,
        Transforms after, bool skip = false);
 
-  /// The fields of one row of a batch.
+  /// The fields of a batch, without the batch axis.
   const Schema& schema() const noexcept { return chain_.output(); }
   const Schedule& schedule() const noexcept { return schedule_; }
   const Source& source() const noexcept { return *source_; }
   std::int64_t batch_size() const noexcept { return schedule_.batch_size(); }
 
-  /// What making a batch takes: the traits of the source and of all stages.
+  /// The combined traits of the source and of all stages.
   const Traits& traits() const noexcept { return traits_; }
 
-  /// The worker pool in whose memory batches are best placed: that of the last stage
-  /// that has one, else of the source. Null if there is none.
+  /// The worker pool whose memory is best for batches: the pool of the last stage that
+  /// has one, or else of the source. Null if there is none.
   WorkerPool* worker_pool() const noexcept { return worker_pool_; }
-  /// Whether the source gives rows to a worker pool, which should get those of earlier
-  /// batches first.
+  /// Whether the source itself uses a worker pool. The pool must then get the rows of
+  /// earlier batches first.
   bool queues() const noexcept { return source_->traits().workers > 0; }
 
-  /// What a state must fit to be resumed: the source's shape and the order, and no
-  /// paths, times, pointers or thread counts.
+  /// Identifies the pipelines that can resume the same states. Depends on the size and
+  /// the fields of the source, the order and the batching, and on nothing else.
   std::uint64_t digest() const noexcept { return digest_; }
 
-  /// Makes the batch at `position`, the specification of everything that is faster.
-  /// Columns are `batch_size()` rows; `mask` too, or null.
+  /// Makes the batch at `position` on the calling thread. This function specifies the
+  /// content of every batch. Columns have `batch_size()` rows; so has `mask`, unless it
+  /// is null.
   void batch(const Position& position, std::span<const Column> output, bool* mask,
              const CallContext& context = {}) const;
 
-  /// Rows [first, first + count) of that batch, written to the same rows of `output`.
+  /// Makes rows [first, first + count) of the batch and writes them to the same rows of
+  /// `output` and `mask`.
   void rows(const Position& position, std::int64_t first, std::int64_t count,
             std::span<const Column> output, bool* mask, Memory& memory,
             const CallContext& context = {}) const;
 
-  /// The same rows, written to rows [0, count) of `output` and `mask`.
+  /// Makes the same rows and writes them to rows [0, count) of `output` and `mask`.
   void row_range(const Position& position, std::int64_t first, std::int64_t count,
                  std::span<const Column> output, bool* mask, Memory& memory,
                  const CallContext& context = {}) const;
 
-  /// Bytes of samples asked of the source so far, as its schema counts them.
+  /// How many bytes the source has read so far: samples times their size in its schema.
   std::int64_t bytes_read() const noexcept {
     return samples_read_.load(std::memory_order_relaxed) * sample_bytes_;
   }
 
-  /// Prepares the source for the batch at `position`, which will be made soon.
+  /// Tells the source that the batch at `position` will be read soon.
   void prepare(const Position& position) const;
 
  private:
@@ -80,7 +84,7 @@ class Plan {
   std::shared_ptr<const Source> source_;
   Schedule schedule_;
   Chain chain_;
-  Chain tail_;  // the stages after batching alone: what padding goes through
+  Chain tail_;  // the stages after batching, which also transform padding
   std::uint64_t digest_;
   bool skip_;
   Traits traits_;

@@ -12,32 +12,33 @@
 namespace millstream {
 namespace {
 
-/// Streams that are tracked; a new one replaces the one unused for longest.
+/// How many streams are tracked. A new stream replaces the least recently used one.
 constexpr std::size_t kStreams = 256;
-/// A stream that is not heard of for this many batches of each has ended.
+/// A stream has ended if it asks for nothing while every stream asks for this many
+/// batches.
 constexpr std::uint64_t kForgotten = 2;
 
-/// A batch made in less is not worth another thread. A single slow one counts no more
-/// than `kSlowNs`, and less where no disk was waited for: a thread that shares its core
-/// with those of the step is often put to sleep.
+/// A batch that takes less than `kQuickNs` is not worth a second thread. One slow batch
+/// counts as at most `kSlowNs`, or `kAsleepNs` if it did not wait for a disk: then the
+/// kernel probably ran another thread on this core.
 constexpr std::int64_t kQuickNs = 60'000;
 constexpr std::int64_t kSlowNs = 4 * kQuickNs;
 constexpr std::int64_t kAsleepNs = 3 * kQuickNs / 2;
 
-/// How many batches earlier than it is made the source gets a hint of a batch, so that
-/// a disk has many reads to choose from.
+/// Read-ahead hints are issued this many batches early, so that the disk can reorder
+/// many reads.
 constexpr int kHinted = 8;
 
-/// Batches that are waited for at once.
+/// At most this many threads wait for workers.
 constexpr int kWaiting = 32;
 
-/// Threads that wait for workers: for the current and the next batch of each worker,
-/// and one more.
+/// How many threads wait for workers: two per worker, for its current and its next
+/// batch, and one more.
 int waiting_threads(const Plan& plan, int ahead) {
   return std::min({ahead + 1, 2 * plan.traits().workers + 1, kWaiting});
 }
 
-/// Whether trying again may help: what failed ahead of time need not fail now.
+/// Whether another try may succeed.
 bool is_transient(const std::exception_ptr& error) {
   if (!error) return false;
   try {
@@ -80,7 +81,7 @@ Prefetcher::~Prefetcher() {
 
 std::shared_ptr<const Batch> Prefetcher::get(const Position& position, bool keep,
                                              std::chrono::milliseconds timeout) {
-  if (generation_ != fork_generation()) {  // the threads stayed in the parent
+  if (generation_ != fork_generation()) {  // a forked process has no threads
     Entry alone{.position = position, .stage = Stage::kMaking, .asked = true};
     make(alone);
     if (alone.error) std::rethrow_exception(alone.error);
@@ -106,8 +107,8 @@ std::shared_ptr<const Batch> Prefetcher::get(const Position& position, bool keep
   const bool waits = waiting_ || !(plan_->traits().immediate() || is_quick());
   bool begun = entry->stage != Stage::kQueued || (waits && asked_before);
   if (!begun) {
-    std::erase(queue_, entry);  // or its batch would live until a worker came by
-    // The caller's timeout could not be kept if it made the batch itself.
+    std::erase(queue_, entry);  // the queue must not keep the batch alive
+    // If the caller made the batch itself, it could not keep its timeout.
     if (waits) begun = start_with(entry);
   }
   if (!begun) {
@@ -194,14 +195,13 @@ void Prefetcher::make(Entry& entry, const std::function<void()>* on_queued) noex
   }
 }
 
-/// Where the file is in the page cache, a hint costs more than reading. Where it is
-/// not, a hint takes long enough to show that; it may even wait until the disk accepts
-/// more requests.
+/// A hint about a file in the page cache costs more than reading it, so quick plans get
+/// none. Other hints may block until the disk accepts more requests.
 void Prefetcher::hint(const std::optional<Position>& position) noexcept {
   try {
     if (position && !is_quick()) plan_->prepare(*position);
   } catch (...) {
-    // It was only a hint.
+    // A failed hint has no effect on the batch.
   }
 }
 
@@ -211,7 +211,7 @@ bool Prefetcher::start() noexcept {
     if (pool().grow(waiting_ ? running_ + 1 : threads_) <= others) return running_ > 0;
     pool().submit([this] { run(); });
   } catch (...) {
-    return running_ > 0;  // the threads that run take from the queue
+    return running_ > 0;  // running threads take from the queue
   }
   ++running_;
   return true;
@@ -225,8 +225,8 @@ bool Prefetcher::start_with(const std::shared_ptr<Entry>& entry) {
 }
 
 void Prefetcher::run() {
-  // A batch must not wait behind a later one whose function never ends, so the next
-  // batch is taken from the queue when the worker pool has this one.
+  // Batches enter the worker pool in order, so that none waits behind a later one whose
+  // function never returns. The turn ends when the pool has queued this batch.
   Lock turn = plan_->queues() ? Lock(turns_) : Lock();
   const std::function<void()> end_turn = [&turn] {
     if (turn.owns_lock()) turn.unlock();
@@ -247,7 +247,7 @@ void Prefetcher::run() {
     hint(entry->hint_next);
     record_time(Clock::now() - start);
     lock.lock();
-    if (!queue_.empty()) {  // behind what other loaders wait for
+    if (!queue_.empty()) {  // queued again, so that other loaders get their turn
       pool().submit([this] { run(); });
       return;
     }
@@ -284,7 +284,7 @@ void Prefetcher::look_ahead(const Position& position) {
   bool backwards = false;
   if (stream == streams_.end()) {
     stream = find_stream([&](const Position& last) { return last == position; });
-    if (stream != streams_.end()) {  // asked again, after a wait cut short
+    if (stream != streams_.end()) {  // the caller asks again after a timeout
       stream->abandoned = false;
       return;
     }
@@ -338,8 +338,8 @@ void Prefetcher::look_ahead(const Position& position) {
   }
 }
 
-/// Batches that were made ahead for an idle stream may still be asked for, so they stay
-/// until `evict` needs the space.
+/// Batches that were made ahead for an idle stream stay until `evict` needs the space,
+/// because the stream may continue.
 void Prefetcher::end(const Stream& stream) {
   Position at = stream.last;
   for (int i = 0; i < ahead_; ++i) {
@@ -355,11 +355,12 @@ void Prefetcher::end(const Stream& stream) {
 }
 
 void Prefetcher::evict() {
-  // One more than there are: it may have begun just now.
+  // One more, for a stream that may have just begun.
   const auto streams = 1 + std::ranges::count_if(streams_, &Stream::counts);
   const std::size_t capacity =
       static_cast<std::size_t>(streams) * static_cast<std::size_t>(ahead_ + 1) + 1;
-  // What was asked for goes before what is made ahead, which is yet to be.
+  // Batches of ended streams go first, then those that a caller has received, then
+  // those made ahead.
   const auto rank = [](const Entry& entry) {
     return std::tuple(!entry.orphaned, !entry.asked, entry.used);
   };

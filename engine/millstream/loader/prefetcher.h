@@ -23,41 +23,43 @@ struct PositionHash {
   std::size_t operator()(const Position& position) const noexcept;
 };
 
-/// A cache in front of `Plan::batch`: batches made on the shared pool ahead of those
-/// who ask, kept by (seed, epoch, step). Serves several streams, forwards and
-/// backwards; a batch that nobody has begun is made by the one who asks for it, unless
-/// it waits for a worker pool or a disk, or is expensive. The cache never changes what
-/// is in a batch.
+/// A cache in front of `Plan::batch`. Threads of the shared pool make batches ahead of
+/// the callers; the cache key is (seed, epoch, step). It serves several streams at
+/// once, forwards and backwards. If no thread has started a requested batch, the
+/// calling thread makes it, unless that is expensive or waits for a disk or a worker
+/// pool. The cache never changes the content of a batch. Thread-safe.
 class Prefetcher {
  public:
   /// Makes `ahead` batches per stream in advance, on at most `threads` threads of the
-  /// shared pool; with a worker pool, on threads of its own that only wait.
+  /// shared pool. If the plan uses a worker pool, threads of the prefetcher wait for it
+  /// instead.
   Prefetcher(std::shared_ptr<const Plan> plan, std::shared_ptr<Slots> slots,
              int threads, int ahead);
 
-  /// Stops what has not begun and waits for what has.
+  /// Drops queued batches and waits for those that are being made.
   ~Prefetcher();
   Prefetcher(const Prefetcher&) = delete;
   Prefetcher& operator=(const Prefetcher&) = delete;
 
-  /// The batch at `position`; null if another thread is at it and not done within
-  /// `timeout`. Rethrows what making it threw. With `keep` it stays for others.
+  /// Returns the batch at `position`, or null if another thread does not finish it
+  /// within `timeout`. Rethrows the error of the batch. With `keep` the batch stays in
+  /// the cache.
   std::shared_ptr<const Batch> get(const Position& position, bool keep,
                                    std::chrono::milliseconds timeout);
 
-  /// The batch at `position` if it is made already, else null; never waits for it.
+  /// Returns the batch at `position` if it is done, or else null. Does not wait.
   std::shared_ptr<const Batch> ready(const Position& position);
 
-  /// No iterator continues at `position`: batches made ahead from there are dropped as
-  /// soon as a batch elsewhere is asked for.
+  /// Tells the prefetcher that no iterator continues at `position`. It drops the
+  /// batches made ahead from there when a caller asks for a batch elsewhere.
   void abandon(const Position& position);
 
-  /// Records how long a batch took to make, here or elsewhere.
+  /// Records how long it took to make a batch, here or elsewhere.
   void record_time(std::chrono::nanoseconds taken) noexcept;
 
-  /// Whether batches have of late been made so fast that handing one over from another
-  /// thread would take longer: files that the system holds in memory. It may change
-  /// with every batch, and never changes what is in one.
+  /// Whether recent batches were so fast that a handover between threads would take
+  /// longer, for example because the files are in the page cache. The answer may change
+  /// with every batch.
   bool is_quick() const noexcept;
 
  private:
@@ -65,22 +67,22 @@ class Prefetcher {
   struct Entry {
     Position position;
     Stage stage = Stage::kQueued;
-    std::uint64_t used = 0;                  // when, by `clock_`
-    bool asked = false;                      // by someone, and not only made ahead
+    std::uint64_t used = 0;                  // the value of `clock_` at the last use
+    bool asked = false;                      // a caller asked for it
     bool orphaned = false;                   // made ahead for a stream that has ended
-    bool unhinted = false;                   // the source has had no hint of it
+    bool unhinted = false;                   // the source got no hint about it
     std::optional<Position> hint_next = {};  // the batch to hint the source about
     std::shared_ptr<const Batch> batch = {};
     std::exception_ptr error = {};
-    std::atomic<bool> dropped = false;  // nobody will ask for it
+    std::atomic<bool> dropped = false;  // no caller will ask for it
   };
-  /// Who asks for one batch after the other.
+  /// A caller that asks for one batch after the other.
   struct Stream {
     Position last;
-    std::uint64_t used = 0;  // when, by `asked_`
-    bool counts = false;     // else it may be a jump of another with its seed
-    bool abandoned = false;  // unless somebody goes on with it
-    int unhinted = 0;        // batches after `last` that the source has had no hint of
+    std::uint64_t used = 0;  // the value of `asked_` at the last use
+    bool counts = false;  // false: perhaps only a jump of a stream with the same seed
+    bool abandoned = false;  // until a caller continues it
+    int unhinted = 0;        // next batches that the source got no hint about
   };
 
   using Lock = std::unique_lock<std::mutex>;
@@ -90,11 +92,12 @@ class Prefetcher {
   void make(Entry& entry, const std::function<void()>* on_queued = nullptr) noexcept;
   void hint(const std::optional<Position>& position) noexcept;
   void run();
-  bool
-  start() noexcept;  // another thread that takes from the queue; false if none does
+  /// Starts another thread that takes batches from the queue. Returns false if no
+  /// thread does.
+  bool start() noexcept;
   bool start_with(const std::shared_ptr<Entry>& entry);
   void look_ahead(const Position& position);
-  /// Whether a batch at `position` is the stream's last one, or follows it.
+  /// Whether `position` is the stream's last batch or the one after it.
   bool continues(const Stream& stream, const Position& position) const;
   void end(const Stream& stream);
   void evict();
@@ -107,14 +110,14 @@ class Prefetcher {
   const std::uint64_t generation_;
   std::atomic<std::int64_t> typical_ns_;
 
-  std::mutex turns_;  // batches reach the worker pool in order; taken before `mutex_`
+  std::mutex turns_;  // keeps batches in order; locked before `mutex_`
   std::mutex mutex_;
   std::condition_variable done_;
   std::unordered_map<Position, std::shared_ptr<Entry>, PositionHash> entries_;
   std::deque<std::shared_ptr<Entry>> queue_;
   std::vector<Stream> streams_;
   std::uint64_t clock_ = 0;
-  std::uint64_t asked_ = 0;  // batches, by all streams
+  std::uint64_t asked_ = 0;  // batches that all streams together asked for
   int running_ = 0;
   std::atomic<bool> stopping_ = false;
   std::optional<ThreadPool> waiting_;  // last: its threads use the members above

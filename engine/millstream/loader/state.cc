@@ -22,7 +22,7 @@ Position decoded(const Plan& plan, std::span<const std::uint32_t, kStateWords> s
         "this state belongs to another pipeline: its check word is ", state[0],
         ", this pipeline's is ", check_word(plan),
         " (the number of samples, their dtypes and shapes, the order, the batch size "
-        "and the remainder must be those that the state was made with)"));
+        "and the remainder must be the same as when the state was saved)"));
   }
   const std::uint64_t step = (std::uint64_t{state[5]} << 32) | state[4];
   if (step >= static_cast<std::uint64_t>(plan.schedule().steps())) {

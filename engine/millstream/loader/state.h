@@ -8,24 +8,25 @@
 
 namespace millstream {
 
-/// A state is eight words that name the next batch: a check word of the plan's digest,
-/// the two words of the key (as JAX stores them: high, low), the epoch, the step (low,
-/// high), and two reserved.
+/// A state is eight words that identify the next batch: a check word of the plan's
+/// digest, the two words of the key (high, low, as in JAX), the epoch, the step (low,
+/// high), and two reserved words.
 inline constexpr std::size_t kStateWords = 8;
 using State = std::array<std::uint32_t, kStateWords>;
 
-/// The word that ties a state to plans of one shape.
+/// The first word of a state. It is equal for plans with equal digests.
 inline std::uint32_t check_word(const Plan& plan) noexcept {
   return static_cast<std::uint32_t>(plan.digest() ^ (plan.digest() >> 32));
 }
 
 State encoded(const Plan& plan, const Position& position) noexcept;
 
-/// Throws `ArgumentError` where the state was not made by a plan of this shape.
+/// Throws `ArgumentError` if the state belongs to a plan with another digest, or if its
+/// step is outside the epoch.
 Position decoded(const Plan& plan, std::span<const std::uint32_t, kStateWords> state);
 
-/// The state after the batch that `state` names, reserved words kept. Throws as
-/// `decoded` does.
+/// The state of the batch after the one that `state` identifies. Keeps the reserved
+/// words. Throws as `decoded` does.
 State next_state(const Plan& plan, std::span<const std::uint32_t, kStateWords> state);
 
 }  // namespace millstream

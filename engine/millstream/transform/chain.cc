@@ -26,7 +26,7 @@ Flow passing(const Schema& input) {
 Chain::Chain(Schema input, std::vector<std::shared_ptr<const Transform>> transforms,
              const std::vector<std::shared_ptr<const Transform>>& preceding)
     : input_(std::move(input)) {
-  std::map<StageKind, std::uint32_t> drawing;  // stages of each kind so far
+  std::map<StageKind, std::uint32_t> drawing;  // stages of each kind so far that draw
   for (const auto& transform : preceding)
     drawing[transform->kind()] += transform->draws();
   for (auto& transform : transforms) {
@@ -37,7 +37,8 @@ Chain::Chain(Schema input, std::vector<std::shared_ptr<const Transform>> transfo
     before += transform->draws();
     stages_.push_back({std::move(transform), std::move(flow), {}, makes, number});
   }
-  // From the end to the front: where does each field end, if it passes unchanged?
+  // Goes backwards to find the output field that each field becomes, if it stays
+  // unchanged.
   std::vector<int> ends(output().size());
   for (std::size_t i = 0; i < ends.size(); ++i) ends[i] = static_cast<int>(i);
   for (auto stage = stages_.rbegin(); stage != stages_.rend(); ++stage) {
@@ -85,7 +86,7 @@ void Chain::run(Request request, const Rows& in, Rows& out) const {
       } else if (target >= 0 &&
                  output[static_cast<std::size_t>(target)].dtype == schema[i].dtype) {
         next[i] = output[static_cast<std::size_t>(target)];
-        next[i].shape = schema[i].shape;  // a later stage may flatten it
+        next[i].shape = schema[i].shape;  // a later stage may change the shape
       } else {
         const std::int64_t bytes = byte_size(schema[i]);
         next[i] = {schema[i].dtype, schema[i].shape, memory.allocate(bytes * rows),

@@ -8,41 +8,43 @@
 
 namespace millstream {
 
-/// Transforms one after the other. What passes through unchanged is never copied on the
-/// way, and the last stage to make a field writes it where it belongs.
+/// Transforms that are applied one after the other. Fields that a transform leaves
+/// unchanged are not copied. The last transform that makes a field writes it directly
+/// to the output.
 class Chain {
  public:
-  /// Throws `ArgumentError` where a stage cannot take what the one before gives.
-  /// `preceding` are the stages before the chain, which may draw random numbers too.
+  /// Throws `ArgumentError` if a stage cannot take the output of the stage before it.
+  /// `preceding` are the stages that run before this chain. They count when the stages
+  /// that draw random numbers are numbered.
   Chain(Schema input, std::vector<std::shared_ptr<const Transform>> transforms,
         const std::vector<std::shared_ptr<const Transform>>& preceding = {});
 
   const Schema& input() const noexcept { return input_; }
   const Schema& output() const noexcept;
 
-  /// Whether any stage makes bytes, rather than passing them on.
+  /// Whether any stage writes new bytes.
   bool makes() const noexcept;
 
-  /// The output field that is input field i unchanged, or -1: the source may write such
-  /// a field straight to the batch.
+  /// The output field that is input field i unchanged, or -1. The source may write such
+  /// a field directly to the batch.
   int output_of(int input_field) const noexcept {
     return direct_[static_cast<std::size_t>(input_field)];
   }
 
-  /// Makes the rows of `out` of those of `in`. A column of `in` that is already where
-  /// `out` wants it is left alone.
+  /// Transforms the rows of `in` and writes them to `out`. A column of `in` that shares
+  /// its memory with the matching column of `out` is not copied.
   void run(Request request, const Rows& in, Rows& out) const;
 
-  /// The traits of all stages.
+  /// The combined traits of all stages.
   Traits traits() const noexcept;
 
  private:
   struct Stage {
     std::shared_ptr<const Transform> transform;
     Flow flow;
-    std::vector<int> target;  // the output field that each made field ends as, or -1
+    std::vector<int> target;  // the output field that each field becomes, or -1
     bool makes = false;
-    std::uint32_t number = 0;  // under which it draws
+    std::uint32_t number = 0;  // the stage number in its random key
   };
 
   Schema input_;

@@ -9,12 +9,13 @@
 
 namespace millstream {
 
-/// A sample that a function makes of a sample and, where it `draws`, of a seed of 64
-/// bits that is keyed by (seed, epoch, sample, stage).
+/// Applies a user's function to each sample in a worker pool. If it draws random
+/// numbers, the function also gets a 64-bit seed, which is keyed by (seed, epoch,
+/// sample, stage).
 class FunctionTransform : public Transform {
  public:
-  /// `name` is what stands in messages; `input` what the function takes, `output` what
-  /// it gives.
+  /// `name` appears in messages. `input` and `output` are the fields that the function
+  /// takes and returns.
   FunctionTransform(std::string name, Schema input, Schema output,
                     std::shared_ptr<WorkerPool> worker_pool, bool draws = true);
 

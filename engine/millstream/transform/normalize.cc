@@ -9,7 +9,7 @@
 namespace millstream {
 namespace {
 
-/// One value scaled and shifted in type T, rounding after each operation.
+/// `value * scale + offset` in type T, rounded after each operation.
 template <typename T>
 [[gnu::always_inline]] inline T scaled(T value, T scale, T offset, bool shifts) {
   if constexpr (is_small_float<T>) {
@@ -51,7 +51,7 @@ template <typename From, typename To>
 }
 
 #if defined(__x86_64__)
-// Without FMA: a fused multiply-add rounds once where the promise is twice.
+// Without FMA, because a fused multiply-add rounds once instead of twice.
 template <typename From, typename To>
 [[gnu::target("avx2,no-fma")]] void scale_rows_avx2(const Column& from,
                                                     const Column& to, std::int64_t rows,
@@ -91,7 +91,8 @@ Flow Normalize::flow(const Schema& input) const {
 }
 
 Traits Normalize::traits() const noexcept {
-  // A batch may have to hold 64-bit integers as 32-bit ones, which is checked.
+  // Without x64 the batch holds 64-bit integers as 32-bit ones, and the conversion
+  // throws if a value does not fit.
   return {.may_fail = is_checked(dtype_, narrowed(dtype_))};
 }
 

@@ -6,12 +6,13 @@
 
 namespace millstream {
 
-/// A field as another dtype and, for floats, times `scale` plus `offset`. Each step is
-/// rounded to the dtype, as XLA does it one operation at a time.
+/// Casts a field to another dtype. For floating dtypes it then multiplies by `scale`
+/// and adds `offset`. Each operation is rounded to the dtype, so the results equal
+/// those of separate XLA operations.
 class Normalize final : public Transform {
  public:
-  /// Throws `ArgumentError` where a scale or an offset is asked of a dtype that is not
-  /// a float.
+  /// Throws `ArgumentError` if there is a scale or an offset and `dtype` is not
+  /// floating.
   Normalize(std::string field, DType dtype, double scale = 1, double offset = 0);
 
   std::string str() const override;

@@ -7,7 +7,7 @@
 
 namespace millstream {
 
-/// Joins the axes of a field from `first_axis` on into one. Moves no bytes.
+/// Joins the axes of a field from `first_axis` on into one axis. Copies no bytes.
 class Flatten final : public Transform {
  public:
   explicit Flatten(std::string field, int first_axis = 0);
@@ -25,7 +25,7 @@ class Flatten final : public Transform {
   int first_axis_;
 };
 
-/// Gives fields other names. Moves no bytes.
+/// Renames fields. Copies no bytes.
 class Rename final : public Transform {
  public:
   explicit Rename(std::map<std::string, std::string> names);

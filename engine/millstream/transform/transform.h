@@ -11,58 +11,61 @@
 
 namespace millstream {
 
-/// What a transform makes of a schema: its output and, for each output field, the input
-/// field whose bytes it passes on as they are, or `kMade`.
+/// How a transform changes a schema. `schema` is its output. `from[i]` is the input
+/// field whose bytes output field i takes over unchanged, or `kMade` if the transform
+/// writes new bytes.
 struct Flow {
   static constexpr int kMade = -1;
   Schema schema;
   std::vector<int> from;
 };
 
-/// What a stage is. The first stage of a kind that draws random numbers draws them
-/// under the number of its kind, the next ones under the numbers that follow. The
-/// numbers are promised: changing one changes what users' pipelines draw. A new kind
-/// takes the next multiple of 2^16.
+/// The kind of a stage, which is part of its random key. The first stage of a kind that
+/// draws random numbers uses the number of its kind, and each later one the next
+/// number. These numbers never change, because changing one changes the random numbers
+/// of users' pipelines. A new kind takes the next multiple of 2^16.
 enum class StageKind : std::uint32_t {
-  kFunction = 0,  // outside of the engine, such as a Python function
+  kFunction = 0,  // a function outside the engine, such as a Python function
   kNormalize = 1 << 16,
   kFlatten = 2 << 16,
   kRename = 3 << 16,
 };
 
-/// A pure function from a sample to a sample, given randomness; it sees several samples
-/// at a time, each a row of its columns. Any number of threads may apply it at once.
+/// A pure function of a sample and of random numbers that are keyed by that sample. One
+/// call transforms several samples, one per row. Implementations are immutable; all
+/// methods are thread-safe.
 class Transform {
  public:
   virtual ~Transform() = default;
 
-  /// What stands in messages and explanations, e.g. "normalize(image)".
+  /// The name in messages and in `explain()`, e.g. "normalize(image)".
   virtual std::string str() const = 0;
 
   virtual StageKind kind() const noexcept = 0;
 
-  /// Whether it draws random numbers. A stage that does not leaves the numbers of
-  /// others as they are.
+  /// Whether the transform draws random numbers. A stage that does not has no effect on
+  /// the random numbers of other stages.
   virtual bool draws() const noexcept = 0;
 
-  /// Called once, when a plan is built; throws `ArgumentError` if the input does not
-  /// suit.
+  /// The output schema for this input. A plan calls it once, when it is built. Throws
+  /// `ArgumentError` if the transform cannot take the input.
   virtual Flow flow(const Schema& input) const = 0;
 
-  /// What applying it takes.
+  /// The cost and the possible failures of `apply`.
   virtual Traits traits() const noexcept = 0;
 
-  /// Writes the columns of `out` that `flow`, its own answer, calls made; the others
-  /// are in place already. Row k of both holds sample `request.indices[k]`.
+  /// Writes the columns of `out` that are `kMade` in `flow`. The caller has already set
+  /// the other columns. `flow` is what `flow()` returned. Row k of `in` and `out` holds
+  /// sample `request.indices[k]`.
   virtual void apply(const Flow& flow, const Request& request, const Rows& in,
                      Rows& out) const = 0;
 
-  /// The worker pool that does the work, or null. Batches are best placed in memory of
-  /// the pool; what applying costs is in `traits`.
+  /// The worker pool that runs the transform, or null. If there is one, batches are
+  /// best allocated with `WorkerPool::block`.
   virtual WorkerPool* worker_pool() const noexcept = 0;
 };
 
-/// The flow of a stage that passes everything on.
+/// The flow of a transform that leaves every field unchanged.
 Flow passing(const Schema& input);
 
 }  // namespace millstream

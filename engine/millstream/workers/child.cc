@@ -33,7 +33,7 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
   return result;
 }
 
-/// The actions and attributes of a spawn, freed with it.
+/// The actions and attributes of posix_spawn, freed on destruction.
 struct Spawn {
   Spawn() {
     posix_spawn_file_actions_init(&actions);
@@ -53,13 +53,15 @@ Child::Child(const Launch& launch, int memory) {
   const std::string& program = launch.command.at(0);
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
-    fail(errno, "cannot make a socket", program);
+    fail(errno, "cannot create a socket for a worker process", program);
   }
   Descriptor ours(ends[0]), theirs(ends[1]);
-  if (pipe2(ends, O_CLOEXEC) != 0) fail(errno, "cannot make a pipe", program);
+  if (pipe2(ends, O_CLOEXEC) != 0)
+    fail(errno, "cannot create a pipe for a worker process", program);
   Descriptor read_end(ends[0]), write_end(ends[1]);
   for (Descriptor* descriptor : {&ours, &theirs, &read_end, &write_end}) {
-    if (!descriptor->lift()) fail(errno, "cannot have a descriptor", program);
+    if (!descriptor->lift())
+      fail(errno, "cannot get a file descriptor for a worker process", program);
   }
   fcntl(ours.number(), F_SETFL, O_NONBLOCK);
   fcntl(read_end.number(), F_SETFL, O_NONBLOCK);
@@ -96,7 +98,7 @@ Child::Child(const Launch& launch, int memory) {
     const int why = errno;
     ::kill(pid_, SIGKILL);
     reap();
-    fail(why, "cannot be watched", program);
+    fail(why, "cannot be watched by a pidfd", program);
   }
   socket_ = std::move(ours);
   stack_ = std::move(read_end);
@@ -123,7 +125,7 @@ void Child::send_more() noexcept {
         ::send(socket(), unsent_.data() + sent_, unsent_.size() - sent_, MSG_NOSIGNAL);
     if (sent < 0 && errno == EINTR) continue;
     if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
-    if (sent <= 0) break;  // it is disconnected, which `receive` finds
+    if (sent <= 0) break;  // disconnected; `receive` will report it
     sent_ += static_cast<std::size_t>(sent);
   }
   unsent_ = {};
@@ -176,7 +178,8 @@ std::string Child::stack() {
 void Child::disconnect() noexcept { shutdown(socket(), SHUT_RDWR); }
 
 void Child::signal(int number) noexcept {
-  // By the descriptor: if somebody else reaped the process, its number may be reused.
+  // Uses the pidfd, because the kernel may reuse the pid if another thread has reaped
+  // the process.
   syscall(SYS_pidfd_send_signal, exit_descriptor(), number, nullptr, 0);
 }
 
@@ -195,7 +198,8 @@ void Child::reap() noexcept {
 
 std::string Child::exit_reason() {
   reap();
-  if (!known_) return "ended and somebody else waited for it";
+  if (!known_)
+    return "ended, and other code of this program has already read its exit status";
   if (WIFSIGNALED(status_)) {
     const int number = WTERMSIG(status_);
     return text("was killed by signal ", number, " (", strsignal(number), ")");

@@ -19,14 +19,14 @@ struct Launch {
   std::string setup;                     // the first message to each worker
 };
 
-/// A worker process, seen from its parent. It is spawned, never forked, in a process
-/// group of its own, so that Ctrl-C in a terminal does not reach it. Belongs to one
-/// thread.
+/// A worker process, seen from its parent. It is spawned, not forked. It has its own
+/// process group, so that Ctrl-C in a terminal does not reach it. Not thread-safe.
 class Child {
  public:
-  /// Throws `IoError` where it cannot be started. `memory` is shared with it.
+  /// Starts the process. `memory` is the file descriptor of the shared memory. Throws
+  /// `IoError` if the process cannot be started.
   Child(const Launch& launch, int memory);
-  /// Kills it if it still runs.
+  /// Kills the process if it is still running.
   ~Child();
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
@@ -36,24 +36,27 @@ class Child {
   /// Readable once the process has exited.
   int exit_descriptor() const noexcept { return exit_.number(); }
 
-  /// Sends now, or in `send_more` when the socket has space: never waits.
+  /// Queues a message and sends as much as the socket accepts. Does not block.
+  /// `send_more` sends the rest.
   void send(std::string message);
   bool sending() const noexcept { return sent_ < unsent_.size(); }
   void send_more() noexcept;
 
-  /// The next whole message that has come; false if there is none yet. Throws
-  /// `DataError` where what came is no message.
+  /// Receives the next complete message. Returns false if there is none yet. Throws
+  /// `DataError` if the bytes are not a message.
   bool receive(MessageKind& kind, std::string& body);
-  /// Whether its side of the socket is closed: nothing more will come.
+  /// Whether the process has closed its end of the socket, so that no more messages
+  /// arrive.
   bool disconnected() const noexcept { return disconnected_; }
 
-  /// Asks for the stacks of its threads and waits a moment for them.
+  /// Asks the process for the stacks of its threads and waits briefly for them.
   std::string stack();
 
-  /// No more tasks: an idle worker ends by itself.
+  /// Closes the connection. An idle worker process then exits by itself.
   void disconnect() noexcept;
   void kill() noexcept;
-  /// Waits until it has exited and says how, e.g. "was killed by signal 9 (Killed)".
+  /// Waits until the process has exited and returns how, e.g. "was killed by signal 9
+  /// (Killed)".
   std::string exit_reason();
 
  private:
@@ -65,11 +68,11 @@ class Child {
   Descriptor exit_;
   Descriptor stack_;
   std::string unsent_;
-  std::size_t sent_ = 0;  // of it
+  std::size_t sent_ = 0;  // bytes of `unsent_`
   std::string received_;
   bool disconnected_ = false;
   bool reaped_ = false;
-  bool known_ = false;  // how it ended
+  bool known_ = false;  // `status_` is valid
   int status_ = 0;
 };
 

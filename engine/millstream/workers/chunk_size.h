@@ -7,32 +7,34 @@
 
 namespace millstream {
 
-/// How many rows to give a worker in one chunk: enough that handing out costs little,
-/// few enough that all workers have some. Learns what a row costs. Thread-safe.
+/// Chooses how many rows a worker gets in one chunk: enough that handing out chunks is
+/// cheap, and few enough that all workers are busy. Measures the cost of a row.
+/// Thread-safe.
 class ChunkSize {
  public:
-  /// `concurrency` batches are being made, including this one.
+  /// `concurrency` is the number of batches in progress, including this one.
   std::int64_t rows_per_chunk(std::int64_t rows, int workers,
                               int concurrency = 1) const noexcept {
     const std::int64_t row_ns = row_ns_.load(std::memory_order_relaxed);
     const std::int64_t share =
         std::max<std::int64_t>((rows + workers - 1) / workers, 1);
     if (row_ns == 0) return share;
-    // Cheap rows: each worker makes whole batches, one after the other.
+    // Rows are cheap: each worker makes whole batches.
     if (rows * row_ns < kWholeNs) return rows;
-    // There are enough batches for each worker to have one, and one to follow.
+    // Every worker already has a whole batch, and at least one is waiting.
     if (rows * row_ns < kChunkNs && concurrency > workers) return rows;
-    // The same number of chunks for each worker: none is idle at the end.
+    // Every worker gets the same number of chunks, so that none is idle at the end.
     const std::int64_t chunks =
         std::max<std::int64_t>((share * row_ns + kChunkNs / 2) / kChunkNs, 1);
     return (share + chunks - 1) / chunks;
   }
-  /// Whether a chunk of so many rows is made so fast that waiting for it costs little.
+  /// Whether a chunk of `rows` rows takes so little time that it can wait behind
+  /// another one.
   bool is_short(std::int64_t rows) const noexcept {
     const std::int64_t row_ns = row_ns_.load(std::memory_order_relaxed);
     return row_ns > 0 && rows * row_ns < kShortNs;
   }
-  /// So many rows were made in this time.
+  /// Records that `rows` rows took `taken`.
   void record(std::int64_t rows, std::chrono::nanoseconds taken) noexcept {
     const std::int64_t before = row_ns_.load(std::memory_order_relaxed);
     const std::int64_t now = taken.count() / std::max<std::int64_t>(rows, 1);

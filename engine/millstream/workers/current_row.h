@@ -10,13 +10,14 @@
 
 namespace millstream {
 
-/// How many of its `rows` rows a worker is making. A worker stores row k as `current`,
-/// or -n while it makes the first n rows of its chunk together.
+/// How many of its `rows` rows a worker is making at this moment. A worker stores the
+/// row k that it makes as `current`, or -n while it makes the first n rows of its chunk
+/// together.
 inline std::int64_t current_row_count(std::int64_t current, std::int64_t rows) {
   return std::max<std::int64_t>(-std::max(current, -rows), 1);
 }
 
-/// The sample of that row, if it is one row.
+/// The sample that a worker is making, or nothing if it makes several rows together.
 inline std::optional<std::int64_t> current_sample(
     std::int64_t current, std::span<const std::int64_t> indices) {
   const auto rows = static_cast<std::int64_t>(indices.size());
@@ -25,7 +26,7 @@ inline std::optional<std::int64_t> current_sample(
   return indices[static_cast<std::size_t>(row)];
 }
 
-/// The samples of those rows, for messages.
+/// The samples that a worker is making, for messages.
 inline std::string current_samples(std::int64_t current,
                                    std::span<const std::int64_t> indices) {
   const auto rows = static_cast<std::int64_t>(indices.size());

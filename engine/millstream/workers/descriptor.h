@@ -7,10 +7,10 @@
 
 namespace millstream {
 
-/// A file descriptor that closes itself.
+/// Owns a file descriptor and closes it on destruction.
 class Descriptor {
  public:
-  /// The lowest number of one that is lifted: a worker's own are below.
+  /// `lift` returns numbers from here on. Worker processes inherit lower ones.
   static constexpr int kLifted = 10;
 
   Descriptor() = default;
@@ -27,7 +27,8 @@ class Descriptor {
   int number() const noexcept { return number_; }
   explicit operator bool() const noexcept { return number_ >= 0; }
 
-  /// Moves it above those of a worker; false, and errno set, where it cannot be.
+  /// Changes the number to one that does not clash with those that a worker process
+  /// inherits. Returns false and sets errno on failure.
   bool lift() noexcept {
     Descriptor higher(fcntl(number_, F_DUPFD_CLOEXEC, kLifted));
     if (!higher) return false;

@@ -70,7 +70,9 @@ Failure decoded_failure(std::string_view body) {
   failure.message.assign(message.begin(), message.end());
   failure.bytes.assign(bytes.begin(), bytes.end());
   const auto transient = reader.value<std::uint8_t>();
-  if (transient > 1) throw DataError(text("a flag that is ", int{transient}));
+  if (transient > 1)
+    throw DataError(text("expected 0 or 1 for a flag in a worker's message, found ",
+                         int{transient}));
   failure.transient = transient == 1;
   return failure;
 }
@@ -78,11 +80,11 @@ Failure decoded_failure(std::string_view body) {
 MessageHeader header_of(std::string_view bytes) {
   const auto header = MessageReader(bytes).value<MessageHeader>();
   if (header.kind < MessageKind::kSetup || header.kind > MessageKind::kFailed) {
-    throw DataError(text("a message of kind ", static_cast<std::uint32_t>(header.kind),
-                         ", which there is not"));
+    throw DataError(text("unknown kind of a worker's message: ",
+                         static_cast<std::uint32_t>(header.kind)));
   }
   if (header.bytes < 0 || header.bytes > kLongest) {
-    throw DataError(text("a message of ", header.bytes, " bytes"));
+    throw DataError(text("a worker's message cannot have ", header.bytes, " bytes"));
   }
   return header;
 }

@@ -14,24 +14,25 @@
 
 namespace millstream {
 
-/// The kinds of messages between a pool and a worker: a header, then so many bytes.
+/// The kinds of messages between a worker pool and a worker process. A message is a
+/// header and a body.
 enum class MessageKind : std::uint32_t {
-  kSetup = 1,  // to the worker: the place of its row cell, then the pool's setup
+  kSetup = 1,  // to the worker: the location of its row cell, then the setup
   kTask,       // to the worker: a `Task`
-  kReady,      // from it, after the setup
-  kDone,       // from it, after a task: the host values of its rows
-  kFailed,     // from it: a `Failure`
+  kReady,      // from the worker, after the setup
+  kDone,       // from the worker, after a task: the host values of its rows
+  kFailed,     // from the worker: a `Failure`
 };
 
 struct MessageHeader {
   MessageKind kind = MessageKind::kReady;
   std::uint32_t reserved = 0;
-  std::int64_t bytes = 0;
+  std::int64_t bytes = 0;  // of the body
 };
 
-/// Rows to make, and where.
+/// The rows that a worker makes, and where it reads and writes them.
 struct Task {
-  /// A column of the rows: the first of them, and how far they are apart.
+  /// One column: the location of its first row, and the bytes from one row to the next.
   struct Rows {
     SharedLocation location;
     std::int64_t stride = 0;
@@ -42,7 +43,8 @@ struct Task {
   std::vector<Rows> output;
 };
 
-/// A row that could not be made (-1 for the setup), in words and as the worker puts it.
+/// The row that failed (-1 for the setup), the message, and the exception as the worker
+/// encoded it.
 struct Failure {
   std::int64_t row = -1;
   std::string message;
@@ -50,7 +52,7 @@ struct Failure {
   bool transient = false;  // another try may succeed
 };
 
-/// Appends values and vectors of plain values.
+/// Appends trivially copyable values, and arrays of them with their length.
 class MessageWriter {
  public:
   explicit MessageWriter(std::string& to) : to_(to) {}
@@ -70,7 +72,7 @@ class MessageWriter {
   std::string& to_;
 };
 
-/// Reads them back; throws `DataError` where there is less than there should be.
+/// Reads what `MessageWriter` wrote. Throws `DataError` if there are too few bytes.
 class MessageReader {
  public:
   explicit MessageReader(std::string_view from) : from_(from) {}
@@ -105,7 +107,7 @@ class MessageReader {
   std::string_view from_;
 };
 
-/// A message with its header.
+/// A header and the body.
 std::string framed(MessageKind kind, std::string_view body);
 
 std::string encoded(const Task& task);
@@ -113,10 +115,11 @@ Task decoded_task(std::string_view body);
 std::string encoded(const Failure& failure);
 Failure decoded_failure(std::string_view body);
 
-/// The header at the front of `bytes`; throws `DataError` where it cannot be one.
+/// Reads the header at the start of `bytes`. Throws `DataError` if it is not valid.
 MessageHeader header_of(std::string_view bytes);
 
-/// Blocking; false when the other side has gone. `receive` throws on other errors.
+/// Both functions block, and return false if the connection is closed. `receive` throws
+/// `DataError` if the header is not valid.
 bool send_all(int socket, std::string_view bytes) noexcept;
 bool receive(int socket, MessageKind& kind, std::string& body);
 

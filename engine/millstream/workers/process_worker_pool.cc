@@ -19,15 +19,15 @@ namespace {
 
 constexpr std::size_t kStagingKept = 8;
 
-/// Bytes of a staged column, so that the next one is aligned; at least some, even for
-/// empty rows.
+/// The size of a staged column, rounded up so that the next one is aligned. At least
+/// one unit, even for empty rows, so that each column has an address of its own.
 std::int64_t staged_bytes(const Column& column, std::int64_t rows) {
   const auto alignment = static_cast<std::int64_t>(kAlignment);
   const std::int64_t bytes = std::max<std::int64_t>(column.row_bytes() * rows, 1);
   return (bytes + alignment - 1) / alignment * alignment;
 }
 
-/// Where a column lies if all its rows are in one shared block.
+/// The location of a column, if all its rows are in one shared block.
 std::optional<Task::Rows> shared(const SharedMemory& memory, const Column& column,
                                  std::int64_t rows) {
   if (column.rows != nullptr || column.stride < 0) return std::nullopt;
@@ -38,7 +38,7 @@ std::optional<Task::Rows> shared(const SharedMemory& memory, const Column& colum
   return Task::Rows{*first, column.stride};
 }
 
-/// Counts a request while it is in progress.
+/// Counts a request as long as it is in progress.
 class Counted {
  public:
   explicit Counted(std::atomic<int>& count) : count_(count), concurrency_(++count) {}
@@ -65,16 +65,17 @@ ProcessWorkerPool::ProcessWorkerPool(Launch launch, Options options)
       memory_(SharedMemory::make()),
       process_(getpid()) {
   if (launch_.command.empty() || launch_.command[0].empty()) {
-    throw ArgumentError("worker processes need a command");
+    throw ArgumentError(
+        "a pool of worker processes needs the command to run, but it is empty");
   }
   if (options.workers < 1) {
     throw ArgumentError(text("workers must be at least 1, not ", options.workers));
   }
   if (options.timeout.count() < 0 || options.restarts < 0) {
-    throw ArgumentError(text("a timeout and restarts are at least 0, not ",
+    throw ArgumentError(text("timeout and restarts must be at least 0, not ",
                              options.timeout.count(), " ms and ", options.restarts));
   }
-  free_.reserve(kStagingKept);  // giving back must not allocate
+  free_.reserve(kStagingKept);  // because give_back must not allocate
 }
 
 ProcessWorkerPool::~ProcessWorkerPool() { close(); }
@@ -86,7 +87,7 @@ Block ProcessWorkerPool::block(std::int64_t bytes) {
 }
 
 void ProcessWorkerPool::close() noexcept {
-  if (forked()) {  // the supervisor's thread is missing, and its locks may be held
+  if (forked()) {  // there is no supervisor thread here, and its mutex may be locked
     static_cast<void>(new std::shared_ptr<Supervisor>(std::move(supervisor_)));
     return;
   }
@@ -98,15 +99,17 @@ void ProcessWorkerPool::close() noexcept {
     ended = std::move(supervisor_);
     freed.swap(free_);
   }
-  if (ended != nullptr) ended->end();  // also where a waiting caller still holds it
+  if (ended != nullptr) ended->end();  // even if a waiting caller still holds it
 }
 
 std::shared_ptr<Supervisor> ProcessWorkerPool::supervisor() {
   if (forked()) {
-    throw ArgumentError("the worker processes of this pipeline belong to its parent");
+    throw ArgumentError(
+        "a forked process cannot use the worker processes of its parent process: "
+        "build the pipeline after the fork");
   }
   const std::lock_guard lock(mutex_);
-  if (closed_) throw Closed("the workers were closed");
+  if (closed_) throw Closed("the worker pool was closed");
   if (supervisor_ == nullptr)
     supervisor_ = std::make_shared<Supervisor>(launch_, options_, memory_);
   return supervisor_;
@@ -142,11 +145,12 @@ void ProcessWorkerPool::make(const WorkRequest& request) {
   const std::shared_ptr<Supervisor> running = supervisor();
   const std::int64_t rows = request.rows();
   if (rows == 0) return;
-  if (!request.context.wanted()) throw Cancelled("nobody wants these rows");
+  if (!request.context.wanted()) throw Cancelled("the request was cancelled");
 
   // Columns outside shared memory are copied through a shared block.
   std::vector<Task::Rows> places[2];
-  std::vector<std::pair<Column, Column>> staged[2];  // as given, as shared
+  std::vector<std::pair<Column, Column>>
+      staged[2];  // the caller's column, its shared copy
   const std::span<const Column> columns[2] = {request.input, request.output};
   std::int64_t bytes = 0;
   for (const auto& side : columns) {

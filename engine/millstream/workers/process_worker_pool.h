@@ -14,15 +14,16 @@ namespace millstream {
 
 class Supervisor;
 
-/// Worker processes, which write rows straight into shared memory. They are started by
-/// the first request and watched by a supervisor. A process that is busy with cancelled
-/// rows is replaced after a second. A forked process can only destroy the pool.
+/// Worker processes that write rows directly to shared memory. The first request starts
+/// them, and a supervisor thread watches them. A process that still works on cancelled
+/// rows is replaced after a second. All methods are thread-safe. A forked process
+/// cannot use the pool, only destroy it.
 class ProcessWorkerPool final : public WorkerPool {
  public:
   struct Options {
     int workers = 1;
-    std::chrono::milliseconds timeout{0};  // for one row; 0 for no limit
-    int restarts = 0;  // how many processes may be replaced and their rows retried
+    std::chrono::milliseconds timeout{0};  // for one row; 0: no limit
+    int restarts = 0;  // how many processes may be replaced; their rows are retried
   };
 
   ProcessWorkerPool(Launch launch, Options options);
@@ -33,7 +34,7 @@ class ProcessWorkerPool final : public WorkerPool {
   void close() noexcept override;
   int workers() const noexcept override { return options_.workers; }
 
-  /// The processes that run now.
+  /// The pids of the running worker processes.
   std::vector<std::int64_t> pids() const;
 
  private:
@@ -49,7 +50,7 @@ class ProcessWorkerPool final : public WorkerPool {
   std::atomic<int> requests_ = 0;  // in progress
   mutable std::mutex mutex_;
   std::shared_ptr<Supervisor> supervisor_;  // started by the first request
-  std::vector<Block> free_;                 // for rows that are not in shared memory
+  std::vector<Block> free_;                 // for columns outside shared memory
   bool closed_ = false;
 };
 

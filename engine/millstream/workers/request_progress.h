@@ -11,23 +11,23 @@
 
 namespace millstream {
 
-/// How often waiting threads check whether they should still wait.
+/// How often waiting threads check for cancellation and timeouts.
 inline constexpr std::chrono::milliseconds kPollInterval{50};
 
-/// What the chunks of one request have in common: how many rows are left, the first
-/// error, and the caller that waits.
+/// The state that the chunks of one request share: the number of rows left, the first
+/// error, and the waiting caller. Thread-safe.
 class RequestProgress {
  public:
   explicit RequestProgress(std::int64_t rows) : left_(rows) {}
 
-  /// A chunk of so many rows is done or has failed.
+  /// Reports that a chunk of `rows` rows is done or has failed.
   void finish(std::int64_t rows) {
     const std::lock_guard lock(mutex_);
     left_ -= rows;
     if (left_ <= 0) done_.notify_all();
   }
-  /// The same for a chunk that failed at `row`. Of several failures that of the lowest
-  /// row is kept.
+  /// Reports that a chunk of `rows` rows failed at `row`. The error of the lowest row
+  /// is kept.
   void fail(std::int64_t rows, std::int64_t row, std::exception_ptr error) {
     {
       const std::lock_guard lock(mutex_);
@@ -39,29 +39,30 @@ class RequestProgress {
     finish(rows);
   }
 
-  /// The same with an error that no other thread refers to.
+  /// Like `fail`, with a copy of the error that no other thread shares.
   template <typename E>
   void fail_with(std::int64_t rows, std::int64_t row, E error) {
     std::exception_ptr thrown = std::make_exception_ptr(std::move(error));
     fail(rows, row, std::move(thrown));
   }
 
-  /// Cancels the chunks that have not begun. Returns whether this is the first call.
+  /// Cancels the chunks that have not started. Returns true on the first call.
   bool cancel() noexcept { return !cancelled_.exchange(true); }
   bool cancelled() const noexcept { return cancelled_.load(); }
-  /// Lets running chunks stop early too. Returns whether this is the first call.
+  /// Cancels all chunks, including those that are running. Returns true on the first
+  /// call.
   bool stop() noexcept {
     cancel();
     return !stopped_.exchange(true);
   }
   bool stopped() const noexcept { return stopped_.load(); }
 
-  /// Whether all rows are done within `timeout`.
+  /// Waits at most `timeout`. Returns whether all rows are done.
   bool wait(std::chrono::milliseconds timeout) {
     std::unique_lock lock(mutex_);
     return done_.wait_for(lock, timeout, [this] { return left_ <= 0; });
   }
-  /// Throws the error, once: from then on the caller alone owns it.
+  /// Throws the error, if there is one. Afterwards only the caller owns it.
   void rethrow() {
     std::exception_ptr error;
     {

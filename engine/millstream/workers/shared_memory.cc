@@ -16,7 +16,7 @@
 namespace millstream {
 namespace {
 
-/// Maps that a worker keeps: more than a loader has batches in hand.
+/// How many blocks a worker process keeps mapped: more than a loader uses at once.
 constexpr std::size_t kMaps = 256;
 
 [[noreturn]] void fail(int code, const char* what, std::int64_t bytes) {
@@ -45,7 +45,7 @@ struct SharedMemory::Region {
   ~Region() {
     if (memory->generation_ != fork_generation()) {
       munmap(data, static_cast<std::size_t>(bytes));
-      return;  // the bytes are the parent's still
+      return;  // the parent process still uses the bytes
     }
     {
       const std::unique_lock lock(memory->mutex_);
@@ -68,36 +68,38 @@ SharedMemory::SharedMemory(Descriptor descriptor)
 
 std::shared_ptr<SharedMemory> SharedMemory::make() {
   Descriptor descriptor(memfd_create("millstream", MFD_CLOEXEC));
-  if (!descriptor || !descriptor.lift()) fail(errno, "cannot make", 0);
+  if (!descriptor || !descriptor.lift()) fail(errno, "cannot create a file of", 0);
   return std::shared_ptr<SharedMemory>(new SharedMemory(std::move(descriptor)));
 }
 
 void SharedMemory::give_back(std::int64_t offset, std::int64_t bytes) noexcept {
-  // Also where a worker has it mapped still: offsets are never used again.
+  // Safe even if a worker process still has it mapped, because offsets are never
+  // reused.
   fallocate(descriptor(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset, bytes);
 }
 
 Block SharedMemory::block(std::int64_t bytes) {
   if (generation_ != fork_generation()) {
     throw ArgumentError(
-        "a forked process has no shared memory of its parent's to give");
+        "a forked process cannot allocate from the shared memory of its parent "
+        "process");
   }
   if (bytes < 0 || bytes > (std::int64_t{1} << 56)) {
-    throw ArgumentError(text("a block of ", bytes, " bytes cannot be had"));
+    throw ArgumentError(text("a block cannot have ", bytes, " bytes"));
   }
   const std::int64_t page = sysconf(_SC_PAGESIZE);
   const std::int64_t size = (std::max<std::int64_t>(bytes, 1) + page - 1) / page * page;
-  // The system would try, and end processes to do so.
-  if (size / page > sysconf(_SC_PHYS_PAGES)) fail(ENOMEM, "cannot have", size);
+  // Otherwise the kernel would try, and kill processes to get the memory.
+  if (size / page > sysconf(_SC_PHYS_PAGES)) fail(ENOMEM, "cannot allocate", size);
   std::int64_t offset;
   {
     const std::unique_lock lock(mutex_);
     offset = end_;
     end_ += size;
   }
-  // Now and not at the first touch, where lack of memory would be a signal.
+  // Allocates now, because a lack of memory at the first access would raise SIGBUS.
   while (fallocate(descriptor(), 0, offset, size) != 0) {
-    if (errno != EINTR) fail(errno, "cannot have", size);
+    if (errno != EINTR) fail(errno, "cannot allocate", size);
   }
   try {
     auto region = std::make_shared<Region>(shared_from_this(), offset, size);

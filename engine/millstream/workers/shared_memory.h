@@ -12,15 +12,16 @@
 
 namespace millstream {
 
-/// Where bytes stand in shared memory: in the block at `offset`, `at` bytes into it.
+/// An address in shared memory: `at` bytes into the block at `offset`.
 struct SharedLocation {
   std::int64_t offset = 0;
   std::int64_t bytes = 0;  // of the block
   std::int64_t at = 0;
 };
 
-/// Memory without a name that processes share by its descriptor; it is gone when the
-/// last of them is. Any thread may ask for blocks, but none of a forked process.
+/// Anonymous memory (memfd) that processes share by its file descriptor. The kernel
+/// frees it when the last process has closed it. All methods are thread-safe. A forked
+/// process cannot allocate blocks.
 class SharedMemory : public std::enable_shared_from_this<SharedMemory> {
  public:
   static std::shared_ptr<SharedMemory> make();
@@ -29,10 +30,11 @@ class SharedMemory : public std::enable_shared_from_this<SharedMemory> {
 
   int descriptor() const noexcept { return descriptor_.number(); }
 
-  /// Zeros, with their pages there; given back to the system when it is let go of.
+  /// Allocates zeroed memory with its pages mapped in. It is freed when the last owner
+  /// releases the block. Throws `IoError` if there is not enough memory.
   Block block(std::int64_t bytes);
 
-  /// Where that address is, if it is within a block.
+  /// The location of an address, or nothing if it is outside all blocks.
   std::optional<SharedLocation> location(const std::byte* data) const;
 
  private:
@@ -43,11 +45,11 @@ class SharedMemory : public std::enable_shared_from_this<SharedMemory> {
   const Descriptor descriptor_;
   const std::uint64_t generation_;
   mutable std::shared_mutex mutex_;
-  std::int64_t end_ = 0;                               // of all blocks so far
+  std::int64_t end_ = 0;                               // of the last block so far
   std::map<const std::byte*, const Region*> regions_;  // by address
 };
 
-/// Blocks of another process's shared memory, mapped when they are first used.
+/// Maps blocks of another process's shared memory on first use. Not thread-safe.
 class MappedBlocks {
  public:
   explicit MappedBlocks(int descriptor) : descriptor_(descriptor) {}
@@ -55,6 +57,7 @@ class MappedBlocks {
   MappedBlocks(const MappedBlocks&) = delete;
   MappedBlocks& operator=(const MappedBlocks&) = delete;
 
+  /// The pointer stays valid until many other blocks have been used.
   std::byte* at(const SharedLocation& location);
 
  private:

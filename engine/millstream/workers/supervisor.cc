@@ -19,14 +19,14 @@ namespace millstream {
 namespace {
 
 constexpr std::int64_t kCellBytes = 64;
-/// Chunks that a process holds: the one that it makes and the next.
+/// How many chunks a process holds: the one that it is making and the next.
 constexpr std::size_t kAssigned = 2;
-/// How long processes may take to exit by themselves.
+/// How long processes may take to exit after the connection is closed.
 constexpr std::chrono::milliseconds kGrace{300};
 constexpr std::chrono::milliseconds kUselessTime{1000};
 constexpr std::chrono::seconds kStartup{60};
 
-/// The nearest row of the chunk: a worker may report any number.
+/// Clamps the row to the chunk, because a worker process may report any number.
 std::int64_t clamped(const Chunk& chunk, std::int64_t row) {
   return std::clamp<std::int64_t>(row, 0, chunk.rows() - 1);
 }
@@ -47,7 +47,7 @@ void fail(const Chunk& chunk, std::int64_t row, E error) {
 
 }  // namespace
 
-/// Each chunk gets an error of its own, because different threads wait for them.
+/// Each chunk gets its own error object, because different threads wait for the chunks.
 template <typename Make>
 void Supervisor::fail_all(const Make& error) {
   for (const auto& chunk : take_queue()) fail(*chunk, 0, error());
@@ -64,7 +64,8 @@ Supervisor::Supervisor(const Launch& launch, ProcessWorkerPool::Options options,
       processes_(static_cast<std::size_t>(options.workers)) {
   if (!wake_) {
     throw IoError(errno, {.file = launch_.command[0],
-                          .text = text("cannot have a descriptor: ", strerror(errno))});
+                          .text = text("cannot get an eventfd for worker processes: ",
+                                       strerror(errno))});
   }
   try {
     thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
@@ -92,7 +93,7 @@ void Supervisor::add(std::vector<std::shared_ptr<Chunk>> chunks) {
   bool assignable;
   {
     const std::lock_guard lock(mutex_);
-    if (closed_) throw Closed("the workers were closed");
+    if (closed_) throw Closed("the worker pool was closed");
     queue_.insert(queue_.end(), chunks.begin(), chunks.end());
     assignable = accepts_chunks_;
   }
@@ -139,7 +140,7 @@ void Supervisor::drop_cancelled() {
     });
   }
   for (const auto& chunk : dropped) {
-    fail(*chunk, 0, Cancelled("nobody wants these rows"));
+    fail(*chunk, 0, Cancelled("the request was cancelled"));
   }
 }
 
@@ -177,7 +178,8 @@ void Supervisor::assign_chunks() {
   };
   {
     const std::lock_guard lock(mutex_);
-    accepts_chunks_ = true;  // before it reads the queue: what is added later wakes it
+    accepts_chunks_ =
+        true;  // set before reading the queue, so that a later `add` wakes it
   }
   for (std::size_t most = 1; most <= kAssigned; ++most) {
     for (ProcessEntry& process : processes_) {
@@ -185,7 +187,8 @@ void Supervisor::assign_chunks() {
         continue;
       const std::lock_guard lock(mutex_);
       if (queue_.empty()) return;
-      // A second chunk only if there are enough for all, or it is done soon.
+      // A process gets a second chunk only if there are enough for all, or if the chunk
+      // is short.
       const bool scarce = queue_.size() < processes_.size();
       if (most > 1 && scarce && !chunk_size_.is_short(queue_.front()->rows())) return;
       std::string message = framed(MessageKind::kTask, encoded(queue_.front()->task));
@@ -200,8 +203,8 @@ void Supervisor::assign_chunks() {
     }
   }
   const std::lock_guard lock(mutex_);
-  accepts_chunks_ =
-      !std::ranges::all_of(processes_, busy);  // if not, the next answer wakes it
+  accepts_chunks_ = !std::ranges::all_of(
+      processes_, busy);  // if all are busy, the next answer wakes it
 }
 
 bool Supervisor::queue_is_empty() const {
@@ -224,7 +227,7 @@ bool Supervisor::wait(const std::stop_token& stop) {
     if (process.child == nullptr) continue;
     const short events =
         static_cast<short>(POLLIN | (process.child->sending() ? POLLOUT : 0));
-    // A closed socket would stay readable.
+    // A closed socket is always readable, so poll must ignore it.
     const int socket = process.child->disconnected() ? -1 : process.child->socket();
     waited.push_back({socket, events, 0});
     waited.push_back({process.child->exit_descriptor(), POLLIN, 0});
@@ -240,7 +243,7 @@ bool Supervisor::wait(const std::stop_token& stop) {
     if (waited[2 * i + 1].revents & POLLOUT) process.child->send_more();
     if (waited[2 * i + 1].revents & ~POLLOUT) take_answers(process);
     if (process.child == nullptr || waited[2 * i + 2].revents == 0) continue;
-    take_answers(process);  // those that it sent before it exited
+    take_answers(process);  // answers sent before the exit
     if (process.child != nullptr) remove_process(process, process.child->exit_reason());
   }
   return true;
@@ -254,7 +257,7 @@ void Supervisor::take_answers(ProcessEntry& process) {
       answer(process, kind, body);
     }
   } catch (const DataError& error) {
-    remove_process(process, text("sent what is no answer (", error.what(), ")"));
+    remove_process(process, text("sent an invalid answer (", error.what(), ")"));
     return;
   }
   if (process.child != nullptr && process.child->disconnected() &&
@@ -273,14 +276,14 @@ void Supervisor::answer(ProcessEntry& process, MessageKind kind,
   }
   if (!process.ready && kind == MessageKind::kFailed) {
     const Failure failure = decoded_failure(body);
-    end_process(process);  // so that its exit is not reported as well
+    end_process(process);  // or its exit would be reported too
     fail_all(
         [&] { return FunctionError(failure.message, -1, failure.bytes, nullptr); });
     return;
   }
   if (process.assigned.empty() ||
       (kind != MessageKind::kDone && kind != MessageKind::kFailed)) {
-    throw DataError("nobody asked for it");
+    throw DataError("it has no task, or the answer has the wrong kind");
   }
   std::optional<Failure> failure;
   if (kind == MessageKind::kFailed) failure = decoded_failure(body);
@@ -305,8 +308,8 @@ void Supervisor::answer(ProcessEntry& process, MessageKind kind,
   chunk->progress->finish(chunk->rows());
 }
 
-/// Ends a process and returns the chunk that it was making, or null. Chunks that it had
-/// not begun go back to the queue.
+/// Ends a process and returns the chunk that it was making, or null. Chunks that it has
+/// not started go back to the queue.
 std::shared_ptr<Chunk> Supervisor::end_process(ProcessEntry& process) {
   const std::int64_t pid = process.child->pid();
   auto assigned = std::exchange(process.assigned, {});
@@ -327,8 +330,9 @@ void Supervisor::remove_process(ProcessEntry& process, const std::string& reason
   const bool has_answered = process.has_answered;
   const std::int64_t row = process.row->load();
   const std::shared_ptr<Chunk> chunk = end_process(process);
-  // It is replaced when there are chunks. But a process that exits before its first
-  // answer while there are some could be replaced without end.
+  // An idle process that exits is replaced when there are chunks. But a process that
+  // always exits before its first answer would be replaced forever, so that case is an
+  // error.
   if (began && chunk == nullptr && (has_answered || queue_is_empty())) return;
   if (restarts_ > 0) {
     --restarts_;
@@ -338,9 +342,10 @@ void Supervisor::remove_process(ProcessEntry& process, const std::string& reason
     const std::string words =
         sample ? reason : text(reason, " while it made ", samples_of(*chunk, row));
     fail(*chunk, row, WorkerDied({.sample = sample, .process = pid, .text = words}));
-  } else {  // another process would not start either
+  } else {  // a new process would fail too
     fail_all([&] {
-      return WorkerDied({.process = pid, .text = reason + " before it could begin"});
+      return WorkerDied(
+          {.process = pid, .text = reason + " before it made its first sample"});
     });
   }
 }
@@ -357,9 +362,9 @@ void Supervisor::check(ProcessEntry& process) {
   if (!process.useless_since) process.useless_since = Clock::now();
   if (Clock::now() - *process.useless_since < kUselessTime) return;
   if (unwanted) {
-    fail(*end_process(process), 0, Cancelled("nobody wants these rows"));
+    fail(*end_process(process), 0, Cancelled("the request was cancelled"));
   } else {
-    remove_process(process, "closed its connection");
+    remove_process(process, "closed its connection to the worker pool");
   }
 }
 
@@ -369,8 +374,8 @@ void Supervisor::check_timeout(ProcessEntry& process) {
     const std::chrono::milliseconds most = kStartup + options_.timeout;
     if (now - process.since < most) return;
     const std::string stack = process.child->stack();
-    remove_process(process,
-                   text("took more than ", most.count(), " ms, at\n", stack, "\n"));
+    remove_process(process, text("took more than ", most.count(), " ms to start, at\n",
+                                 stack, "\n"));
     return;
   }
   if (process.assigned.empty()) return;
@@ -409,10 +414,10 @@ std::deque<std::shared_ptr<Chunk>> Supervisor::take_queue() noexcept {
 }
 
 void Supervisor::end_all() noexcept {
-  const auto closed = [] { return Closed("the workers were closed"); };
+  const auto closed = [] { return Closed("the worker pool was closed"); };
   {
     const std::lock_guard lock(mutex_);
-    closed_ = true;  // from now on nothing is added
+    closed_ = true;  // `add` throws from now on
   }
   fail_all(closed);
   for (ProcessEntry& process : processes_) {

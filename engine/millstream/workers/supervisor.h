@@ -20,19 +20,20 @@
 
 namespace millstream {
 
-/// Rows of a request that one worker process makes.
+/// The rows of a request that one worker process makes.
 struct Chunk {
   std::shared_ptr<RequestProgress> progress;
-  std::int64_t begin = 0;  // in the request
+  std::int64_t begin = 0;  // the first row, counted in the request
   Task task;
   HostValues* host_values = nullptr;
-  std::int64_t first = 0;  // the row of the batch that its first row is
+  std::int64_t first = 0;  // the first row, counted in the batch
 
   std::int64_t rows() const { return static_cast<std::int64_t>(task.indices.size()); }
 };
 
-/// The thread that owns a pool's worker processes: it starts them, assigns chunks,
-/// takes answers, and replaces processes that died or stall.
+/// The thread that owns the worker processes of a pool. It starts them, assigns chunks,
+/// receives answers, and replaces processes that die or stall. Public methods are
+/// thread-safe, except `end`.
 class Supervisor {
  public:
   Supervisor(const Launch& launch, ProcessWorkerPool::Options options,
@@ -41,13 +42,14 @@ class Supervisor {
   Supervisor(const Supervisor&) = delete;
   Supervisor& operator=(const Supervisor&) = delete;
 
-  /// Throws `Closed` once it has ended.
+  /// Queues chunks. Throws `Closed` after `end`.
   void add(std::vector<std::shared_ptr<Chunk>> chunks);
-  /// Ends the processes; callers that wait get `Closed`. Called by one thread.
+  /// Ends the processes. Waiting callers get `Closed`. Only one thread may call it.
   void end() noexcept;
-  /// Wakes the thread: a request may have been cancelled.
+  /// Wakes the thread, so that it sees cancelled requests.
   void wake() noexcept;
-  /// For one of `concurrency` requests.
+  /// The size of chunks of a request with `rows` rows, when `concurrency` requests are
+  /// in progress.
   std::int64_t rows_per_chunk(std::int64_t rows, int concurrency) const noexcept {
     return chunk_size_.rows_per_chunk(rows, options_.workers, concurrency);
   }
@@ -58,13 +60,13 @@ class Supervisor {
   struct ProcessEntry {
     std::unique_ptr<Child> child;
     std::atomic<std::int64_t>* row = nullptr;     // in shared memory
-    std::deque<std::shared_ptr<Chunk>> assigned;  // the first is being made
+    std::deque<std::shared_ptr<Chunk>> assigned;  // the process is making the first one
     bool ready = false;
     bool has_answered = false;
     std::int64_t last_row = 0;  // the value of `row` when it was last checked
-    Clock::time_point since;    // when that value was first seen
-    Clock::time_point begun;    // when the first chunk was
-    /// Since when it makes rows that were cancelled, or has closed its socket.
+    Clock::time_point since;    // when `last_row` was first seen
+    Clock::time_point begun;    // when the first chunk of `assigned` was started
+    /// Since when the process works on cancelled rows or has closed its socket.
     std::optional<Clock::time_point> useless_since;
   };
 
@@ -94,11 +96,11 @@ class Supervisor {
   const Descriptor wake_;  // an eventfd
   ChunkSize chunk_size_;
   int restarts_;
-  std::vector<ProcessEntry> processes_;  // used by the thread alone
+  std::vector<ProcessEntry> processes_;  // only the supervisor thread uses it
   mutable std::mutex mutex_;
   std::deque<std::shared_ptr<Chunk>> queue_;
   std::vector<std::int64_t> pids_;
-  bool accepts_chunks_ = true;  // a chunk that is added can be assigned at once
+  bool accepts_chunks_ = true;  // whether an added chunk can be assigned at once
   bool closed_ = false;
   std::jthread thread_;  // last: it uses the members above
 };

@@ -25,12 +25,13 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// How long closing waits for functions that are running.
+/// How long `close` waits for running functions.
 constexpr std::chrono::milliseconds kGrace{1000};
 
 }  // namespace
 
-/// The rows of a chunk, in memory that lives as long as they do.
+/// The rows of a chunk. Owns or keeps alive the memory that the function reads and
+/// writes.
 struct ThreadWorkerPool::ChunkRows {
   ChunkRows(const WorkRequest& from, std::int64_t begin, std::int64_t count)
       : memory(from.context.memory) {
@@ -90,7 +91,8 @@ struct ThreadWorkerPool::Chunk {
 };
 
 struct ThreadWorkerPool::Shared {
-  /// Returns whether it was open until now.
+  /// Closes the pool and fails the queued chunks. Returns false if it was closed
+  /// already. The caller holds the mutex.
   bool stop(std::string reason, bool by_stall) {
     if (!close_reason.empty()) return false;
     close_reason = std::move(reason);
@@ -115,9 +117,9 @@ struct ThreadWorkerPool::Shared {
   std::deque<std::shared_ptr<Chunk>> queue;
   std::list<std::shared_ptr<Chunk>> begun;
   int running = 0;
-  std::string close_reason;            // empty while it is open
-  bool stalled = false;                // whether that is the reason
-  std::atomic<bool> abandoned{false};  // callers should stop waiting
+  std::string close_reason;            // empty while the pool is open
+  bool stalled = false;                // closed because a function stalled
+  std::atomic<bool> abandoned{false};  // callers stop waiting
 };
 
 ThreadWorkerPool::ThreadWorkerPool(Function function, int workers,
@@ -135,7 +137,7 @@ void ThreadWorkerPool::close() noexcept {
   Shared& shared = *shared_;
   if (shared.generation != fork_generation()) return;
   std::unique_lock lock(shared.mutex);
-  if (shared.stop("the workers were closed", false)) {
+  if (shared.stop("the worker pool was closed", false)) {
     shared.ended.wait_for(lock, kGrace, [&] { return shared.running == 0; });
   }
   shared.abandoned = true;
@@ -144,11 +146,13 @@ void ThreadWorkerPool::close() noexcept {
 void ThreadWorkerPool::make(const WorkRequest& request) {
   Shared& shared = *shared_;
   if (shared.generation != fork_generation()) {
-    throw ArgumentError("the threads of this pipeline stayed in the parent process");
+    throw ArgumentError(
+        "a forked process cannot use the worker threads of its parent process: build "
+        "the pipeline after the fork");
   }
   const std::int64_t rows = request.rows();
   if (rows == 0) return;
-  if (!request.context.wanted()) throw Cancelled("nobody wants these rows");
+  if (!request.context.wanted()) throw Cancelled("the request was cancelled");
   const auto progress = std::make_shared<RequestProgress>(rows);
   const std::int64_t rows_per_chunk = shared.chunk_size.rows_per_chunk(rows, workers_);
   std::vector<std::shared_ptr<Chunk>> chunks;
@@ -164,7 +168,7 @@ void ThreadWorkerPool::make(const WorkRequest& request) {
   {
     const std::lock_guard lock(shared.mutex);
     if (!shared.close_reason.empty()) std::rethrow_exception(shared.close_error());
-    start_threads();  // first: where it throws, nothing must be queued
+    start_threads();  // before queueing, because it may throw
     shared.queue.insert(shared.queue.end(), chunks.begin(), chunks.end());
     shared.wake.notify_all();
   }
@@ -172,9 +176,9 @@ void ThreadWorkerPool::make(const WorkRequest& request) {
   while (!progress->wait(kPollInterval)) {
     if (!request.context.wanted()) {
       progress->cancel();
-      throw Cancelled("nobody wants these rows");
+      throw Cancelled("the request was cancelled");
     }
-    if (shared.abandoned) throw Closed("the workers were closed");
+    if (shared.abandoned) throw Closed("the worker pool was closed");
     if (timeout_.count() > 0) check_timeouts(*progress);
   }
   progress->rethrow();
@@ -211,7 +215,8 @@ void ThreadWorkerPool::start_threads() {
   }
 }
 
-/// Throws if a row of the request has taken too long.
+/// Throws `WorkerStalled` and closes the pool if a row of the request takes longer than
+/// the timeout.
 void ThreadWorkerPool::check_timeouts(const RequestProgress& progress) {
   Shared& shared = *shared_;
   std::unique_lock lock(shared.mutex);
@@ -230,9 +235,10 @@ void ThreadWorkerPool::check_timeouts(const RequestProgress& progress) {
       const std::string who = text(current_samples(row, rows.indices), " ", slow);
       const std::uint64_t thread = chunk->thread;
       shared.stop(
-          text("the workers were closed, because ", who,
+          text("the worker pool was closed, because ", who,
                " and a thread cannot be stopped. Build the source and its loader "
-               "again, or use worker_kind=\"process\": a process is replaced"),
+               "again, or use worker_kind=\"process\", which replaces stalled "
+               "processes"),
           true);
       lock.unlock();
       throw WorkerStalled(
@@ -258,7 +264,7 @@ void ThreadWorkerPool::run_thread(const std::shared_ptr<Shared>& shared) {
     ChunkRows& rows = *chunk->rows;
     std::exception_ptr error;
     try {
-      if (chunk->progress->cancelled()) throw Cancelled("nobody wants these rows");
+      if (chunk->progress->cancelled()) throw Cancelled("the request was cancelled");
       const CallContext context{&chunk->host_values, nullptr, nullptr};
       shared->function.make(
           {rows.indices, rows.seeds, rows.input, rows.output, context, chunk->first},

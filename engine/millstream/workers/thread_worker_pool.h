@@ -11,29 +11,30 @@
 
 namespace millstream {
 
-/// Threads that call a function which may wait or hold a lock of its own, such as the
-/// GIL. They are started by the first request.
+/// Threads that call a function, which may block or take a lock such as the GIL. The
+/// first request starts them. All methods are thread-safe.
 class ThreadWorkerPool final : public WorkerPool {
  public:
   struct Function {
-    /// Makes the rows of a chunk and stores in `row` which one it is making, or -n
-    /// while it makes the first n together. `row` and the memory of `chunk` live as
-    /// long as `owner`.
+    /// Makes the rows of `chunk`. Stores in `row` which row it is making, or -n while
+    /// it makes the first n rows together. `row` and the memory of `chunk` live as long
+    /// as `owner`.
     std::function<void(const WorkRequest& chunk, std::atomic<std::int64_t>& row,
                        const std::shared_ptr<const void>& owner)>
         make;
-    /// The stack of the thread of that id, as text.
+    /// The stack of a thread as text.
     std::function<std::string(std::uint64_t thread)> stack_of;
   };
 
-  /// It is an error where a row takes longer than `timeout` (0 for no limit), or n rows
-  /// made together take longer than n times that. The pool is then closed, because a
-  /// thread cannot be stopped.
+  /// If a row takes longer than `timeout` (0: no limit), or n rows made together take
+  /// longer than n times `timeout`, `make` throws `WorkerStalled`. It also closes the
+  /// pool, because a thread cannot be stopped.
   ThreadWorkerPool(Function function, int workers, std::chrono::milliseconds timeout);
   ~ThreadWorkerPool() override;
 
-  /// The caller may return while the function still runs: it writes to memory that it
-  /// keeps alive, the batch's own (`CallContext::memory`) or a copy.
+  /// May return, after an error, while the function is still running. The function then
+  /// writes to memory that it keeps alive: that of the batch (`CallContext::memory`) or
+  /// a copy.
   void make(const WorkRequest& request) override;
   void close() noexcept override;
   Block block(std::int64_t bytes) override { return Block(bytes, "a batch"); }
@@ -44,7 +45,7 @@ class ThreadWorkerPool final : public WorkerPool {
   struct Chunk;
   struct Shared;
 
-  void start_threads();  // with the mutex held
+  void start_threads();  // the caller holds the mutex
   void check_timeouts(const class RequestProgress& progress);
   static void run_thread(const std::shared_ptr<Shared>& shared);
 

@@ -10,8 +10,8 @@
 namespace millstream {
 namespace {
 
-/// Ends this process when the parent has exited. It has a thread of its own, because
-/// the function may never return.
+/// Kills this process when the parent has exited. Runs on its own thread, because the
+/// user's function may never return.
 void watch(int parent) {
   pollfd waited{parent, POLLIN, 0};
   while (poll(&waited, 1, -1) < 0 && errno == EINTR) {

@@ -17,7 +17,7 @@ struct XLA_FFI_Error {
   std::string message;
 };
 
-/// A promise that the test waits for as XLA would.
+/// A future that the test waits for, as XLA would.
 struct XLA_FFI_Future {
   std::mutex mutex;
   std::condition_variable done;
@@ -65,7 +65,7 @@ inline const XLA_FFI_Api& fake_api() {
   return api;
 }
 
-/// A buffer of XLA's, and the memory behind it.
+/// An XLA buffer that owns its memory.
 class FakeBuffer {
  public:
   FakeBuffer(XLA_FFI_DataType dtype, std::vector<std::int64_t> dims,
@@ -98,10 +98,10 @@ class FakeBuffer {
   XLA_FFI_Buffer buffer_;
 };
 
-/// What a call came to: nothing, or an error's code and text.
+/// The result of a call: nothing, or the code and message of an error.
 using Outcome = std::optional<std::pair<XLA_FFI_Error_Code, std::string>>;
 
-/// Calls a handler as XLA does and waits for what it promised.
+/// Calls a handler as XLA does, and waits for its future if there is one.
 inline Outcome call(XLA_FFI_Handler* handler, std::vector<FakeBuffer*> arguments,
                     std::vector<FakeBuffer*> results,
                     std::vector<std::pair<std::string, std::int64_t>> attributes) {

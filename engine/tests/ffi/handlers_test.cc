@@ -32,7 +32,7 @@ struct Results {
 };
 
 std::string kind_of_source(const testing::TestParamInfo<bool>& resident) {
-  return resident.param ? "InMemory" : "ThatAreWaitedFor";
+  return resident.param ? "InMemory" : "ThatWait";
 }
 
 class Handlers : public testing::TestWithParam<bool> {
@@ -59,7 +59,7 @@ class Handlers : public testing::TestWithParam<bool> {
   XLA_FFI_Handler* handler;
 };
 
-TEST_P(Handlers, WalkThroughEpochsLikeTheSpecification) {
+TEST_P(Handlers, DeliverTheSpecifiedBatchesOverSeveralEpochs) {
   FakeBuffer states(XLA_FFI_DataType_U32, {8}, 4);
   Position position{{1, 2}, 0, 0};
   set(states, 0, encoded(*plan, position));
@@ -94,7 +94,7 @@ TEST_P(Handlers, AnswerSeveralStatesAtOnce) {
   }
 }
 
-TEST_P(Handlers, NameTheSamplesOfSeveralBatches) {
+TEST_P(Handlers, ListTheSamplesOfSeveralBatches) {
   FakeBuffer states(XLA_FFI_DataType_U32, {2, 8}, 4);
   FakeBuffer samples(XLA_FFI_DataType_U32, {2, kRows}, 4);
   FakeBuffer mask(XLA_FFI_DataType_PRED, {2, kRows}, 1);
@@ -139,7 +139,7 @@ TEST_P(Handlers, TakeTheDtypeFromTheResult) {
   }
 }
 
-TEST_P(Handlers, ServeALoopWithTheNumberAsAnOperand) {
+TEST_P(Handlers, TakeTheNumberOfTheLoaderAsAnOperandOnTheHost) {
   FakeBuffer cursor(XLA_FFI_DataType_U32, {10}, 4);
   FakeBuffer after(XLA_FFI_DataType_U32, {10}, 4);
   set(cursor, 0, encoded(*plan, {}));
@@ -158,7 +158,7 @@ TEST_P(Handlers, ServeALoopWithTheNumberAsAnOperand) {
                                  std::span(expected).first(results.x.bytes().size())));
 }
 
-TEST_P(Handlers, RefuseWhatDoesNotFit) {
+TEST_P(Handlers, RejectCallsThatDoNotFitThePlan) {
   FakeBuffer states(XLA_FFI_DataType_U32, {8}, 4);
   set(states, 0, encoded(*plan, {}));
   Results results(1);
@@ -177,7 +177,10 @@ TEST_P(Handlers, RefuseWhatDoesNotFit) {
   ++other[0].second;
   error = call(handler, {&states}, results.all(), other);
   ASSERT_TRUE(error);
-  EXPECT_EQ(error->second, "this program was compiled for a pipeline of another shape");
+  EXPECT_EQ(
+      error->second,
+      "this program was compiled for another pipeline: compile it again with this "
+      "DataLoader");
 
   states.as<std::uint32_t>()[0] ^= 1;
   error = call(handler, {&states}, results.all(), names());
@@ -187,7 +190,7 @@ TEST_P(Handlers, RefuseWhatDoesNotFit) {
   EXPECT_TRUE(loader->last_error());
 }
 
-TEST_P(Handlers, SayThatALoaderIsGone) {
+TEST_P(Handlers, ReportThatTheLoaderWasDestroyed) {
   const auto stale = names();
   FakeBuffer states(XLA_FFI_DataType_U32, {8}, 4);
   set(states, 0, encoded(*plan, {}));
@@ -199,7 +202,7 @@ TEST_P(Handlers, SayThatALoaderIsGone) {
   EXPECT_NE(error->second.find("is gone"), std::string::npos);
 }
 
-TEST_P(Handlers, AreCancelled) {
+TEST_P(Handlers, ReportCancellation) {
   FakeBuffer states(XLA_FFI_DataType_U32, {8}, 4);
   set(states, 0, encoded(*plan, {}));
   loader->cancel();
@@ -281,7 +284,7 @@ TEST_P(Handlers, GiveEachShardItsRows) {
   const auto error =
       call(shard, {&states, &number}, {&x, &y, &mask, &after}, attributes);
   ASSERT_TRUE(error);
-  EXPECT_EQ(error->second, "rows [8, 10) are not among those that this process makes");
+  EXPECT_EQ(error->second, "rows [8, 10) are not one of the shards of this process");
 }
 
 INSTANTIATE_TEST_SUITE_P(OfSources, Handlers, testing::Bool(), kind_of_source);
@@ -291,7 +294,7 @@ class FailingHandlers : public Handlers {
   FailingHandlers() : Handlers(/*bad_sample=*/17) {}
 };
 
-TEST_P(FailingHandlers, NameTheSampleAndRememberTheError) {
+TEST_P(FailingHandlers, ReportTheSampleAndKeepTheLastError) {
   FakeBuffer states(XLA_FFI_DataType_U32, {8}, 4);
   int failed = 0;
   for (std::int64_t step = 0; step < plan->schedule().steps(); ++step) {

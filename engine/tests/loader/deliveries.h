@@ -8,7 +8,7 @@
 
 namespace millstream {
 
-/// Deliveries as the tests of loaders need them.
+/// Shorthands for the deliveries that the tests use.
 inline std::shared_ptr<const Batch> take(Loader& loader, const Position& position,
                                          std::chrono::milliseconds timeout) {
   return loader.deliver({.position = position, .timeout = timeout}).batch;

@@ -19,7 +19,7 @@ constexpr std::int64_t kSamples = 60;
 constexpr std::int64_t kRows = 6;
 constexpr int kSteps = 20;
 
-/// Copies "x" slowly, and keeps the threads that apply it.
+/// Copies "x" slowly, and records the threads that apply it.
 class SlowCopy final : public Transform {
  public:
   explicit SlowCopy(bool cheap) : cheap_(cheap) {}
@@ -56,7 +56,8 @@ class SlowCopy final : public Transform {
   mutable std::set<std::thread::id> threads_;
 };
 
-/// The threads that apply the stage while this one takes batches of samples in memory.
+/// The threads that apply the stage while the calling thread takes batches of samples
+/// in memory.
 std::set<std::thread::id> threads_that_apply(bool cheap) {
   const auto stage = std::make_shared<SlowCopy>(cheap);
   const auto plan =
@@ -74,11 +75,11 @@ std::set<std::thread::id> threads_that_apply(bool cheap) {
   return stage->threads();
 }
 
-TEST(ExpensiveStage, IsNotAppliedByTheThreadThatAsks) {
+TEST(ExpensiveStage, IsNotAppliedByTheCallingThread) {
   EXPECT_FALSE(threads_that_apply(false).contains(std::this_thread::get_id()));
 }
 
-TEST(ExpensiveStage, ACheapOneIsAppliedByTheThreadThatAsks) {
+TEST(ExpensiveStage, ACheapStageIsAppliedByTheCallingThread) {
   EXPECT_EQ(threads_that_apply(true), (std::set{std::this_thread::get_id()}));
 }
 

@@ -16,7 +16,7 @@ namespace {
 
 constexpr auto kLong = std::chrono::minutes(1);
 
-TEST(Loader, GivesTheSpecificationWhateverTheKnobs) {
+TEST(Loader, BatchesEqualTheSpecificationForAllOptions) {
   const auto plan = sample_plan(std::make_shared<CountingSource>(103), 8);
   for (const int threads : {1, 2, 8}) {
     for (const int prefetch : {0, 1, 5}) {
@@ -32,12 +32,12 @@ TEST(Loader, GivesTheSpecificationWhateverTheKnobs) {
   }
 }
 
-TEST(Loader, FillsLikeTake) {
+TEST(Loader, FillsTheSameBytesAsTake) {
   const auto plan = sample_plan(std::make_shared<CountingSource>(50), 8);
   Loader loader(plan, dtypes_of(*plan), {2, 3});
   ASSERT_FALSE(loader.plan().traits().immediate());
   auto slots = std::make_shared<Slots>(Layout(plan->schema(), 8), 0);
-  // Backwards, as rematerialisation asks.
+  // Backwards, as with rematerialisation.
   for (std::int64_t step = plan->schedule().steps() - 1; step >= 0; --step) {
     auto batch = slots->take();
     const Position position{{9, 9}, 0, step};
@@ -52,7 +52,7 @@ TEST(Loader, ServesManyThreadsAndSeeds) {
   std::vector<std::jthread> threads;
   for (std::uint32_t seed = 0; seed < 6; ++seed) {
     threads.emplace_back([&, seed] {
-      Position position{{seed / 2, 0}, 0, 0};  // two threads a stream
+      Position position{{seed / 2, 0}, 0, 0};  // two threads per stream
       for (int i = 0; i < 40; ++i) {
         const auto batch = take(loader, position, kLong);
         ASSERT_NE(batch, nullptr);
@@ -63,7 +63,7 @@ TEST(Loader, ServesManyThreadsAndSeeds) {
   }
 }
 
-TEST(Loader, ReadsEachSampleOnceAhead) {
+TEST(Loader, PrefetchingReadsEachSampleOnce) {
   const auto source = std::make_shared<CountingSource>(64);
   const auto plan = sample_plan(source, 8);
   Loader loader(plan, dtypes_of(*plan), {2, 2});
@@ -75,7 +75,7 @@ TEST(Loader, ReadsEachSampleOnceAhead) {
   EXPECT_LE(source->reads(), 64 + 2 * 8);
 }
 
-TEST(Loader, RethrowsToTheReaderOfThatBatchAlone) {
+TEST(Loader, RethrowsOnlyToTheCallerOfTheFailedBatch) {
   const auto plan =
       sample_plan(std::make_shared<CountingSource>(40, false, /*bad_sample=*/17), 8);
   Loader loader(plan, dtypes_of(*plan), {2, 3});
@@ -94,7 +94,7 @@ TEST(Loader, RethrowsToTheReaderOfThatBatchAlone) {
   EXPECT_EQ(failed, 1);
 }
 
-TEST(Loader, KeepingBatchesCostsMemoryAndNothingElse) {
+TEST(Loader, BatchesThatCallersKeepStayValid) {
   const auto plan = sample_plan(std::make_shared<CountingSource>(400), 8);
   Loader loader(plan, dtypes_of(*plan), {2, 2});
   std::vector<std::shared_ptr<const Batch>> kept;
@@ -113,7 +113,7 @@ TEST(Loader, KeepingBatchesCostsMemoryAndNothingElse) {
   EXPECT_LE(loader.live(), 4);
 }
 
-TEST(Loader, BatchesOutliveIt) {
+TEST(Loader, BatchesOutliveTheLoader) {
   const auto plan = sample_plan(std::make_shared<CountingSource>(40), 8);
   std::shared_ptr<const Batch> batch;
   {
@@ -123,7 +123,7 @@ TEST(Loader, BatchesOutliveIt) {
   EXPECT_EQ(bytes_of(*plan, *batch), specified(*plan, {{1, 1}, 0, 0}));
 }
 
-TEST(Loader, StopsWithWorkInHand) {
+TEST(Loader, StopsWhileBatchesAreBeingMade) {
   const auto plan = sample_plan(std::make_shared<CountingSource>(4000), 8);
   for (int i = 0; i < 50; ++i) {
     Loader loader(plan, dtypes_of(*plan), {4, 16});
@@ -143,7 +143,7 @@ TEST(Loader, CancelsUntilResumed) {
   EXPECT_EQ(bytes_of(*plan, *batch), specified(*plan, {}));
 }
 
-TEST(Loader, SharesOutALargeBatch) {
+TEST(Loader, SplitsALargeBatchAmongThreads) {
   const auto plan =
       sample_plan(std::make_shared<CountingSource>(200'000, true), 100'000);
   Loader loader(plan, dtypes_of(*plan), {4, 0});
@@ -153,7 +153,7 @@ TEST(Loader, SharesOutALargeBatch) {
   EXPECT_EQ(bytes_of(*plan, *batch), specified(*plan, {{5, 5}, 2, 1}));
 }
 
-TEST(Loader, RefusesBadKnobs) {
+TEST(Loader, RejectsBadOptions) {
   const auto plan = sample_plan(std::make_shared<CountingSource>(40), 8);
   EXPECT_THROW(Loader(plan, dtypes_of(*plan), {-1, 0}), ArgumentError);
   EXPECT_THROW(Loader(plan, std::vector{DType::kInt32}, {}), ArgumentError);

@@ -24,7 +24,7 @@ const float* floats(const Batch& batch, std::size_t field) {
   return reinterpret_cast<const float*>(batch.columns()[field].data);
 }
 
-TEST(Plan, PaddingIsZeroWhereBatchingEndsAndSeenByLaterStages) {
+TEST(Plan, PaddingIsZeroAfterBatchingAndLaterStagesTransformIt) {
   const auto source = std::make_shared<CountingSource>(5);
   const auto shifted = [](double offset) {
     return std::make_shared<Normalize>("x", DType::kFloat32, 1.0, offset);
@@ -48,7 +48,7 @@ TEST(Plan, PaddingIsZeroWhereBatchingEndsAndSeenByLaterStages) {
   EXPECT_EQ(floats(*batch, 0)[3], 100);
 }
 
-TEST(Plan, RowsInPartsAreTheBatch) {
+TEST(Plan, RowRangesTogetherEqualTheBatch) {
   for (const Remainder remainder :
        {Remainder::kPad, Remainder::kDrop, Remainder::kWrap}) {
     const auto plan = sample_plan(std::make_shared<CountingSource>(23), 7, remainder);
@@ -65,7 +65,7 @@ TEST(Plan, RowsInPartsAreTheBatch) {
   }
 }
 
-TEST(Plan, ItsDigestIsOfTheSamplesAndTheOrderAlone) {
+TEST(Plan, TheDigestDependsOnlyOnTheSamplesAndTheSchedule) {
   const auto digest = [](std::int64_t n, std::int64_t rows, Remainder remainder,
                          Transforms before = {}) {
     return sample_plan(std::make_shared<CountingSource>(n), rows, remainder,
@@ -80,14 +80,14 @@ TEST(Plan, ItsDigestIsOfTheSamplesAndTheOrderAlone) {
   EXPECT_NE(same, digest(10, 4, Remainder::kWrap));
 }
 
-TEST(Plan, RefusesAnOrderOfAnotherNumberOfSamples) {
+TEST(Plan, RejectsAnOrderForAnotherNumberOfSamples) {
   Schedule schedule(std::make_shared<Sequential>(9), 2, Remainder::kPad);
   EXPECT_THROW(Plan(std::make_shared<CountingSource>(10), std::move(schedule), {}, {}),
                ArgumentError);
 }
 
 #if defined(__x86_64__)
-TEST(Plan, KeepsSubnormalNumbersWhateverTheCallersThreadFlushes) {
+TEST(Plan, KeepsSubnormalNumbersIfTheCallingThreadFlushesThem) {
   const float tiny = 1e-40f;
   const Array array{{"x", DType::kFloat32, {}},
                     1,
@@ -110,7 +110,7 @@ TEST(Plan, KeepsSubnormalNumbersWhateverTheCallersThreadFlushes) {
 }
 #endif
 
-TEST(State, RoundTripsAndRefusesStrangers) {
+TEST(State, RoundTripsAndRejectsStatesOfOtherPlans) {
   const auto plan = sample_plan(std::make_shared<CountingSource>(10), 4);
   const Position position{{5, 6}, 7, 2};
   EXPECT_EQ(decoded(*plan, encoded(*plan, position)), position);

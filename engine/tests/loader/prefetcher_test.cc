@@ -27,8 +27,8 @@ constexpr auto kLong = std::chrono::minutes(1);
 constexpr std::int64_t kSamples = 60;
 constexpr std::int64_t kRows = 6;
 
-/// Remembers which batches were asked of it, by their samples; too slow for the loader
-/// to think that reading ahead is not worth it.
+/// Counts how often each batch is read, by its samples. It is slow, so that the loader
+/// reads ahead.
 class RememberingSource final : public Source {
  public:
   std::int64_t size() const noexcept override { return kSamples; }
@@ -58,12 +58,12 @@ class RememberingSource final : public Source {
     const std::lock_guard lock(mutex_);
     return times_.size();
   }
-  /// How many batches it had a hint of before they were read.
+  /// How many batches it got a hint about before they were read.
   std::size_t hinted() const {
     const std::lock_guard lock(mutex_);
     return hinted_.size();
   }
-  /// How often the batch was made that was made most often.
+  /// How often the most frequently read batch was read.
   int most() const {
     const std::lock_guard lock(mutex_);
     int most = 0;
@@ -78,7 +78,7 @@ class RememberingSource final : public Source {
   mutable std::set<std::vector<std::int64_t>> hinted_;
 };
 
-/// Walks through `steps` batches, each by `next`, and compares them.
+/// Takes `steps` batches with `next` and compares each with the specification.
 template <typename Next>
 void walk(const Plan& plan, int steps, const Next& next) {
   const auto slots = std::make_shared<Slots>(Layout(plan.schema(), kRows), 0);
@@ -93,7 +93,7 @@ void walk(const Plan& plan, int steps, const Next& next) {
   }
 }
 
-TEST(Prefetcher, MakesEachBatchOnceForOneWhoFillsForwards) {
+TEST(Prefetcher, MakesEachBatchOnceForACallerThatGoesForwards) {
   constexpr int kSteps = 25;  // two epochs and a half
   for (const int threads : {1, 2, 4}) {
     for (const int ahead : {1, 2, 5}) {
@@ -113,7 +113,7 @@ TEST(Prefetcher, MakesEachBatchOnceForOneWhoFillsForwards) {
   }
 }
 
-TEST(Prefetcher, HintsTheSourceOfBatchesLongBeforeTheyAreRead) {
+TEST(Prefetcher, GivesTheSourceAHintLongBeforeABatchIsRead) {
   constexpr int kSteps = 20;
   const auto source = std::make_shared<RememberingSource>();
   const auto plan = sample_plan(source, kRows);
@@ -123,10 +123,11 @@ TEST(Prefetcher, HintsTheSourceOfBatchesLongBeforeTheyAreRead) {
       fill(loader, at, batch.columns(), batch.mask());
     });
   }
-  EXPECT_GE(source->hinted(), static_cast<std::size_t>(kSteps));  // the first ones too
+  EXPECT_GE(source->hinted(),
+            static_cast<std::size_t>(kSteps));  // including the first batches
 }
 
-/// A hint of any but the first few samples takes until it is released.
+/// A hint blocks until `release`, except for the first few samples.
 class ReluctantSource final : public Source {
  public:
   std::int64_t size() const noexcept override { return kSamples; }
@@ -153,7 +154,7 @@ class ReluctantSource final : public Source {
   mutable std::latch release_{1};
 };
 
-TEST(Prefetcher, BatchesDoNotWaitForHintsOfOthers) {
+TEST(Prefetcher, ABatchDoesNotWaitForHintsAboutOtherBatches) {
   const auto source = std::make_shared<ReluctantSource>();
   Schedule schedule(std::make_shared<Sequential>(kSamples), 1, Remainder::kPad);
   const auto plan = std::make_shared<const Plan>(source, std::move(schedule),
@@ -168,7 +169,7 @@ TEST(Prefetcher, BatchesDoNotWaitForHintsOfOthers) {
   source->release();
 }
 
-TEST(Prefetcher, MakesEachBatchOnceForOneWhoWaitsUntilItIsReady) {
+TEST(Prefetcher, MakesEachBatchOnceForACallerThatPolls) {
   const auto source = std::make_shared<RememberingSource>();
   const auto plan = sample_plan(source, kRows);
   {
@@ -183,8 +184,8 @@ TEST(Prefetcher, MakesEachBatchOnceForOneWhoWaitsUntilItIsReady) {
   EXPECT_EQ(source->most(), 1);
 }
 
-/// Remembers its batches by their first sample. All but the first and those of the
-/// second half wait until they are released.
+/// Counts how often each batch is read, by its first sample. Reads of the first half
+/// block until `release`, except for the first batch.
 class GatedSource final : public Source {
  public:
   std::int64_t size() const noexcept override { return kSamples; }
@@ -217,7 +218,7 @@ class GatedSource final : public Source {
   mutable std::latch release_{1};
 };
 
-TEST(Prefetcher, DropsWhatIsQueuedForOneWhoGaveUp) {
+TEST(Prefetcher, DropsQueuedBatchesOfAnAbandonedStream) {
   const auto source = std::make_shared<GatedSource>();
   Schedule schedule(std::make_shared<Sequential>(kSamples), kRows, Remainder::kPad);
   const auto plan = std::make_shared<const Plan>(source, std::move(schedule),
@@ -231,12 +232,12 @@ TEST(Prefetcher, DropsWhatIsQueuedForOneWhoGaveUp) {
     EXPECT_NE(take(loader, {{}, 0, 6}, kLong), nullptr);
     EXPECT_NE(take(loader, {{}, 0, 7}, kLong), nullptr);
   }
-  // At most two had begun.
+  // At most two of them had started.
   const auto times = source->times();
   for (const std::int64_t step : {3, 4}) EXPECT_FALSE(times.contains(step * kRows));
 }
 
-TEST(Prefetcher, KeepsWhatIsQueuedForOneWhoGoesOnWhereAnotherGaveUp) {
+TEST(Prefetcher, KeepsQueuedBatchesIfACallerContinuesAnAbandonedStream) {
   const auto source = std::make_shared<GatedSource>();
   Schedule schedule(std::make_shared<Sequential>(kSamples), kRows, Remainder::kPad);
   const auto plan = std::make_shared<const Plan>(source, std::move(schedule),
@@ -250,13 +251,14 @@ TEST(Prefetcher, KeepsWhatIsQueuedForOneWhoGoesOnWhereAnotherGaveUp) {
       loader.abandon({{}, 0, step + 1});
     }
   }
-  // The epoch after it begins with the same samples.
+  // Prefetching also reads the first batches of the next epoch, which have the same
+  // samples.
   for (const auto& [first, times] : source->times()) {
     EXPECT_LE(times, first < 4 * kRows ? 2 : 1) << first;
   }
 }
 
-TEST(Prefetcher, ABatchThatIsWaitedForIsNotEvictedForThoseOfStreamsThatEnded) {
+TEST(Prefetcher, ARequestedBatchIsNotEvictedBeforeBatchesOfEndedStreams) {
   const auto source = std::make_shared<RememberingSource>();
   const auto plan = sample_plan(source, kRows);
   Loader loader(plan, dtypes_of(*plan), {2, 4});
@@ -272,7 +274,7 @@ TEST(Prefetcher, ABatchThatIsWaitedForIsNotEvictedForThoseOfStreamsThatEnded) {
   EXPECT_EQ(source->most(), 1);
 }
 
-TEST(Prefetcher, MakesEachBatchOnceForTwoSeedsInTurn) {
+TEST(Prefetcher, MakesEachBatchOnceForTwoAlternatingSeeds) {
   const auto source = std::make_shared<RememberingSource>();
   const auto plan = sample_plan(source, kRows);
   {
@@ -291,7 +293,7 @@ TEST(Prefetcher, MakesEachBatchOnceForTwoSeedsInTurn) {
   EXPECT_EQ(source->most(), 1);
 }
 
-TEST(Prefetcher, ReadsHardlyAnythingTwiceForManyWhoWalkWithOneSeed) {
+TEST(Prefetcher, ReadsFewBatchesTwiceForManyStreamsWithOneSeed) {
   constexpr int kWalkers = 7;
   constexpr int kSteps = 30;
   const auto source = std::make_shared<CountingSource>(6000);
@@ -307,11 +309,11 @@ TEST(Prefetcher, ReadsHardlyAnythingTwiceForManyWhoWalkWithOneSeed) {
     }
   }
   EXPECT_LT(loader.live(), kWalkers * 3 + 8);
-  // The specification read them too.
+  // `specified` reads each batch once more.
   EXPECT_LT(source->reads(), (2 * kWalkers * kSteps + kWalkers * 8) * kRows);
 }
 
-TEST(Prefetcher, KeepsNothingForThoseWhoLeft) {
+TEST(Prefetcher, KeepsNoBatchesOfEndedStreams) {
   const auto source = std::make_shared<RememberingSource>();
   const auto plan = sample_plan(source, kRows);
   Loader loader(plan, dtypes_of(*plan), {2, 2});
@@ -325,21 +327,21 @@ TEST(Prefetcher, KeepsNothingForThoseWhoLeft) {
   EXPECT_LE(loader.live(), 20);
 }
 
-TEST(Prefetcher, GoesOnAfterManyJumps) {
+TEST(Prefetcher, WorksAfterManyJumps) {
   const auto source = std::make_shared<RememberingSource>();
   const auto plan = sample_plan(source, kRows);
   Loader loader(plan, dtypes_of(*plan), {2, 2});
   const auto slots = std::make_shared<Slots>(Layout(plan->schema(), kRows), 0);
-  for (std::uint32_t i = 0; i < 40; ++i) {  // what was made ahead is never asked for
+  for (std::uint32_t i = 0; i < 40; ++i) {  // no caller asks for the prefetched batches
     const Position position{{5, 5}, i * 3, (i * 7) % plan->schedule().steps()};
     auto batch = slots->take();
     fill(loader, position, batch->columns(), batch->mask());
     EXPECT_EQ(bytes_of(*plan, *batch), specified(*plan, position));
   }
-  EXPECT_LE(loader.live(), 8);  // nor kept for long
+  EXPECT_LE(loader.live(), 8);  // they are soon evicted
 }
 
-/// A disk that fails until it is repaired, and counts its readers.
+/// A disk that fails until `fails` is cleared, and counts reads.
 class FailingDisk final : public Source {
  public:
   std::int64_t size() const noexcept override { return kSamples; }
@@ -364,7 +366,7 @@ class FailingDisk final : public Source {
   Schema schema_{{"x", DType::kInt64, {}}};
 };
 
-TEST(Prefetcher, FailuresAheadOfTimeAreNoFailuresLater) {
+TEST(Prefetcher, RetriesABatchWhosePrefetchFailed) {
   constexpr int kAhead = 3;
   const auto source = std::make_shared<FailingDisk>();
   const auto plan = sample_plan(source, kRows);
@@ -385,7 +387,7 @@ TEST(Prefetcher, FailuresAheadOfTimeAreNoFailuresLater) {
   }
 }
 
-/// A disk that does not answer until it is released.
+/// A disk whose reads block until `release`.
 class StuckDisk final : public Source {
  public:
   std::int64_t size() const noexcept override { return kSamples; }
@@ -408,7 +410,7 @@ class StuckDisk final : public Source {
   Schema schema_{{"x", DType::kInt64, {}}};
 };
 
-TEST(Prefetcher, WhoAsksMayGiveUpWaitingForADisk) {
+TEST(Prefetcher, ACallerMayStopWaitingForADisk) {
   const auto source = std::make_shared<StuckDisk>();
   const auto plan = sample_plan(source, kRows);
   Loader loader(plan, dtypes_of(*plan), {2, 2});
@@ -420,7 +422,7 @@ TEST(Prefetcher, WhoAsksMayGiveUpWaitingForADisk) {
   EXPECT_NE(take(loader, position, kLong), nullptr);
 }
 
-TEST(Prefetcher, WithoutItTheSourceGetsAHintOfABatchAsItIsMade) {
+TEST(Prefetcher, WithoutPrefetchTheSourceGetsAHintWhenABatchIsMade) {
   constexpr int kSteps = 5;
   const auto source = std::make_shared<RememberingSource>();
   const auto plan = sample_plan(source, kRows);

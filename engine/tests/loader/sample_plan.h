@@ -13,8 +13,8 @@
 
 namespace millstream {
 
-/// Samples that are computed: "x" is three int32 of the index, "y" an int64. It counts
-/// its reads, and one sample may be made to fail.
+/// Computed samples: "x" is three int32 and "y" an int64, both made from the index.
+/// Counts its reads. Reading `bad_sample` throws.
 class CountingSource final : public Source {
  public:
   explicit CountingSource(std::int64_t size, bool resident = false,
@@ -76,7 +76,7 @@ inline std::shared_ptr<const Plan> sample_plan(std::shared_ptr<const Source> sou
                                 std::move(before), std::move(after));
 }
 
-/// The bytes of a whole batch and its mask, made by the specification.
+/// The bytes of a batch and its mask, as `Plan::batch` makes them.
 inline std::vector<std::byte> specified(const Plan& plan, const Position& position) {
   const Layout layout(plan.schema(), plan.batch_size());
   const auto block = std::make_shared<const Block>(layout.bytes());
@@ -87,8 +87,8 @@ inline std::vector<std::byte> specified(const Plan& plan, const Position& positi
   return {data, data + layout.bytes()};
 }
 
-/// The same bytes of a batch that came otherwise: fields and mask, padding between left
-/// out by starting from zeros.
+/// The bytes of a batch and its mask, in the layout of `specified`, with zeros in the
+/// gaps.
 inline std::vector<std::byte> bytes_of(const Plan& plan, const Batch& batch) {
   const Layout layout(plan.schema(), plan.batch_size());
   std::vector<std::byte> bytes(static_cast<std::size_t>(layout.bytes()));

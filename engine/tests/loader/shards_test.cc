@@ -19,7 +19,7 @@ namespace {
 constexpr auto kLong = std::chrono::minutes(1);
 constexpr std::int64_t kRows = 8;
 
-/// The bytes of rows of a batch as the specification has them: fields, then the mask.
+/// The bytes of a row range as `Plan::batch` makes them: fields, then the mask.
 std::vector<std::byte> specified_rows(const Plan& plan, const Position& position,
                                       const RowRange& rows) {
   const Layout layout(plan.schema(), plan.batch_size());
@@ -47,7 +47,7 @@ std::vector<std::byte> bytes_of_part(const Batch& batch, std::size_t shard,
   return found;
 }
 
-TEST(Layout, GivesEachFieldAndPartAnAlignedRegion) {
+TEST(Layout, AlignsTheRegionOfEachFieldAndShard) {
   const Schema schema{{"x", DType::kInt32, {3}}, {"y", DType::kInt64, {}}};
   const Layout layout(schema, {{2, 3}, {7, 1}});
   EXPECT_EQ(layout.rows(), 4);
@@ -71,7 +71,7 @@ class Sharded : public testing::TestWithParam<bool> {
   std::shared_ptr<CountingSource> source;
 };
 
-TEST_P(Sharded, TakesOnlyItsParts) {
+TEST_P(Sharded, TakesOnlyItsShards) {
   const auto whole = plan();
   const std::vector<RowRange> shards{{2, 2}, {6, 2}};
   for (const int prefetch : {0, 2}) {
@@ -89,7 +89,7 @@ TEST_P(Sharded, TakesOnlyItsParts) {
   }
 }
 
-TEST_P(Sharded, ReadsOnlyItsShare) {
+TEST_P(Sharded, ReadsOnlyTheSamplesOfItsShards) {
   const auto whole = plan();
   Loader loader(whole, dtypes_of(*whole), {1, 0}, {{{2, 2}}, 1});
   for (std::int64_t step = 0; step < 5; ++step) {
@@ -128,7 +128,7 @@ TEST_P(Sharded, FillsEveryShardFromManyThreads) {
   }
 }
 
-TEST_P(Sharded, RefusesRowsOfOtherProcesses) {
+TEST_P(Sharded, RejectsRowsOfOtherProcesses) {
   const auto whole = plan();
   Loader loader(whole, dtypes_of(*whole), {1, 0}, {{{2, 2}}, 1});
   auto slots = std::make_shared<Slots>(Layout(whole->schema(), 2), 0);
@@ -147,7 +147,7 @@ TEST_P(Sharded, CancelsAllShardsOfABatchOrNone) {
   const Position first{{1, 1}, 0, 0};
   fill_shard(loader, first, {0, 4}, batch->columns(), nullptr);
   loader.cancel();
-  fill_shard(loader, first, {4, 4}, batch->columns(), nullptr);  // as its sibling
+  fill_shard(loader, first, {4, 4}, batch->columns(), nullptr);  // like the other shard
   const Position second{{1, 1}, 0, 1};
   EXPECT_THROW(fill_shard(loader, second, {0, 4}, batch->columns(), nullptr),
                Cancelled);
@@ -159,10 +159,10 @@ TEST_P(Sharded, CancelsAllShardsOfABatchOrNone) {
 
 INSTANTIATE_TEST_SUITE_P(OfSources, Sharded, testing::Bool(),
                          [](const testing::TestParamInfo<bool>& resident) {
-                           return resident.param ? "InMemory" : "ThatAreWaitedFor";
+                           return resident.param ? "InMemory" : "ThatWait";
                          });
 
-TEST(Shards, AllGetTheErrorOfOne) {
+TEST(Shards, AllShardsGetTheErrorOfOne) {
   const auto plan = sample_plan(
       std::make_shared<CountingSource>(40, false, /*bad_sample=*/17), kRows);
   for (const int prefetch : {0, 2}) {
@@ -189,7 +189,7 @@ TEST(Shards, AllGetTheErrorOfOne) {
   }
 }
 
-TEST(Answers, AreFoundOnceAndForgottenWhenAllHaveThem) {
+TEST(Answers, AreComputedOnceAndRemovedWhenAllShardsHaveThem) {
   Answers answers(2);
   int found = 0;
   const auto find = [&]() -> Answers::Found {
@@ -200,13 +200,14 @@ TEST(Answers, AreFoundOnceAndForgottenWhenAllHaveThem) {
   EXPECT_EQ(found, 2);
 }
 
-TEST(Answers, ThatNeedWaitingAreWithdrawn) {
+TEST(Answers, AreNotStoredIfTheyNeedWaiting) {
   Answers answers(2);
   const Position at{{1, 1}, 0, 0};
   EXPECT_FALSE(answers.get(at, false, [] { return std::nullopt; }));
   const auto find = [] { return Answers::Found(std::shared_ptr<const Batch>()); };
   EXPECT_TRUE(answers.get(at, true, find));
-  // While one shard looks, another that may not wait goes away and one that may waits.
+  // While one shard computes the answer, a shard that must not wait gets nothing, and
+  // another one waits.
   std::atomic<bool> looking{false};
   std::atomic<bool> go_on{false};
   const Position next{{1, 1}, 0, 1};
@@ -224,7 +225,7 @@ TEST(Answers, ThatNeedWaitingAreWithdrawn) {
   EXPECT_THROW(answers.get(next, true, find), DataError);
 }
 
-TEST(Answers, OfErrorsAreForgottenWhenTheyAreOld) {
+TEST(Answers, RemovesOldErrors) {
   Answers answers(2);
   const Position at{{1, 1}, 0, 0};
   const auto fail = []() -> Answers::Found { throw DataError("bad"); };
@@ -232,13 +233,14 @@ TEST(Answers, OfErrorsAreForgottenWhenTheyAreOld) {
   EXPECT_THROW(answers.get(at, true, fail), DataError);
   const std::chrono::milliseconds impatient{0};
   answers.forget_errors(std::chrono::seconds(60), impatient);
-  EXPECT_THROW(answers.get(at, true, find), DataError);  // for the second shard
+  EXPECT_THROW(answers.get(at, true, find),
+               DataError);  // the second shard still gets it
   EXPECT_THROW(answers.get(at, true, fail), DataError);
   answers.forget_errors(std::chrono::seconds(0), impatient);
   EXPECT_TRUE(answers.get(at, true, find));
 }
 
-TEST(Answers, OfErrorsAreLeftToTheShardsThatAreYetToCome) {
+TEST(Answers, WaitsUntilAllShardsHaveReceivedAnError) {
   Answers answers(2);
   const Position at{{1, 1}, 0, 0};
   const auto fail = []() -> Answers::Found { throw DataError("bad"); };
@@ -249,10 +251,10 @@ TEST(Answers, OfErrorsAreLeftToTheShardsThatAreYetToCome) {
     EXPECT_THROW(answers.get(at, true, find), DataError);
   });
   answers.forget_errors(std::chrono::minutes(1), std::chrono::minutes(1));
-  EXPECT_TRUE(answers.get(at, true, find));  // of the next program
+  EXPECT_TRUE(answers.get(at, true, find));  // for the next program
 }
 
-TEST(Answers, KeepNoMoreThanAFew) {
+TEST(Answers, KeepsALimitedNumber) {
   Answers answers(2);
   int found = 0;
   const auto find = [&]() -> Answers::Found {

@@ -24,7 +24,7 @@ namespace {
 
 constexpr auto kLong = std::chrono::minutes(1);
 
-/// Samples that may fail: "x" is the index and one, as float32.
+/// Samples that may fail: "x" is the index plus one, as float32.
 class FailingSource final : public Source {
  public:
   /// `trouble` is called for each sample before it is read, and may throw.
@@ -112,7 +112,7 @@ TEST(Skip, StagesAfterBatchingSeeZeros) {
   EXPECT_FALSE(batch->mask()[2]);
 }
 
-TEST(Skip, OneBadRowCostsAFewHalves) {
+TEST(Skip, OneBadRowCostsALogarithmicNumberOfReads) {
   const auto source = bad_at(64, {37});
   const auto plan = skipping(source, 64);
   const auto batch = empty_batch(*plan);
@@ -120,7 +120,7 @@ TEST(Skip, OneBadRowCostsAFewHalves) {
   EXPECT_EQ(source->calls(), 1 + 2 * 6);
 }
 
-TEST(Skip, AnyPartOfABatchIsTheSame) {
+TEST(Skip, RowRangesEqualTheWholeBatch) {
   const auto plan = skipping(bad_at(23, {1, 2, 9, 22}), 10);
   for (const std::int64_t step : {0, 1, 2}) {
     const auto batch = empty_batch(*plan);
@@ -132,7 +132,7 @@ TEST(Skip, AnyPartOfABatchIsTheSame) {
   }
 }
 
-TEST(Skip, ErrorsOfFunctionsAreSkippedButNotThoseBeforeTheFirstSample) {
+TEST(Skip, SkipsErrorsOfFunctionsButNotOfTheirSetup) {
   const auto failing = [](std::int64_t named) {
     return std::make_shared<FailingSource>(8, [named](std::int64_t sample) {
       if (sample == 3) throw FunctionError("bad", named, "", nullptr);
@@ -147,7 +147,7 @@ TEST(Skip, ErrorsOfFunctionsAreSkippedButNotThoseBeforeTheFirstSample) {
   EXPECT_THROW(setup->batch({}, batch->columns(), batch->mask()), FunctionError);
 }
 
-TEST(Skip, WithoutItErrorsAreRaised) {
+TEST(Skip, WithoutSkipErrorsAreThrown) {
   const auto plan = skipping(bad_at(8, {3}), 8, {}, {}, /*skip=*/false);
   const auto batch = empty_batch(*plan);
   EXPECT_THROW(plan->batch({}, batch->columns(), batch->mask()), DataError);
@@ -184,7 +184,7 @@ void expect_tried_again(Throw fail) {
   EXPECT_EQ(plain->calls(), 1);
 }
 
-TEST(Skip, WhatMayGoBetterIsTriedAgainAndThenRaised) {
+TEST(Skip, TransientErrorsAreRetriedAndThenThrown) {
   expect_tried_again<WorkerDied>([] { throw WorkerDied("it died"); });
   expect_tried_again<WorkerStalled>([] { throw WorkerStalled("it stalled"); });
   expect_tried_again<IoError>(
@@ -194,7 +194,7 @@ TEST(Skip, WhatMayGoBetterIsTriedAgainAndThenRaised) {
   });
 }
 
-TEST(Skip, WhatIsNoFaultOfASampleIsRaisedAtOnce) {
+TEST(Skip, ErrorsThatAreNotAboutASampleAreThrownAtOnce) {
   const auto missing = failing_at_first(
       1, [] { throw IoError(ENOENT, {.file = "file", .text = "is not there"}); });
   const auto batch = empty_batch(*skipping(missing, 8));
@@ -206,7 +206,7 @@ TEST(Skip, WhatIsNoFaultOfASampleIsRaisedAtOnce) {
                Cancelled);
 }
 
-TEST(Skip, ALoaderListsWhatWasLeftOutOnce) {
+TEST(Skip, ALoaderListsEachSkippedSampleOnce) {
   const auto plan = skipping(bad_at(40, {7, 21, 22}), 8);
   for (const int prefetch : {0, 3}) {
     for (const int threads : {1, 4}) {
@@ -231,13 +231,12 @@ TEST(Skip, MoreThanTheBudgetIsAnError) {
       Loader loader(plan, dtypes_of(*plan), {1, prefetch, budget});
       try {
         take(loader, {}, kLong);
-        FAIL() << "a batch came";
+        FAIL() << "a batch was delivered";
       } catch (const DataError& error) {
         const std::string words = error.what();
         EXPECT_TRUE(words.starts_with(text("sample ", *error.fields().sample,
-                                           " failed, and more samples have failed than "
-                                           "may be left out (",
-                                           budget, "): ")))
+                                           " failed, and more than the allowed ",
+                                           budget, " samples have failed: ")))
             << words;
         EXPECT_TRUE(words.ends_with(" is bad")) << words;
       }
@@ -245,7 +244,7 @@ TEST(Skip, MoreThanTheBudgetIsAnError) {
   }
 }
 
-TEST(Skip, TheSameBatchExceedsTheBudgetHoweverManyAreMadeAhead) {
+TEST(Skip, PrefetchDoesNotChangeWhichBatchExceedsTheBudget) {
   for (const int prefetch : {0, 1, 6}) {
     const auto source = bad_at(40, {7, 17, 18});
     const auto plan = skipping(source, 4);
@@ -263,7 +262,7 @@ TEST(Skip, TheSameBatchExceedsTheBudgetHoweverManyAreMadeAhead) {
   }
 }
 
-TEST(Skip, ABatchThatIsCopiedCountsToo) {
+TEST(Skip, CopiedBatchesCountTowardsTheBudget) {
   const auto plan = skipping(bad_at(40, {1, 9, 10}), 4);
   Loader loader(plan, dtypes_of(*plan), {2, 6, /*budget=*/2});
   const auto batch = empty_batch(*plan);
@@ -280,7 +279,7 @@ TEST(Skip, ABatchThatIsCopiedCountsToo) {
                DataError);
 }
 
-TEST(Skip, ABatchMayHaveNothingLeft) {
+TEST(Skip, ABatchMayLoseAllRows) {
   const auto plan = skipping(bad_at(4, {0, 1, 2, 3}), 4);
   Loader loader(plan, dtypes_of(*plan), {1, 0});
   const auto batch = take(loader, {}, kLong);

@@ -52,7 +52,7 @@ std::int64_t value(const Batch& batch, std::int64_t row) {
   return result;
 }
 
-TEST(Executor, MakesWhatIsNamedAndMasksTheRest) {
+TEST(Executor, MakesTheNamedSamplesAndMasksTheOtherRows) {
   Executor executor(pool_of(tenfold), kSchema, 4, 2);
   EXPECT_EQ(executor.rows(), 4);
   const auto full = executor.submit({5, 6, 5, 0}, {1, 2, 3, 4})->wait(kLong);
@@ -69,7 +69,7 @@ TEST(Executor, MakesWhatIsNamedAndMasksTheRest) {
   EXPECT_EQ(executor.live(), 3);
 }
 
-TEST(Executor, GivesBatchesToTheWorkerPoolInTheirOrder) {
+TEST(Executor, PassesBatchesToTheWorkerPoolInOrder) {
   std::vector<std::int64_t> seen;
   std::mutex mutex;
   Executor executor(pool_of(
@@ -89,7 +89,7 @@ TEST(Executor, GivesBatchesToTheWorkerPoolInTheirOrder) {
   EXPECT_EQ(seen, expected);
 }
 
-TEST(Executor, GivesTheWorkerPoolSeveralBatchesAtOnce) {
+TEST(Executor, PassesSeveralBatchesToTheWorkerPoolAtOnce) {
   std::latch together(3);
   Executor executor(pool_of([&](const WorkRequest&) { together.arrive_and_wait(); }, 3),
                     kSchema, 1, 3);
@@ -112,7 +112,7 @@ TEST(Executor, PendingBatchesWaitUntilTheTimeout) {
   EXPECT_EQ(pending->wait(kLong), batch);
 }
 
-TEST(Executor, BatchesThatNobodyWaitsForAreNotMade) {
+TEST(Executor, DoesNotMakeBatchesThatTheCallerDropped) {
   std::latch release(1);
   std::atomic<int> made{0};
   Executor executor(pool_of(
@@ -131,7 +131,7 @@ TEST(Executor, BatchesThatNobodyWaitsForAreNotMade) {
   EXPECT_EQ(made, 2);
 }
 
-TEST(Executor, RethrowsToEveryoneWhoWaits) {
+TEST(Executor, RethrowsTheErrorToEveryWaitingCaller) {
   Executor executor(pool_of([](const WorkRequest& chunk) {
                       if (chunk.indices[0] == 3) {
                         throw FunctionError("sample 3 is bad", 3, "", nullptr);
@@ -161,7 +161,7 @@ TEST(Executor, KeepsHostValuesWithTheirBatch) {
   EXPECT_EQ(rows, 3);
 }
 
-TEST(Executor, RefusesWhatDoesNotFit) {
+TEST(Executor, RejectsBadArguments) {
   Executor executor(pool_of(tenfold), kSchema, 2, 1);
   EXPECT_THROW(executor.submit({1, 2, 3}, {}), ArgumentError);
   EXPECT_THROW(executor.submit({1, 2}, {1}), ArgumentError);
@@ -170,7 +170,7 @@ TEST(Executor, RefusesWhatDoesNotFit) {
   EXPECT_THROW(Executor(pool_of(tenfold), kSchema, 2, -9), ArgumentError);
 }
 
-TEST(Executor, ClosingEndsEveryPendingBatchAndBatchesOutliveIt) {
+TEST(Executor, ClosingEndsPendingBatchesAndBatchesOutliveTheExecutor) {
   std::shared_ptr<const Batch> kept;
   std::vector<std::shared_ptr<const PendingBatch>> pending;
   std::latch begun(1);
@@ -191,7 +191,7 @@ TEST(Executor, ClosingEndsEveryPendingBatchAndBatchesOutliveIt) {
     for (std::int64_t i = 1; i < 20; ++i) pending.push_back(executor.submit({i}, {}));
     begun.wait();
     later = std::jthread([&] {
-      // The first is at work until the second has been instructions.
+      // The first batch is in progress until the second has been cancelled.
       while (!pending[1]->done()) std::this_thread::yield();
       release.count_down();
     });
@@ -205,7 +205,7 @@ TEST(Executor, ClosingEndsEveryPendingBatchAndBatchesOutliveIt) {
 }
 
 #if !defined(__SANITIZE_THREAD__)
-TEST(Executor, AForkedProcessIsRefusedAndMayLetGo) {
+TEST(Executor, AForkedProcessCanOnlyDestroyTheExecutor) {
   auto executor = std::make_unique<Executor>(pool_of(tenfold), kSchema, 2, 2);
   ASSERT_NE(executor->submit({1, 2}, {})->wait(kLong), nullptr);
   const pid_t child = fork();

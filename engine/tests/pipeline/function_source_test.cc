@@ -15,7 +15,7 @@
 namespace millstream {
 namespace {
 
-/// Threads that copy samples out of a truth.
+/// A pool of threads that copy samples from `truth`.
 std::shared_ptr<WorkerPool> copying(std::vector<TrueField> truth, int workers,
                                     int timeout) {
   ThreadWorkerPool::Function function;
@@ -60,7 +60,7 @@ INSTANTIATE_TEST_SUITE_P(Made, SourceConformance,
                                                    {{"x", DType::kInt32, {4}}}, 1, 2)),
                          case_name);
 
-TEST(FunctionSource, SaysWhichSampleCannotBeConverted) {
+TEST(FunctionSource, ReportsTheSampleThatCannotBeConverted) {
   const Schema schema = {{"x", DType::kInt64, {}}};
   std::vector<TrueField> truth = {{schema[0], std::string(3 * 8, '\0')}};
   truth[0].bytes[2 * 8 + 7] = 1;  // sample 2 is beyond 32 bits
@@ -72,18 +72,18 @@ TEST(FunctionSource, SaysWhichSampleCannotBeConverted) {
   read_samples(source, std::vector<std::int64_t>{0, 1}, {&column, 1}, memory);
   try {
     read_samples(source, std::vector<std::int64_t>{0, 2}, {&column, 1}, memory);
-    FAIL() << "it was converted";
+    FAIL() << "the sample was converted";
   } catch (const DataError& error) {
     EXPECT_STREQ(error.what(),
                  "x: sample 2 holds a value of dtype int64 that int32 cannot hold");
   }
 }
 
-TEST(FunctionSource, RefusesToBeEmpty) {
+TEST(FunctionSource, RejectsASizeOfZero) {
   EXPECT_THROW(FunctionSource(0, kMixed, copying({}, 1, 0)), ArgumentError);
 }
 
-TEST(FunctionSource, ReadsWhatProcessesMake) {
+TEST(FunctionSource, ReadsSamplesFromWorkerProcesses) {
   const FunctionSource source(100, {{"x", DType::kUint8, {24}}},
                               pool_of({}, {.workers = 2}));
   EXPECT_NE(source.worker_pool(), nullptr);

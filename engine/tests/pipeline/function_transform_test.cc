@@ -15,7 +15,7 @@
 namespace millstream::conformance {
 namespace {
 
-/// Threads that add up the bytes of a sample, and its seed where they are asked to.
+/// A transform whose threads add up the bytes of a sample, and its seed if `seeded`.
 std::shared_ptr<const Transform> summing(const Schema& input, int workers, bool seeded,
                                          int timeout = 0) {
   ThreadWorkerPool::Function function;

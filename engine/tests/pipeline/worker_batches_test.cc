@@ -42,7 +42,7 @@ std::shared_ptr<WorkerPool> calling(std::function<void(std::int64_t)> each,
                                             milliseconds(0));
 }
 
-TEST(WorkerBatches, AFunctionIsCalledOnceASample) {
+TEST(WorkerBatches, AFunctionIsCalledOncePerSample) {
   std::vector<std::atomic<int>> calls(kSamples);
   const auto pool =
       calling([&](std::int64_t index) { ++calls[static_cast<std::size_t>(index)]; }, 2);
@@ -72,7 +72,7 @@ TEST(WorkerBatches, AFunctionIsCalledOnceASample) {
   EXPECT_LE(total, 2 * kSamples + kAhead * kRows);
 }
 
-TEST(WorkerBatches, WhoAsksMayGiveUpWaitingForAFunction) {
+TEST(WorkerBatches, ACallerMayStopWaitingForAFunction) {
   std::latch release(1);
   const auto pool = calling([&](std::int64_t) { release.wait(); }, 1);
   const auto plan = sample_plan(std::make_shared<FunctionSource>(
@@ -88,7 +88,7 @@ TEST(WorkerBatches, WhoAsksMayGiveUpWaitingForAFunction) {
   EXPECT_NE(take(loader, position, kLong), nullptr);
 }
 
-TEST(WorkerBatches, StopsThoughAWorkerProcessIsStuck) {
+TEST(WorkerBatches, StopsEvenIfAWorkerProcessIsStuck) {
   const auto source = std::make_shared<FunctionSource>(
       kSamples, Schema{{"x", DType::kUint8, {24}}},
       std::shared_ptr<WorkerPool>(
@@ -101,7 +101,7 @@ TEST(WorkerBatches, StopsThoughAWorkerProcessIsStuck) {
   EXPECT_LE(dynamic_cast<ProcessWorkerPool&>(*plan->worker_pool()).pids().size(), 2u);
 }
 
-TEST(WorkerBatches, BatchesOfWorkerProcessesAreThePlans) {
+TEST(WorkerBatches, WorkerProcessesMakeTheSpecifiedBatches) {
   const auto source = std::make_shared<FunctionSource>(
       kSamples, Schema{{"x", DType::kUint8, {24}}},
       std::shared_ptr<WorkerPool>(pool_of(Instructions{}, {.workers = 2})));

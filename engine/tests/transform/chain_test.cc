@@ -23,7 +23,7 @@ std::shared_ptr<const Transform> normalize(const std::string& field, DType dtype
   return std::make_shared<Normalize>(field, dtype, scale, offset);
 }
 
-/// Rows of one field in memory of their own, two guard bytes apart.
+/// Rows of one field in their own memory, with two guard bytes after each row.
 template <typename T>
 struct TypedRows {
   TypedRows(DType dtype, Shape shape, std::int64_t rows)
@@ -45,7 +45,7 @@ struct TypedRows {
   Column column;
 };
 
-/// Makes field 0 anew as it is, and notes which columns and which number it was given.
+/// Copies field 0, and records the columns and the stage number that it was given.
 class Probe final : public Transform {
  public:
   struct Seen {
@@ -99,7 +99,7 @@ struct Sample {
   TypedRows<std::int64_t> label;
 };
 
-/// Runs samples 70, 71, ... through a chain, as many as `count`.
+/// Runs `count` samples, 70, 71 and so on, through a chain.
 void run(const Chain& chain, std::span<const Column> input,
          std::span<const Column> output, std::size_t count) {
   const std::int64_t indices[] = {70, 71, 72};
@@ -115,7 +115,7 @@ void run(const Chain& chain, std::span<const Column> input,
             {input, memory}, out);
 }
 
-TEST(Chain, WithoutStagesCopiesWhatIsNotInPlace) {
+TEST(Chain, WithoutStagesCopiesColumnsToTheOutput) {
   const Sample sample;
   const Chain chain(kInput, {});
   EXPECT_EQ(chain.output(), kInput);
@@ -129,7 +129,7 @@ TEST(Chain, WithoutStagesCopiesWhatIsNotInPlace) {
   EXPECT_EQ(label.bytes, sample.label.bytes);
 }
 
-TEST(Chain, TellsWhichFieldsTheSourceMayWriteStraight) {
+TEST(Chain, ReportsFieldsThatTheSourceMayWriteToTheBatch) {
   const Chain chain(
       kInput,
       {std::make_shared<Rename>(
@@ -153,7 +153,7 @@ TEST(Chain, SchemaOnlyStagesLeaveEveryFieldDirect) {
             (Schema{{"x", DType::kUint8, {6}}, {"y", DType::kInt64, {}}}));
 }
 
-TEST(Chain, LeavesColumnsAloneThatAreInPlace) {
+TEST(Chain, DoesNotCopyColumnsThatAreInPlace) {
   const Sample sample;
   const Chain chain(kInput, {normalize("image", DType::kFloat32, 2)});
   TypedRows<float> image(DType::kFloat32, {2, 3}, 3);
@@ -164,7 +164,7 @@ TEST(Chain, LeavesColumnsAloneThatAreInPlace) {
   EXPECT_EQ(image.get(2, 5), 210.0f);
 }
 
-TEST(Chain, TheLastStageToMakeAFieldWritesItWhereItBelongs) {
+TEST(Chain, TheLastStageThatMakesAFieldWritesToTheOutput) {
   const Sample sample;
   Probe::Seen first;
   Probe::Seen last;
@@ -184,7 +184,7 @@ TEST(Chain, TheLastStageToMakeAFieldWritesItWhereItBelongs) {
   EXPECT_EQ(image.bytes, sample.image.bytes);
 }
 
-TEST(Chain, AStageSeesTheShapesOfItsOwnFlow) {
+TEST(Chain, AStageGetsTheShapesOfItsOwnFlow) {
   const Sample sample;
   Probe::Seen seen;
   const Chain chain(
@@ -197,7 +197,7 @@ TEST(Chain, AStageSeesTheShapesOfItsOwnFlow) {
   EXPECT_EQ(seen.output[0].data, image.column.data);
 }
 
-TEST(Chain, StagesAreNumberedByWhatTheyAre) {
+TEST(Chain, StageNumbersDependOnTheKindOfTheStage) {
   const Sample sample;
   Probe::Seen earlier;
   Probe::Seen still;
@@ -234,7 +234,7 @@ TEST(Chain, CombinesTheTraitsOfItsStages) {
       (Traits{.cheap = false, .may_fail = true}));
 }
 
-TEST(StageKind, NumbersAndWhatTheyDrawNeverChange) {
+TEST(StageKind, NumbersAndTheirRandomBitsNeverChange) {
   const std::tuple<StageKind, std::uint32_t, std::uint32_t> kinds[] = {
       {StageKind::kFunction, 0, 1507965711u},
       {StageKind::kNormalize, 0x10000, 1652931548u},
@@ -247,7 +247,7 @@ TEST(StageKind, NumbersAndWhatTheyDrawNeverChange) {
   }
 }
 
-TEST(Chain, TwoNormalizesGoOneAfterTheOther) {
+TEST(Chain, AppliesTwoNormalizesInOrder) {
   const Sample sample;
   const Chain chain(kInput, {normalize("image", DType::kFloat32, 0.5, 1),
                              normalize("image", DType::kFloat64, 3, -2)});
@@ -263,7 +263,7 @@ TEST(Chain, TwoNormalizesGoOneAfterTheOther) {
   }
 }
 
-TEST(Chain, NarrowsAtTheEndWhereTheOutputIsNarrower) {
+TEST(Chain, ConvertsToTheDtypeOfTheOutputAtTheEnd) {
   const Sample sample;
   const Chain chain(kInput, {normalize("image", DType::kFloat64, 0.1)});
   TypedRows<float> image(DType::kFloat32, {2, 3}, 3);
@@ -278,7 +278,7 @@ TEST(Chain, NarrowsAtTheEndWhereTheOutputIsNarrower) {
   EXPECT_EQ(label.bytes.back(), std::byte{0xA5});
 }
 
-TEST(Chain, RefusesToNarrowAnIntegerThatDoesNotFit) {
+TEST(Chain, RejectsAnIntegerThatDoesNotFitTheOutput) {
   Sample sample;
   sample.label.set(1, 0, (std::int64_t{1} << 40) + 5);
   const Chain chain(kInput, {});
@@ -312,7 +312,7 @@ TEST(Chain, TakesScatteredRows) {
   EXPECT_EQ(label.get(1, 0), -2.0f);
 }
 
-TEST(Chain, RefusesAStageThatCannotTakeWhatItIsGiven) {
+TEST(Chain, RejectsAStageThatDoesNotFitItsInput) {
   const auto build = [](const Stages& stages) -> std::string {
     try {
       const Chain chain(kInput, stages);

@@ -25,7 +25,7 @@ std::string refusal(const std::function<void()>& function) {
   return "";
 }
 
-/// What the transform makes of one row of values.
+/// Applies the transform to one row of values.
 template <typename To, typename From>
 std::vector<To> normalized(const Normalize& normalize, DType dtype,
                            std::vector<From> values) {
@@ -123,7 +123,7 @@ TEST(Normalize, CastsWithoutArithmetic) {
   EXPECT_EQ(wrapped, (std::vector<std::int8_t>{-56, -1}));
 }
 
-TEST(Normalize, FlowsAsMadeUnlessNothingChanges) {
+TEST(Normalize, MakesTheFieldUnlessNothingChanges) {
   const Schema input = {{"x", DType::kUint8, {4, 4}}, {"y", DType::kInt32, {}}};
   const Flow made = Normalize("x", DType::kFloat32, 2).flow(input);
   EXPECT_EQ(made.schema, (Schema{{"x", DType::kFloat32, {4, 4}}, input[1]}));
@@ -133,12 +133,12 @@ TEST(Normalize, FlowsAsMadeUnlessNothingChanges) {
   EXPECT_EQ(passed.from, (std::vector<int>{0, 1}));
 }
 
-TEST(Normalize, SaysWhatItIs) {
+TEST(Normalize, StrNamesTheFieldAndTheDtype) {
   EXPECT_EQ(Normalize("x", DType::kFloat32, 2).str(), "normalize(x)");
   EXPECT_EQ(Normalize("x", DType::kInt16).str(), "cast(x, int16)");
 }
 
-TEST(Normalize, RefusesToScaleWhatIsNotAFloat) {
+TEST(Normalize, RejectsAScaleForAnIntegerDtype) {
   EXPECT_EQ(
       refusal([] { Normalize("x", DType::kUint8, 0.5); }),
       "normalize(x): a scale of 0.5 and an offset of 0 need a floating dtype, not "
@@ -146,7 +146,7 @@ TEST(Normalize, RefusesToScaleWhatIsNotAFloat) {
   EXPECT_NE(refusal([] { Normalize("x", DType::kComplex64, 1, 2); }), "");
 }
 
-TEST(Normalize, RefusesToLoseAnImaginaryPart) {
+TEST(Normalize, RejectsACastThatLosesTheImaginaryPart) {
   EXPECT_EQ(refusal([] {
               Normalize("x", DType::kFloat32).flow({{"x", DType::kComplex64, {2}}});
             }),
@@ -154,7 +154,7 @@ TEST(Normalize, RefusesToLoseAnImaginaryPart) {
             "float32");
 }
 
-TEST(Normalize, RefusesAMissingField) {
+TEST(Normalize, RejectsAMissingField) {
   EXPECT_EQ(refusal([] {
               Normalize("z", DType::kInt8).flow({{"x", {}, {}}});
             }),
@@ -175,7 +175,7 @@ TEST(Flatten, JoinsAxesFromTheFirstOn) {
   EXPECT_EQ(shape(Flatten("y"), 1), Shape({1}));
 }
 
-TEST(Flatten, RefusesAxesThatDoNotExist) {
+TEST(Flatten, RejectsAxesThatDoNotExist) {
   EXPECT_EQ(refusal([] { Flatten("x", -1); }),
             "flatten(x): the first axis cannot be -1");
   EXPECT_EQ(refusal([] {
@@ -184,7 +184,7 @@ TEST(Flatten, RefusesAxesThatDoNotExist) {
             "flatten(x): axis 3 is out of range for x: uint8(2, 2)");
 }
 
-TEST(Rename, GivesFieldsOtherNames) {
+TEST(Rename, RenamesFields) {
   const Schema input = {{"a", DType::kUint8, {2}}, {"b", DType::kInt32, {}}};
   const Flow flow = Rename({{"a", "b"}, {"b", "a"}}).flow(input);
   EXPECT_EQ(flow.schema, (Schema{{"b", DType::kUint8, {2}}, {"a", DType::kInt32, {}}}));
@@ -195,7 +195,7 @@ Rename renamed(const std::string& from, const std::string& to) {
   return Rename(std::map<std::string, std::string>{{from, to}});
 }
 
-TEST(Rename, RefusesMissingFieldsAndNamesGivenTwice) {
+TEST(Rename, RejectsMissingFieldsAndDuplicateNames) {
   const Schema input = {{"a", DType::kUint8, {2}}, {"b", DType::kInt32, {}}};
   EXPECT_EQ(refusal([&] { renamed("c", "d").flow(input); }),
             "rename: there is no field 'c', only 'a', 'b'");

@@ -21,13 +21,13 @@ namespace millstream::conformance {
 
 using Bytes = std::vector<std::byte>;
 
-/// A transform, a schema that it takes, and what it is promised to be.
+/// A transform to test, and an input schema that it accepts.
 struct TransformCase {
   std::string name;  // letters and digits
   std::shared_ptr<const Transform> transform;
   Schema input;
-  bool random = false;  // whether what it makes depends on its draws
-  /// Fills one value of field `field` of a sample; plausible numbers if not given.
+  bool random = false;  // whether its output depends on random numbers
+  /// Fills field `field` of a sample; null for random numbers.
   std::function<void(std::int64_t sample, std::size_t field, std::span<std::byte>)>
       fill = nullptr;
 };
@@ -36,20 +36,19 @@ inline void PrintTo(const TransformCase& value, std::ostream* out) {
   *out << value.name;
 }
 
-/// How columns lie in memory.
+/// How columns are laid out in memory.
 struct Layout {
   std::int64_t gap = 0;     // bytes between rows
-  std::int64_t offset = 0;  // bytes before the first
-  bool scattered = false;   // each row for itself, in no order
+  std::int64_t offset = 0;  // bytes before the first row
+  bool scattered = false;   // one pointer per row
 };
 
-/// Every transform keeps what Transform promises: instantiate this suite with its
-/// cases.
+/// Tests the contract of `Transform`. Instantiate this suite for every transform.
 class TransformConformance : public testing::TestWithParam<TransformCase> {
  protected:
   static constexpr std::byte kGuard{0xA5};
 
-  /// Which sample of which epoch stands in each row.
+  /// The sample and the epoch of each row.
   struct Batch {
     std::vector<std::int64_t> indices;
     std::vector<std::uint32_t> epochs;
@@ -68,7 +67,7 @@ class TransformConformance : public testing::TestWithParam<TransformCase> {
     }
   };
 
-  /// Columns of a schema in memory of their own, guard bytes around every row.
+  /// Columns of a schema in their own memory, with guard bytes around every row.
   class Columns {
    public:
     Columns(const Schema& schema, std::int64_t rows, const Layout& layout)
@@ -120,7 +119,7 @@ class TransformConformance : public testing::TestWithParam<TransformCase> {
     std::vector<Column> columns_;
   };
 
-  using Made = std::vector<std::vector<Bytes>>;  // of each row, each field
+  using Made = std::vector<std::vector<Bytes>>;  // by row, then by field
 
   const Transform& transform() const { return *GetParam().transform; }
   const Schema& input() const { return GetParam().input; }
@@ -142,7 +141,7 @@ class TransformConformance : public testing::TestWithParam<TransformCase> {
     });
   }
 
-  /// The same sample has the same bytes wherever it stands; padding is zeros.
+  /// Fills the input. The bytes depend only on the sample; padding is zero.
   void fill(const Columns& columns, const Batch& batch) const {
     for (std::size_t i = 0; i < input().size(); ++i) {
       const Column& column = columns.columns()[i];
@@ -161,7 +160,7 @@ class TransformConformance : public testing::TestWithParam<TransformCase> {
     }
   }
 
-  /// Applies the transform and checks that nothing but its rows was written.
+  /// Applies the transform and checks that it writes only to its rows.
   Made made(const Batch& batch, const Layout& from = {}, const Layout& to = {}) const {
     Memory memory;
     return made(batch, from, to, memory);
@@ -182,7 +181,7 @@ class TransformConformance : public testing::TestWithParam<TransformCase> {
     }
     Rows rows{output, memory};
     transform().apply(flow, batch.request(), {source.columns(), memory}, rows);
-    EXPECT_EQ(source.bytes(), before) << "the input was written to";
+    EXPECT_EQ(source.bytes(), before) << "the transform changed its input";
     Made result(static_cast<std::size_t>(batch.rows()));
     for (std::size_t i = 0; i < output.size(); ++i) {
       target.expect_guards_intact(i);
@@ -220,17 +219,17 @@ TEST_P(TransformConformance, FlowIsConsistent) {
   }
 }
 
-TEST_P(TransformConformance, FlowRefusesASchemaWithoutItsFields) {
+TEST_P(TransformConformance, FlowRejectsASchemaWithoutItsFields) {
   try {
-    transform().flow({{"a field of no one", DType::kUint8, {2}}});
-    FAIL() << "the schema was taken";
+    transform().flow({{"unknown", DType::kUint8, {2}}});
+    FAIL() << "flow() accepted the schema";
   } catch (const ArgumentError& error) {
     EXPECT_TRUE(std::string(error.what()).starts_with(transform().str()))
         << error.what();
   }
 }
 
-TEST_P(TransformConformance, DenseAndScatteredInputsGiveTheSame) {
+TEST_P(TransformConformance, DenseAndScatteredInputsGiveEqualOutputs) {
   const Batch batch = some_batch();
   const Made dense = made(batch);
   EXPECT_EQ(made(batch, {.scattered = true}), dense);
@@ -238,7 +237,7 @@ TEST_P(TransformConformance, DenseAndScatteredInputsGiveTheSame) {
   EXPECT_EQ(made(batch, {.gap = 3, .offset = 5, .scattered = true}), dense);
 }
 
-TEST_P(TransformConformance, OutputRowsMayStandAnywhere) {
+TEST_P(TransformConformance, OutputRowsMayHaveAnyStrideAndOffset) {
   const Batch batch = some_batch();
   const Made dense = made(batch);
   EXPECT_EQ(made(batch, {}, {.gap = 64}), dense);
@@ -246,7 +245,7 @@ TEST_P(TransformConformance, OutputRowsMayStandAnywhere) {
   EXPECT_EQ(made(batch, {.gap = 1, .offset = 1}, {.gap = 1, .offset = 1}), dense);
 }
 
-TEST_P(TransformConformance, RowsOneAtATimeEqualRowsAtOnce) {
+TEST_P(TransformConformance, OneRowAtATimeEqualsAllRowsTogether) {
   const Batch batch = some_batch();
   const Made whole = made(batch);
   for (std::size_t row = 0; row < whole.size(); ++row) {
@@ -254,7 +253,7 @@ TEST_P(TransformConformance, RowsOneAtATimeEqualRowsAtOnce) {
   }
 }
 
-TEST_P(TransformConformance, ARowDependsOnItsOwnSampleAlone) {
+TEST_P(TransformConformance, ARowDependsOnlyOnItsSample) {
   const Batch batch = some_batch();
   const Made whole = made(batch);
   const std::vector<std::size_t> order = {10, 3, 3, 0, 9, 1};
@@ -262,7 +261,7 @@ TEST_P(TransformConformance, ARowDependsOnItsOwnSampleAlone) {
   for (std::size_t k = 0; k < order.size(); ++k) EXPECT_EQ(moved[k], whole[order[k]]);
 }
 
-TEST_P(TransformConformance, NoRowsWriteNothing) {
+TEST_P(TransformConformance, ARequestWithoutRowsWritesNothing) {
   EXPECT_TRUE(made(Batch{}, {}, {.gap = 8, .offset = 8}).empty());
 }
 
@@ -278,7 +277,7 @@ TEST_P(TransformConformance, PaddingIsTransformedLikeAnyRow) {
   }
 }
 
-TEST_P(TransformConformance, AnArenaInUseChangesNothing) {
+TEST_P(TransformConformance, MemoryInUseDoesNotChangeTheOutput) {
   const Batch batch = some_batch();
   const Made expected = made(batch);
   Memory memory;
@@ -317,7 +316,7 @@ TEST_P(TransformConformance, DrawsDependOnSeedEpochSampleAndStageOnly) {
   }
 }
 
-TEST_P(TransformConformance, AChainOfItAloneGivesTheSame) {
+TEST_P(TransformConformance, AChainWithOneStageGivesTheSameOutput) {
   Batch batch = some_batch();
   batch.stage = static_cast<std::uint32_t>(transform().kind());
   const Made expected = made(batch);

@@ -13,7 +13,7 @@
 namespace millstream::conformance {
 namespace {
 
-/// Writes drawn words over field "x": a stand-in for transforms that draw.
+/// Fills field "x" with random bytes. Represents transforms that draw random numbers.
 class Noise final : public Transform {
  public:
   std::string str() const override { return "noise(x)"; }

@@ -8,14 +8,14 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-/// The rows per chunk for 128 rows and 3 workers once a row is known to take so long.
+/// The rows per chunk for 128 rows and 3 workers when a row takes `row`.
 std::int64_t rows_per_chunk_of(std::chrono::nanoseconds row) {
   ChunkSize chunk_size;
   chunk_size.record(1, row);
   return chunk_size.rows_per_chunk(128, 3);
 }
 
-TEST(ChunkSizeTest, SharesEvenlyWhereNothingIsKnown) {
+TEST(ChunkSizeTest, SplitsEvenlyBeforeTheFirstMeasurement) {
   EXPECT_EQ(ChunkSize().rows_per_chunk(128, 3), 43);
   EXPECT_EQ(ChunkSize().rows_per_chunk(2, 3), 1);
   EXPECT_EQ(ChunkSize().rows_per_chunk(0, 3), 1);
@@ -27,23 +27,24 @@ TEST(ChunkSizeTest, GivesWholeBatchesOfCheapRows) {
   EXPECT_EQ(rows_per_chunk_of(microseconds(10)), 43);
 }
 
-TEST(ChunkSizeTest, GivesAllWorkersAsManyChunks) {
+TEST(ChunkSizeTest, GivesAllWorkersTheSameNumberOfChunks) {
   EXPECT_EQ(rows_per_chunk_of(milliseconds(1)), 43);
   EXPECT_EQ(rows_per_chunk_of(milliseconds(2)), 15);  // three chunks each
   EXPECT_EQ(rows_per_chunk_of(milliseconds(20)), 2);
 }
 
-TEST(ChunkSizeTest, GivesSlowRowsOneByOne) {
+TEST(ChunkSizeTest, GivesSlowRowsOneAtATime) {
   EXPECT_EQ(rows_per_chunk_of(milliseconds(60)), 1);
   EXPECT_EQ(rows_per_chunk_of(std::chrono::hours(1)), 1);
 }
 
-TEST(ChunkSizeTest, GivesWholeBatchesWhereThereAreMoreOfThemThanWorkers) {
+TEST(ChunkSizeTest, GivesWholeBatchesIfThereAreMoreBatchesThanWorkers) {
   ChunkSize chunk_size;
   chunk_size.record(1, microseconds(100));
   EXPECT_EQ(chunk_size.rows_per_chunk(128, 3, 3), 43);
   EXPECT_EQ(chunk_size.rows_per_chunk(128, 3, 4), 128);
-  EXPECT_EQ(chunk_size.rows_per_chunk(512, 3, 4), 171);  // that would take too long
+  EXPECT_EQ(chunk_size.rows_per_chunk(512, 3, 4),
+            171);  // a whole batch would take too long
 }
 
 TEST(ChunkSizeTest, KnowsWhichChunksAreShort) {
@@ -54,7 +55,7 @@ TEST(ChunkSizeTest, KnowsWhichChunksAreShort) {
   EXPECT_FALSE(chunk_size.is_short(8));
 }
 
-TEST(ChunkSizeTest, FollowsWhatRowsCost) {
+TEST(ChunkSizeTest, AdaptsToTheCostOfRows) {
   ChunkSize chunk_size;
   chunk_size.record(8, milliseconds(8));
   EXPECT_EQ(chunk_size.rows_per_chunk(128, 2), 32);

@@ -65,7 +65,7 @@ TEST(Message, AFlagIsZeroOrOne) {
   EXPECT_THROW(decoded_failure(failure), DataError);
 }
 
-TEST(Message, WhatIsCutOffIsRefusedAtEveryByte) {
+TEST(Message, TruncatedMessagesAreRejectedAtEveryByte) {
   const std::string task = encoded(some_task());
   for (std::size_t size = 0; size < task.size(); ++size) {
     EXPECT_THROW(decoded_task(std::string_view(task).substr(0, size)), DataError);
@@ -76,7 +76,7 @@ TEST(Message, WhatIsCutOffIsRefusedAtEveryByte) {
   }
 }
 
-TEST(Message, CountsThatCannotBeAreRefused) {
+TEST(Message, InvalidCountsAreRejected) {
   for (const std::int64_t count :
        {std::int64_t{-1}, std::int64_t{3}, std::numeric_limits<std::int64_t>::max(),
         std::int64_t{1} << 61}) {
@@ -87,7 +87,7 @@ TEST(Message, CountsThatCannotBeAreRefused) {
   }
 }
 
-TEST(Message, HeadersThatCannotBeAreRefused) {
+TEST(Message, InvalidHeadersAreRejected) {
   const auto header = [](std::uint32_t kind, std::int64_t bytes) {
     std::string raw;
     MessageWriter(raw).value(MessageHeader{static_cast<MessageKind>(kind), 0, bytes});
@@ -101,7 +101,7 @@ TEST(Message, HeadersThatCannotBeAreRefused) {
   EXPECT_THROW(header_of("short"), DataError);
 }
 
-TEST(Message, LongOnesCrossInPieces) {
+TEST(Message, LongMessagesAreSentInPieces) {
   const Sockets sockets;
   const std::string body(3'000'000, 'b');  // more than a socket holds
   std::jthread sender([&] {
@@ -118,7 +118,7 @@ TEST(Message, LongOnesCrossInPieces) {
   EXPECT_TRUE(got.empty());
 }
 
-TEST(Message, NobodyThereIsNotAnError) {
+TEST(Message, AClosedConnectionIsNotAnError) {
   Sockets sockets;
   const std::string message = framed(MessageKind::kDone, "half of it is sent");
   ASSERT_TRUE(send_all(sockets.theirs.number(), message.substr(0, 20)));
@@ -130,7 +130,7 @@ TEST(Message, NobodyThereIsNotAnError) {
   EXPECT_FALSE(send_all(sockets.ours.number(), message));  // and no SIGPIPE
 }
 
-TEST(Descriptor, ClosesWhatItHoldsOnce) {
+TEST(Descriptor, ClosesItsDescriptorOnce) {
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
   Descriptor read_end(ends[0]);

@@ -28,12 +28,13 @@ inline std::vector<std::int64_t> samples(std::int64_t first, std::int64_t count)
   return indices;
 }
 
-/// Rows of several columns of bytes for a pool to make, with gaps between them.
+/// Output rows for a pool, with several byte columns and gaps between rows.
 class PoolRows {
  public:
   static constexpr std::byte kUntouched{0x5A};
 
-  /// `shared` takes the columns from the pool's memory; `gap` lies between rows.
+  /// With `shared` the columns are in the pool's shared memory. `gap` is the number of
+  /// bytes between rows.
   PoolRows(WorkerPool& pool, std::vector<std::int64_t> indices,
            const std::vector<std::int64_t>& bytes, bool shared, std::int64_t gap = 0)
       : indices_(std::move(indices)), bytes_(bytes) {
@@ -54,7 +55,8 @@ class PoolRows {
     return {indices_, seeds, input, columns_, context, 0};
   }
 
-  /// Whether every row is what "fill" makes and nothing else was touched.
+  /// Whether every row has the bytes that mode "fill" writes, and the gaps are
+  /// untouched.
   bool right() const {
     for (std::size_t c = 0; c < columns_.size(); ++c) {
       const Column& column = columns_[c];

@@ -30,7 +30,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kNever{600'000};
 
-/// What making the rows throws, in words; "made" if it throws nothing.
+/// The message of the error that `make` throws, or "made".
 template <typename E>
 std::string failing(ProcessWorkerPool& pool, const PoolRows& rows,
                     CallContext context = {}) {
@@ -53,7 +53,7 @@ bool holds(const std::string& words, const std::string& chunk) {
   return words.find(chunk) != std::string::npos;
 }
 
-TEST(ProcessWorkerPoolFailures, TheFirstRowThatFailedCounts) {
+TEST(ProcessWorkerPoolFailures, ReportsTheErrorOfTheLowestRow) {
   for (const int workers : {1, 2, 5}) {
     const auto pool = pool_of({.mode = "fail", .sample = 11}, {.workers = workers});
     const PoolRows rows(*pool, samples(0, 40), {24}, true);
@@ -73,7 +73,7 @@ TEST(ProcessWorkerPoolFailures, TheFirstRowThatFailedCounts) {
   }
 }
 
-TEST(ProcessWorkerPoolFailures, SayHowAWorkerDiedAndAtWhichSample) {
+TEST(ProcessWorkerPoolFailures, ReportsHowAWorkerDiedAndAtWhichSample) {
   struct Death {
     Instructions instructions;
     std::string words;
@@ -85,7 +85,7 @@ TEST(ProcessWorkerPoolFailures, SayHowAWorkerDiedAndAtWhichSample) {
        "was killed by signal 11 (Seg"},
       {{.mode = "exit", .sample = 5, .number = 3}, "exited with status 3"},
       {{.mode = "deaf", .sample = 5}, "closed its connection"},
-      {{.mode = "babble", .sample = 5}, "sent what is no answer"}};
+      {{.mode = "babble", .sample = 5}, "sent an invalid answer"}};
   for (const Death& death : deaths) {
     const auto pool = pool_of(death.instructions, {.workers = 2});
     const PoolRows good(*pool, samples(10, 8), {24}, true);
@@ -98,12 +98,12 @@ TEST(ProcessWorkerPoolFailures, SayHowAWorkerDiedAndAtWhichSample) {
     EXPECT_TRUE(std::ranges::any_of(pids, [&](std::int64_t pid) {
       return words.starts_with(text("worker process ", pid, " "));
     })) << words;
-    pool->make(good.request());  // by another in its place
+    pool->make(good.request());  // a new process has replaced it
     EXPECT_TRUE(good.right());
   }
 }
 
-TEST(ProcessWorkerPoolFailures, AWorkerThatDiesIdleIsReplaced) {
+TEST(ProcessWorkerPoolFailures, AnIdleWorkerThatDiesIsReplaced) {
   const auto pool = pool_of({}, {.workers = 1});
   const PoolRows rows(*pool, samples(0, 8), {24}, true);
   for (int i = 0; i < 3; ++i) {
@@ -117,7 +117,7 @@ TEST(ProcessWorkerPoolFailures, AWorkerThatDiesIdleIsReplaced) {
   EXPECT_TRUE(rows.right());
 }
 
-TEST(ProcessWorkerPoolFailures, RestartsTryTheSampleAgain) {
+TEST(ProcessWorkerPoolFailures, RestartsRetryTheSample) {
   for (const std::string mode : {"kill", "exit", "stall"}) {
     const TemporaryFolder folder;
     const auto pool = pool_of(
@@ -130,14 +130,14 @@ TEST(ProcessWorkerPoolFailures, RestartsTryTheSampleAgain) {
   }
 }
 
-TEST(ProcessWorkerPoolFailures, RestartsComeToAnEnd) {
+TEST(ProcessWorkerPoolFailures, RestartsAreLimited) {
   const auto pool = pool_of({.mode = "kill", .sample = 5, .number = SIGKILL},
                             {.workers = 2, .restarts = 3});
   const PoolRows rows(*pool, samples(0, 20), {24}, true);
   EXPECT_TRUE(holds(failing<WorkerDied>(*pool, rows), "while it made sample 5"));
 }
 
-TEST(ProcessWorkerPoolFailures, AWorkerThatCannotBeginSaysWhy) {
+TEST(ProcessWorkerPoolFailures, ReportsWhyAWorkerCannotStart) {
   for (const int restarts : {0, 2}) {
     const auto refusing =
         pool_of({.mode = "refuse"}, {.workers = 2, .restarts = restarts});
@@ -148,23 +148,24 @@ TEST(ProcessWorkerPoolFailures, AWorkerThatCannotBeginSaysWhy) {
     const auto vanishing =
         pool_of({.mode = "vanish", .number = 7}, {.workers = 2, .restarts = restarts});
     const std::string words = failing<WorkerDied>(*vanishing, rows);
-    EXPECT_TRUE(words.ends_with(" exited with status 7 before it could begin"))
+    EXPECT_TRUE(
+        words.ends_with(" exited with status 7 before it made its first sample"))
         << words;
   }
 }
 
 TEST(ProcessWorkerPoolFailures,
-     AWorkerThatEndsBeforeItsFirstChunkIsNotReplacedForEver) {
+     AWorkerThatEndsBeforeItsFirstChunkIsNotReplacedForever) {
   for (const int restarts : {0, 2}) {
     const auto pool = pool_of({.mode = "noise"}, {.workers = 1, .restarts = restarts});
     const PoolRows rows(*pool, samples(0, 20), {24}, false);
     const std::string words = failing<WorkerDied>(*pool, rows);
-    EXPECT_TRUE(holds(words, "sent what is no answer")) << words;
-    EXPECT_TRUE(words.ends_with(" before it could begin")) << words;
+    EXPECT_TRUE(holds(words, "sent an invalid answer")) << words;
+    EXPECT_TRUE(words.ends_with(" before it made its first sample")) << words;
   }
 }
 
-TEST(ProcessWorkerPoolFailures, ACommandThatDoesNotExistIsNamed) {
+TEST(ProcessWorkerPoolFailures, ReportsACommandThatDoesNotExist) {
   const std::ptrdiff_t before = open_descriptors();
   {
     ProcessWorkerPool pool({{"/no/such/program"}, {}, ""}, {.workers = 2});
@@ -185,7 +186,7 @@ TEST(ProcessWorkerPoolFailures, ACommandThatDoesNotExistIsNamed) {
   EXPECT_FALSE(has_children());
 }
 
-TEST(ProcessWorkerPoolFailures, AStallSaysWhereTheWorkerIs) {
+TEST(ProcessWorkerPoolFailures, AStallReportsTheStackOfTheWorker) {
   const auto pool = pool_of({.mode = "stall", .sample = 5},
                             {.workers = 2, .timeout = milliseconds(500)});
   const PoolRows rows(*pool, samples(0, 8), {24}, false);
@@ -199,7 +200,7 @@ TEST(ProcessWorkerPoolFailures, AStallSaysWhereTheWorkerIs) {
   EXPECT_TRUE(good.right());
 }
 
-TEST(ProcessWorkerPoolFailures, ManyRowsMayTakeLongerThanOneMay) {
+TEST(ProcessWorkerPoolFailures, TheTimeoutIsPerRow) {
   const auto pool = pool_of({.mode = "slow", .number = 30'000},
                             {.workers = 1, .timeout = milliseconds(500)});
   const PoolRows rows(*pool, samples(0, 25), {24}, true);
@@ -207,7 +208,7 @@ TEST(ProcessWorkerPoolFailures, ManyRowsMayTakeLongerThanOneMay) {
   EXPECT_TRUE(rows.right());
 }
 
-TEST(ProcessWorkerPoolFailures, RowsMadeAtOnceHaveTheTimeOfAllOfThem) {
+TEST(ProcessWorkerPoolFailures, RowsMadeTogetherShareTheSumOfTheirTimeouts) {
   const auto pool = pool_of({.mode = "together", .number = 100'000},
                             {.workers = 1, .timeout = milliseconds(500)});
   const PoolRows rows(*pool, samples(0, 10), {24}, true);
@@ -224,7 +225,7 @@ TEST(ProcessWorkerPoolFailures, RowsMadeAtOnceHaveTheTimeOfAllOfThem) {
       << words;
 }
 
-TEST(ProcessWorkerPoolFailures, ClosingEndsWaiting) {
+TEST(ProcessWorkerPoolFailures, ClosingFailsWaitingCallers) {
   const std::ptrdiff_t before = open_descriptors();
   {
     const TemporaryFolder folder;
@@ -243,17 +244,17 @@ TEST(ProcessWorkerPoolFailures, ClosingEndsWaiting) {
     pool->close();
     for (auto& words : waiting) {
       ASSERT_EQ(words.wait_for(kNever), std::future_status::ready);
-      EXPECT_EQ(words.get(), "the workers were closed");
+      EXPECT_EQ(words.get(), "the worker pool was closed");
     }
     EXPECT_TRUE(pool->pids().empty());
-    EXPECT_EQ(failing<Cancelled>(*pool, rows), "the workers were closed");
+    EXPECT_EQ(failing<Cancelled>(*pool, rows), "the worker pool was closed");
     pool->close();
   }
   EXPECT_EQ(open_descriptors(), before);
   EXPECT_FALSE(has_children());
 }
 
-TEST(ProcessWorkerPoolFailures, WhatIsCancelledEndsThoughItsWorkerDoesNot) {
+TEST(ProcessWorkerPoolFailures, ACancelledRequestEndsEvenIfItsWorkerIsStuck) {
   const auto pool = pool_of({.mode = "stall", .sample = 5}, {.workers = 1});
   const PoolRows rows(*pool, samples(5, 3), {24}, false);
   std::atomic<bool> cancelled{false};
@@ -265,24 +266,24 @@ TEST(ProcessWorkerPoolFailures, WhatIsCancelledEndsThoughItsWorkerDoesNot) {
   auto behind = std::async(std::launch::async, [&] { pool->make(queued.request()); });
   std::this_thread::sleep_for(milliseconds(50));
   cancelled = true;
-  EXPECT_EQ(stuck.get(), "nobody wants these rows");
-  behind.get();  // by another worker
+  EXPECT_EQ(stuck.get(), "the request was cancelled");
+  behind.get();  // a new worker makes it
   EXPECT_TRUE(queued.right());
 }
 
-TEST(ProcessWorkerPoolFailures, WhatIsCancelledBeforeItBeginsNeverDoes) {
+TEST(ProcessWorkerPoolFailures, ACancelledRequestDoesNotStart) {
   const auto pool = pool_of({}, {.workers = 1});
   const std::atomic<bool> cancelled{true};
   const PoolRows rows(*pool, samples(0, 500), {24}, true);
   const std::string words =
       failing<Cancelled>(*pool, rows, {nullptr, nullptr, &cancelled});
-  EXPECT_EQ(words, "nobody wants these rows");
+  EXPECT_EQ(words, "the request was cancelled");
   EXPECT_TRUE(pool->pids().empty());
   pool->make(rows.request());
   EXPECT_TRUE(rows.right());
 }
 
-TEST(ProcessWorkerPoolFailures, NoDescriptorAndNoChildIsLeft) {
+TEST(ProcessWorkerPoolFailures, LeaksNoDescriptorsOrProcesses) {
   const std::ptrdiff_t before = open_descriptors();
   for (int round = 0; round < 5; ++round) {
     const auto pool = pool_of({.mode = "kill", .sample = 5, .number = SIGKILL},
@@ -297,7 +298,7 @@ TEST(ProcessWorkerPoolFailures, NoDescriptorAndNoChildIsLeft) {
   EXPECT_FALSE(has_children());
 }
 
-TEST(ProcessWorkerPoolFailures, AParentThatIsKilledTakesItsWorkersAlong) {
+TEST(ProcessWorkerPoolFailures, WorkersEndWhenTheirParentIsKilled) {
   int ends[2];
   ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
   const Descriptor read_end(ends[0]);
@@ -315,7 +316,8 @@ TEST(ProcessWorkerPoolFailures, AParentThatIsKilledTakesItsWorkersAlong) {
   }
   std::string said;
   char buffer[100];
-  while (std::ranges::count(said, '\n') < 2) {  // its workers keep the pipe open
+  while (std::ranges::count(said, '\n') <
+         2) {  // no end of file: the workers keep the pipe open
     const ssize_t got = read(read_end.number(), buffer, sizeof(buffer));
     ASSERT_GT(got, 0);
     said.append(buffer, static_cast<std::size_t>(got));
@@ -324,7 +326,7 @@ TEST(ProcessWorkerPoolFailures, AParentThatIsKilledTakesItsWorkersAlong) {
   std::istringstream pids(said);
   for (pid_t pid; pids >> pid;) {
     workers.emplace_back(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
-    ASSERT_TRUE(workers.back()) << "worker " << pid << " does not run";
+    ASSERT_TRUE(workers.back()) << "worker " << pid << " is not running";
   }
   EXPECT_EQ(workers.size(), 2u) << said;
   kill(boss, SIGKILL);

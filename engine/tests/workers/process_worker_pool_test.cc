@@ -21,7 +21,7 @@ TEST(ProcessWorkerPool, MakesTheSameBytesWithAnyNumberOfWorkers) {
   for (const int workers : {1, 2, 5}) {
     const auto pool = pool_of({.bytes = kColumns}, {.workers = workers});
     EXPECT_EQ(pool->workers(), workers);
-    EXPECT_TRUE(pool->pids().empty());  // nothing was asked of it
+    EXPECT_TRUE(pool->pids().empty());  // the first request starts them
     for (const std::int64_t rows : {1, 7, 64, 33}) {
       for (const bool shared : {true, false}) {
         PoolRows made(*pool, samples(rows * 10, rows), kColumns, shared);
@@ -33,7 +33,7 @@ TEST(ProcessWorkerPool, MakesTheSameBytesWithAnyNumberOfWorkers) {
   }
 }
 
-TEST(ProcessWorkerPool, WritesRowsWithGapsAndLeavesThose) {
+TEST(ProcessWorkerPool, WritesRowsAndLeavesTheGapsBetweenThem) {
   const auto pool = pool_of({.bytes = kColumns}, {.workers = 2});
   for (const bool shared : {true, false}) {
     for (const std::int64_t gap : {1, 40}) {
@@ -52,7 +52,7 @@ TEST(ProcessWorkerPool, GivesEachRowItsSeed) {
   EXPECT_TRUE(made.right());
 }
 
-TEST(ProcessWorkerPool, ReadsInputWhereverItLies) {
+TEST(ProcessWorkerPool, ReadsInputInsideAndOutsideSharedMemory) {
   constexpr std::int64_t kRows = 13;
   const auto pool = pool_of({.mode = "echo"}, {.workers = 2});
   Block shared = pool->block(kRows * 24);
@@ -81,7 +81,7 @@ TEST(ProcessWorkerPool, ReadsInputWhereverItLies) {
   }
 }
 
-TEST(ProcessWorkerPool, NoRowsAreMadeAtOnce) {
+TEST(ProcessWorkerPool, ARequestWithoutRowsReturnsAtOnce) {
   const auto pool = pool_of({}, {.workers = 2});
   PoolRows made(*pool, {}, {24}, false);
   pool->make(made.request());
@@ -125,7 +125,7 @@ TEST(ProcessWorkerPool, ReturnsHostValues) {
   EXPECT_EQ(words, expected);
 }
 
-TEST(ProcessWorkerPool, BlocksOutliveIt) {
+TEST(ProcessWorkerPool, BlocksOutliveThePool) {
   auto pool = pool_of({}, {.workers = 1});
   const PoolRows made(*pool, samples(0, 5), {24}, true);
   pool->make(made.request());
@@ -142,7 +142,7 @@ TEST(ProcessWorkerPool, TakesALargeSetup) {
   EXPECT_TRUE(made.right());
 }
 
-TEST(ProcessWorkerPool, RefusesBadOptions) {
+TEST(ProcessWorkerPool, RejectsBadOptions) {
   const Launch launch{{MILLSTREAM_TEST_WORKER}, {}, ""};
   EXPECT_THROW(ProcessWorkerPool(launch, {.workers = 0}), ArgumentError);
   EXPECT_THROW(ProcessWorkerPool(launch, {.restarts = -1}), ArgumentError);
@@ -152,7 +152,7 @@ TEST(ProcessWorkerPool, RefusesBadOptions) {
 }
 
 #if !defined(__SANITIZE_THREAD__)
-TEST(ProcessWorkerPool, AForkedProcessLetsGoOfItAndNoMore) {
+TEST(ProcessWorkerPool, AForkedProcessCanOnlyDestroyThePool) {
   auto pool = pool_of({}, {.workers = 2});
   const PoolRows made(*pool, samples(0, 9), {24}, true);
   pool->make(made.request());

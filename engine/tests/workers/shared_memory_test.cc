@@ -27,7 +27,7 @@ bool all(const std::byte* data, std::int64_t bytes, int value) {
                      [&](std::byte b) { return b == static_cast<std::byte>(value); });
 }
 
-TEST(SharedMemory, GivesZerosThatStandAlone) {
+TEST(SharedMemory, BlocksAreZeroedAndSeparate) {
   const auto memory = SharedMemory::make();
   EXPECT_GE(memory->descriptor(), Descriptor::kLifted);
   const Block first = memory->block(5000);
@@ -38,7 +38,7 @@ TEST(SharedMemory, GivesZerosThatStandAlone) {
   EXPECT_TRUE(all(second.data(), 1, 0));
 }
 
-TEST(SharedMemory, KnowsWhatIsInItsBlocks) {
+TEST(SharedMemory, LocatesAddressesInItsBlocks) {
   const auto memory = SharedMemory::make();
   const Block first = memory->block(5000);
   const Block second = memory->block(100);
@@ -53,7 +53,7 @@ TEST(SharedMemory, KnowsWhatIsInItsBlocks) {
   EXPECT_FALSE(SharedMemory::make()->location(first.data()));
 }
 
-TEST(SharedMemory, ReturnsBlocksToTheSystemAndNeverUsesTheirPlaceAgain) {
+TEST(SharedMemory, FreesBlocksAndNeverReusesTheirOffsets) {
   const auto memory = SharedMemory::make();
   const std::int64_t before = bytes_in_use(*memory);
   std::optional<Block> block = memory->block(1 << 20);
@@ -67,7 +67,7 @@ TEST(SharedMemory, ReturnsBlocksToTheSystemAndNeverUsesTheirPlaceAgain) {
   EXPECT_NE(memory->location(next.data())->offset, was.offset);
 }
 
-TEST(SharedMemory, BlocksOutliveIt) {
+TEST(SharedMemory, BlocksOutliveTheSharedMemory) {
   auto memory = SharedMemory::make();
   const Block block = memory->block(10);
   memory.reset();
@@ -75,7 +75,7 @@ TEST(SharedMemory, BlocksOutliveIt) {
   EXPECT_TRUE(all(block.data(), 10, 3));
 }
 
-TEST(SharedMemory, RefusesWhatCannotBe) {
+TEST(SharedMemory, RejectsSizesThatAreImpossible) {
   const auto memory = SharedMemory::make();
   EXPECT_THROW(memory->block(-1), ArgumentError);
   EXPECT_THROW(memory->block(std::int64_t{1} << 60), ArgumentError);
@@ -103,7 +103,7 @@ TEST(SharedMemory, ServesManyThreads) {
 }
 
 #if !defined(__SANITIZE_THREAD__)
-TEST(SharedMemory, AForkedProcessCannotTakeItsParentsBytesAway) {
+TEST(SharedMemory, AForkedProcessCannotFreeBlocksOfItsParent) {
   const auto memory = SharedMemory::make();
   std::optional<Block> block = memory->block(100);
   std::memset(block->data(), 9, 100);
@@ -126,7 +126,7 @@ TEST(SharedMemory, AForkedProcessCannotTakeItsParentsBytesAway) {
 }
 #endif
 
-TEST(MappedBlocks, SeeWhatTheOtherSideWrites) {
+TEST(MappedBlocks, SharesWritesInBothDirections) {
   const auto memory = SharedMemory::make();
   const Block block = memory->block(100);
   MappedBlocks mapped(memory->descriptor());
@@ -139,7 +139,7 @@ TEST(MappedBlocks, SeeWhatTheOtherSideWrites) {
   EXPECT_EQ(mapped.at(*memory->location(block.data())) + 10, there);
 }
 
-TEST(MappedBlocks, AreMappedAnewWhenThereAreMany) {
+TEST(MappedBlocks, UnmapsAndRemapsBlocksWhenThereAreMany) {
   const auto memory = SharedMemory::make();
   MappedBlocks mapped(memory->descriptor());
   std::vector<Block> blocks;
@@ -155,11 +155,11 @@ TEST(MappedBlocks, AreMappedAnewWhenThereAreMany) {
   }
 }
 
-TEST(MappedBlocks, SayWhatCannotBeMapped) {
+TEST(MappedBlocks, ThrowsIfABlockCannotBeMapped) {
   const auto memory = SharedMemory::make();
   MappedBlocks mapped(memory->descriptor());
   for (int i = 0; i < 2; ++i) {
-    EXPECT_THROW(mapped.at({123, 4096, 0}), IoError);  // between pages
+    EXPECT_THROW(mapped.at({123, 4096, 0}), IoError);  // not page-aligned
   }
 }
 

@@ -25,7 +25,7 @@ namespace {
 using std::chrono::milliseconds;
 using Row = std::function<void(const WorkRequest& chunk, std::int64_t row)>;
 
-/// What most of these functions do: ten times the sample, and its seed.
+/// Makes a row: ten times the sample, plus its seed and input if there are any.
 void make_row(const WorkRequest& chunk, std::int64_t row) {
   const auto k = static_cast<std::size_t>(row);
   std::int64_t value = chunk.indices[k] * 10;
@@ -49,7 +49,7 @@ std::unique_ptr<ThreadWorkerPool> pool_of(Row each, int workers,
   return std::make_unique<ThreadWorkerPool>(std::move(function), workers, timeout);
 }
 
-/// Rows of an int64 to make.
+/// Output rows with one int64 each.
 struct Rows {
   explicit Rows(std::int64_t count, std::int64_t first = 0, std::int64_t gap = 0)
       : indices(static_cast<std::size_t>(count)),
@@ -90,7 +90,7 @@ std::string failing(ThreadWorkerPool& pool, const Rows& rows,
   return "made";
 }
 
-TEST(ThreadWorkerPool, MakesTheSameWithAnyNumberOfThreadsWithAndWithoutATimeout) {
+TEST(ThreadWorkerPool, MakesTheSameRowsWithAnyNumberOfThreadsAndAnyTimeout) {
   for (const int workers : {1, 2, 5}) {
     for (const milliseconds timeout : {milliseconds(0), milliseconds(60'000)}) {
       const auto pool = pool_of(make_row, workers, timeout);
@@ -106,7 +106,7 @@ TEST(ThreadWorkerPool, MakesTheSameWithAnyNumberOfThreadsWithAndWithoutATimeout)
   }
 }
 
-TEST(ThreadWorkerPool, HandsOverSeedsAndInput) {
+TEST(ThreadWorkerPool, PassesSeedsAndInputToTheFunction) {
   std::vector<std::byte> values(20);
   std::vector<std::byte*> scattered;
   for (std::size_t k = 0; k < 20; ++k) {
@@ -139,7 +139,7 @@ TEST(ThreadWorkerPool, ServesManyThreadsAtOnce) {
   }
 }
 
-TEST(ThreadWorkerPool, TheFirstRowThatFailedCounts) {
+TEST(ThreadWorkerPool, ReportsTheErrorOfTheLowestRow) {
   const auto failing_row = [](const WorkRequest& chunk, std::int64_t row) {
     const std::int64_t sample = chunk.indices[static_cast<std::size_t>(row)];
     if (sample >= 11) {
@@ -187,7 +187,7 @@ TEST(ThreadWorkerPool, AStallNamesTheSampleAndClosesThePool) {
     std::latch release{1};
     std::latch over{1};
   };
-  // Shared: nobody waits for the thread that comes back.
+  // Shared, because the stalled thread may return after the test has ended.
   const auto stall = std::make_shared<Stall>();
   auto pool = pool_of(
       [stall](const WorkRequest& chunk, std::int64_t row) {
@@ -201,7 +201,7 @@ TEST(ThreadWorkerPool, AStallNamesTheSampleAndClosesThePool) {
   auto stuck = std::async(std::launch::async,
                           [&] { return failing<WorkerStalled>(*pool, *rows); });
   std::this_thread::sleep_for(milliseconds(100));
-  // Queued behind it, with no thread but the one that is stuck.
+  // Queued: the only thread is stuck.
   const Rows behind(5, 10);
   auto others = std::async(std::launch::async,
                            [&] { return failing<WorkerStalled>(*pool, behind); });
@@ -209,16 +209,17 @@ TEST(ThreadWorkerPool, AStallNamesTheSampleAndClosesThePool) {
   EXPECT_TRUE(words.starts_with("sample 3 has taken more than 400 ms in thread "))
       << words;
   EXPECT_TRUE(words.ends_with("\nin a function")) << words;
-  const std::string why = "the workers were closed, because sample 3 has taken more ";
+  const std::string why =
+      "the worker pool was closed, because sample 3 has taken more ";
   EXPECT_TRUE(others.get().starts_with(why));
   EXPECT_TRUE(failing<WorkerStalled>(*pool, behind).starts_with(why));
-  rows.reset();  // the thread that comes back writes elsewhere
+  rows.reset();  // the stuck thread writes to a copy
   pool.reset();
   stall->release.count_down();
   stall->over.wait();
 }
 
-TEST(ThreadWorkerPool, WritesIntoTheBatchAndKeepsIt) {
+TEST(ThreadWorkerPool, WritesToTheBatchAndKeepsItAlive) {
   std::latch release(1);
   std::latch over(1);
   std::byte* written = nullptr;
@@ -243,7 +244,7 @@ TEST(ThreadWorkerPool, WritesIntoTheBatchAndKeepsIt) {
   block.reset();
   std::this_thread::sleep_for(milliseconds(20));
   cancelled = true;
-  EXPECT_EQ(given_up.get(), "nobody wants these rows");
+  EXPECT_EQ(given_up.get(), "the request was cancelled");
   given_up = {};
   EXPECT_FALSE(watched.expired());
   release.count_down();
@@ -253,7 +254,7 @@ TEST(ThreadWorkerPool, WritesIntoTheBatchAndKeepsIt) {
   EXPECT_TRUE(watched.expired());
 }
 
-TEST(ThreadWorkerPool, WhatAFunctionKeepsStaysAsItWas) {
+TEST(ThreadWorkerPool, ColumnsThatAFunctionKeepsStayUnchanged) {
   std::mutex mutex;
   std::vector<WorkRequest> kept;
   std::vector<std::shared_ptr<const void>> owners;
@@ -284,7 +285,7 @@ TEST(ThreadWorkerPool, WhatAFunctionKeepsStaysAsItWas) {
   }
 }
 
-TEST(ThreadWorkerPool, RowsMadeAtOnceHaveTheTimeOfAllOfThem) {
+TEST(ThreadWorkerPool, RowsMadeTogetherShareTheSumOfTheirTimeouts) {
   ThreadWorkerPool::Function function;
   function.make = [](const WorkRequest& chunk, std::atomic<std::int64_t>& row,
                      const std::shared_ptr<const void>&) {
@@ -305,7 +306,7 @@ TEST(ThreadWorkerPool, RowsMadeAtOnceHaveTheTimeOfAllOfThem) {
       << words;
 }
 
-TEST(ThreadWorkerPool, ClosingTellsThoseWhoWaitInLine) {
+TEST(ThreadWorkerPool, ClosingFailsQueuedRequests) {
   std::latch begun(1);
   std::latch release(1);
   const auto pool = pool_of(
@@ -325,15 +326,15 @@ TEST(ThreadWorkerPool, ClosingTellsThoseWhoWaitInLine) {
       std::async(std::launch::async, [&] { return failing<Cancelled>(*pool, second); });
   std::this_thread::sleep_for(milliseconds(20));
   std::jthread closing([&] { pool->close(); });
-  EXPECT_EQ(queued.get(), "the workers were closed");
+  EXPECT_EQ(queued.get(), "the worker pool was closed");
   release.count_down();
   running.get();
   EXPECT_TRUE(first.right());
   closing.join();
-  EXPECT_EQ(failing<Cancelled>(*pool, second), "the workers were closed");
+  EXPECT_EQ(failing<Cancelled>(*pool, second), "the worker pool was closed");
 }
 
-TEST(ThreadWorkerPool, WhatIsCancelledAndHasNotBegunNeverDoes) {
+TEST(ThreadWorkerPool, ACancelledRequestInTheQueueDoesNotStart) {
   std::atomic<bool> cancelled{false};
   std::atomic<int> made{0};
   std::latch begun(1);
@@ -356,20 +357,20 @@ TEST(ThreadWorkerPool, WhatIsCancelledAndHasNotBegunNeverDoes) {
   });
   std::this_thread::sleep_for(milliseconds(20));
   cancelled = true;
-  EXPECT_EQ(queued.get(), "nobody wants these rows");
+  EXPECT_EQ(queued.get(), "the request was cancelled");
   release.count_down();
   running.get();
   EXPECT_EQ(made, 1);
   EXPECT_EQ(failing<Cancelled>(*pool, second, {nullptr, nullptr, &cancelled}),
-            "nobody wants these rows");
+            "the request was cancelled");
 }
 
-TEST(ThreadWorkerPool, RefusesNoWorkers) {
+TEST(ThreadWorkerPool, RejectsZeroWorkers) {
   EXPECT_THROW(pool_of(make_row, 0), ArgumentError);
 }
 
 #if !defined(__SANITIZE_THREAD__)
-TEST(ThreadWorkerPool, AForkedProcessIsRefusedAndMayLetGo) {
+TEST(ThreadWorkerPool, AForkedProcessCanOnlyDestroyThePool) {
   auto pool = pool_of(make_row, 2);
   const Rows rows(5);
   pool->make(rows.request());

@@ -8,13 +8,13 @@
 
 namespace millstream {
 
-/// The setup of the tests' worker program: what to do, and at which sample.
+/// The setup message of the test worker program: what it does, and at which sample.
 struct Instructions {
   std::string mode = "fill";
   std::int64_t sample = -1;
-  int number = 0;                          // a signal or a status
-  std::string path = "-";                  // a file that exists once it has happened
-  std::vector<std::int64_t> bytes = {24};  // of a row of each output column
+  int number = 0;          // a signal, an exit status or microseconds
+  std::string path = "-";  // a file to create, so that it happens only once; "-": none
+  std::vector<std::int64_t> bytes = {24};  // row size of each output column
 
   std::string str() const {
     std::ostringstream out;
@@ -33,7 +33,7 @@ struct Instructions {
   }
 };
 
-/// What "fill" writes.
+/// The byte that mode "fill" writes.
 inline std::byte expected_byte(std::int64_t index, std::uint64_t seed,
                                std::size_t column, std::int64_t at) {
   const auto mixed = static_cast<std::uint64_t>(index) * 2654435761u + seed * 97 +

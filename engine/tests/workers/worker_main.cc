@@ -1,6 +1,5 @@
 // A worker process without Python, for the tests of the pool: `worker PARENT`. As
-// `worker boss` it has a pool of its own whose workers stall; it writes their process
-// numbers and waits.
+// `worker boss` it starts a pool whose workers stall, prints their pids and waits.
 
 #include <fcntl.h>
 #include <signal.h>
@@ -36,7 +35,7 @@ void write_sample(int) {
 }
 
 void misbehave(const Instructions& instructions) {
-  if (instructions.path != "-") {  // the first time only, whoever it is
+  if (instructions.path != "-") {  // only the first time, in whichever worker
     const int marker =
         open(instructions.path.c_str(), O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (marker < 0) return;
@@ -117,7 +116,8 @@ int work(std::int64_t parent) {
     worker.failed({-1, "cannot be set up", "as bytes"});
     return 0;
   }
-  if (instructions.mode == "noise") {  // at once, so that no chunk can come between
+  if (instructions.mode ==
+      "noise") {  // in one message, so that no chunk arrives in between
     const std::string noise(100, '\xEE');
     send_all(kWorkerSocket, framed(MessageKind::kReady, {}) + noise);
     wait_for_ever();
