@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 @contextlib.contextmanager
 def _exit_on_signals() -> Iterator[None]:
-    """Makes SIGTERM and SIGHUP raise ``SystemExit``, so that temporary files go."""
+    """Makes SIGTERM and SIGHUP raise ``SystemExit``, which deletes temporary files."""
     numbers = [
         number
         for number in (signal.SIGTERM, signal.SIGHUP)

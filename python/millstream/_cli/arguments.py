@@ -48,7 +48,7 @@ NAME=PATH for each: it gives the field NAME.
 
 
 def run(arguments: Sequence[str] | None) -> int:
-    """Runs a command and returns its exit status. Ctrl-C and signals pass through."""
+    """Runs a command and returns its exit status. Does not catch Ctrl-C."""
     try:
         try:
             given = _parser().parse_args(arguments)

@@ -324,7 +324,7 @@ def _by_number(path: Path) -> list[bytes | tuple[int, int]]:
 
 
 def _folder_fields(folder: Path, files: list[Path], options: Options) -> FieldFiles:
-    """Returns fields; files whose names differ in a number at the end are shards."""
+    """Groups files into fields. Shards of a field differ in a number at the end."""
     fields: dict[str, list[Path]] = {}
     for file in files:
         name = "" if options.shards else _NUMBER.sub("", file.stem)

@@ -33,7 +33,7 @@ class Findings:
         self.summary = ""
 
     def add(self, defect: str) -> None:
-        """Adds a new defect. After the 20th, one line stands for all others."""
+        """Adds a defect unless it is known. Adds one line for all after the 20th."""
         full = len(self.defects) >= _MOST_DEFECTS
         defect = "and more, which are not listed" if full else defect
         if defect not in self.defects:
@@ -136,7 +136,7 @@ def _read_each(source: _engine.Source, samples: range, findings: Findings) -> No
 
 
 def _members(path: Path) -> list[zipfile.ZipInfo]:
-    """Returns the members of an archive, or none if the engine must report damage."""
+    """Returns the members of an archive, or none if the archive is damaged."""
     try:
         with zipfile.ZipFile(path) as archive:
             return archive.infolist()

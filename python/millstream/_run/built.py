@@ -325,7 +325,7 @@ class BuiltPipeline:
         return known if self.split is not None else words
 
     def on_device(self, words: Any) -> Any:
-        """Returns words as a JAX array, so that a program transfers nothing."""
+        """Returns words as a JAX array, so that later calls transfer nothing."""
         if not isinstance(words, np.ndarray):
             return words
         with jax.ensure_compile_time_eval():  # the caller may be tracing

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @public
 @dataclass(frozen=True, eq=False)
 class NormalizeImageTransform(Stage):
-    """Converts ``data_key`` to ``dtype``, times ``scale``, plus ``offset``."""
+    """Converts ``data_key`` to ``dtype`` and computes ``x * scale + offset``."""
 
     data_key: str = "image"
     dtype: Any = jnp.float32
