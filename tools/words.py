@@ -20,7 +20,7 @@ REPLACED = {
     "room": "folder, layer, or: space",
     "nudge": "wake, or: hint",
 }
-# The seeds are copies of documents of other projects.
+# The seeds are copied examples, which stay as they are.
 EXEMPT = ("tools/words.py", "python/tests/seeds/")
 
 _lower = "|".join(REPLACED)
