@@ -1,8 +1,7 @@
 #!/bin/sh
-# Makes one virtual environment a peer group from environments/*.txt, and leaves
-# alone those that are up to date. Names given as arguments choose among them;
-# PYTHON chooses the interpreter. Where the torch wheel of the CPU comes from is
-# pip's own configuration.
+# Creates a virtual environment for each environments/*.txt, unless it is up to date.
+# Pass names to create only some of them. PYTHON is the interpreter to use.
+# Configure pip if it should download the CPU wheel of torch from another index.
 set -eu
 here=$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)
 python=${PYTHON:-python3}
@@ -15,7 +14,7 @@ for each in "$@"; do
   wanted=$here/environments/$name.txt
   venv=$here/.venvs/$name
   if [ ! -f "$wanted" ]; then
-    echo "no environment $name: $wanted does not exist" >&2
+    echo "unknown environment $name: $wanted does not exist" >&2
     exit 1
   fi
   if cat "$wanted" "$here/constraints.txt" | cmp -s - "$venv/installed.txt"; then
@@ -29,8 +28,8 @@ for each in "$@"; do
   cat "$wanted" "$here/constraints.txt" >"$venv/installed.txt"
 done
 
-# Millstream's contenders of torch_dataset need torch, so the environment `torch` links
-# to the package that `make build` installs: the link always leads to the last build.
+# Some contenders of torch_dataset import both torch and Millstream. So the environment
+# `torch` has a link to the Millstream package that `make build` installs.
 for packages in "$here"/.venvs/torch/lib/python3*/site-packages; do
   if [ -d "$packages" ]; then
     version=$(basename "$(dirname "$packages")")

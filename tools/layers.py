@@ -1,4 +1,4 @@
-"""Fails when an engine folder includes what it may not, or a Python module strays."""
+"""Checks the includes of engine folders and the places of private Python modules."""
 
 import re
 import sys
@@ -24,13 +24,13 @@ INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]', re.MULTILINE)
 
 
 def faults() -> list[str]:
-    """One line for each include that breaks the rules."""
+    """Returns a line for each include that ``MAY_INCLUDE`` does not allow."""
     found = []
     for path in sorted([*ENGINE.rglob("*.h"), *ENGINE.rglob("*.cc")]):
         folder = path.relative_to(ENGINE).parts[0]
         allowed = MAY_INCLUDE.get(folder)
         if allowed is None:
-            found.append(f"{path}: there is no folder called {folder}")
+            found.append(f"{path}: unknown folder {folder}. Add it to MAY_INCLUDE.")
             continue
         for include in INCLUDE.findall(path.read_text()):
             if not _allowed(folder, allowed, include):
@@ -49,9 +49,9 @@ def _allowed(folder: str, allowed: set[str], include: str) -> bool:
 
 
 def stray_modules() -> list[str]:
-    """One line for each private module that is in no folder of the Python package."""
+    """Returns a line for each private module at the top level of the package."""
     return [
-        f"{path}: private modules belong in a folder of python/millstream"
+        f"{path}: move this private module into a folder of python/millstream"
         for path in sorted(PACKAGE.glob("_*.py"))
         if not path.name.startswith("__")
     ]
@@ -59,5 +59,5 @@ def stray_modules() -> list[str]:
 
 if __name__ == "__main__":
     lines = faults() + stray_modules()
-    print("\n".join(lines) or "every folder includes only what it may")
+    print("\n".join(lines) or "all includes and private modules are in order")
     sys.exit(1 if lines else 0)

@@ -1,4 +1,4 @@
-"""Fails where a text uses a word that the project has replaced."""
+"""Fails if a file uses a word that the project has replaced."""
 
 import re
 import subprocess
@@ -20,7 +20,7 @@ REPLACED = {
     "room": "folder, layer, or: space",
     "nudge": "wake, or: hint",
 }
-# The seed documents are copies.
+# The seeds are copied examples, which stay as they are.
 EXEMPT = ("tools/words.py", "python/tests/seeds/")
 
 _lower = "|".join(REPLACED)
@@ -29,7 +29,7 @@ WORD = re.compile(rf"(?<![A-Za-z])({_lower})s?(?![a-z])|({_camel})s?(?![a-z])")
 
 
 def faults() -> list[str]:
-    """One line for each place that uses a replaced word."""
+    """Returns a line for each use of a replaced word."""
     listed = subprocess.run(
         ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
     )

@@ -66,12 +66,12 @@ WRONG: dict[str, tuple[Any, type[Exception], str]] = {
     "renames": (
         lambda: ms.RenameTransform("x"),  # type: ignore[arg-type]
         TypeError,
-        "RenameTransform: renames is a dict, .* not 'x'",
+        "RenameTransform: renames must be a dict, .* not 'x'",
     ),
     "a new name": (
         lambda: ms.RenameTransform({"x": 3}),  # type: ignore[dict-item]
         TypeError,
-        "RenameTransform: the new name of 'x' is a str, not 3",
+        "RenameTransform: the new name of 'x' must be a str, not 3",
     ),
     "threads": (
         lambda: ms.DataLoader([source()], threads=10**12),
@@ -285,7 +285,7 @@ COMPOSED: dict[str, tuple[Any, type[Exception], str]] = {
     "no such key": (
         lambda: ms.NormalizeImageTransform("nope")(source()),
         KeyError,
-        "NormalizeImageTransform: there is no key 'nope'",
+        "NormalizeImageTransform: unknown key 'nope'",
     ),
     "no such axis": (
         lambda: ms.FlattenTransform("x", 5)(ms.BatchTransform(4)(source())),

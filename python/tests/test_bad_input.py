@@ -114,7 +114,9 @@ def test_drop_last_with_too_few_samples() -> None:
 
 
 def test_bad_remainder() -> None:
-    with pytest.raises(ValueError, match=r"remainder is one of .*'wrap'.*not 'rest'"):
+    with pytest.raises(
+        ValueError, match=r"remainder must be one of .*'wrap'.*not 'rest'"
+    ):
         BatchTransform(4, remainder="rest")
     with pytest.raises(ValueError, match="drop_last contradicts remainder='wrap'"):
         BatchTransform(4, drop_last=True, remainder="wrap")
@@ -152,7 +154,7 @@ def test_a_key_with_several_arrays_under_it() -> None:
 
 
 def test_renames_that_collide() -> None:
-    with pytest.raises(ValueError, match=r"RenameTransform: .*'x': 'y'.* one name"):
+    with pytest.raises(ValueError, match=r"RenameTransform: .*'x': 'y'.* same name"):
         DataLoader([source(), RenameTransform({"x": "y"})])
 
 
@@ -181,7 +183,7 @@ BAD_PIPELINES = [
     ("source", TypeError, "not str"),
     (7, TypeError, "not int"),
     (None, TypeError, "not NoneType"),
-    ([BatchTransform(4)], TypeError, "begins with a source.*entry 0 is BatchTransform"),
+    ([BatchTransform(4)], TypeError, "begin with a source.*entry 0 is BatchTransform"),
     ([{"x": np.zeros(3)}], TypeError, "entry 0 is .* of type dict"),
     ([ArraySampleSource], TypeError, "the class ArraySampleSource .did you forget"),
 ]
@@ -200,7 +202,7 @@ def test_a_bad_pipeline(pipeline: Any, error: type[Exception], message: str) -> 
         (None, "entry 2 .*None of type NoneType"),
         ("batch", "entry 2 .*'batch' of type str"),
         (BatchTransform, "entry 2 .*class BatchTransform .did you forget to call it"),
-        (lambda source: 7, "entry 2 of the pipeline made 7 of type int"),
+        (lambda source: 7, "entry 2 of the pipeline returned 7 of type int"),
         (ArraySampleSource(np.arange(3)), "entry 2 of the pipeline is not a stage"),
     ],
 )
@@ -212,7 +214,7 @@ def test_a_stage_that_is_not_a_stage(stage: Any, message: str) -> None:
 def test_a_user_defined_stage_makes_a_source() -> None:
     loader = DataLoader([source(), lambda inner: BatchTransform(2)(inner)])
     assert loader.element_spec()["x"].shape == (2, 3)
-    with pytest.raises(TypeError, match="BatchTransform goes onto a source, not dict"):
+    with pytest.raises(TypeError, match=r"BatchTransform needs a source .*, not dict"):
         BatchTransform(4)({"x": 1})  # type: ignore[arg-type]
 
 

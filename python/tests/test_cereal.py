@@ -81,7 +81,7 @@ def test_neither_padded_nor_dropped() -> None:
 
 
 def test_wrong_first_arguments() -> None:
-    with pytest.raises(TypeError, match="FlattenImageTransform goes onto a source"):
+    with pytest.raises(TypeError, match="FlattenImageTransform needs a source"):
         cereal.FlattenImageTransform(5)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="HostCallbackTransform needs a function, fn="):
         cereal.HostCallbackTransform(source())

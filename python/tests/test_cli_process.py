@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from cli_files import write_all
 
-# The process sends itself a signal while it works.
+# The process sends itself a signal while it converts.
 SIGNALLED = """
 import os, signal, sys
 import millstream._core.progress_bar
 from millstream._cli import main
-signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup has it ignored
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup makes a process ignore it
 number = int(sys.argv[1])
 def update(*_):
     os.kill(os.getpid(), number)
@@ -83,7 +83,7 @@ def test_closed_streams(tmp_path, command, verb, shell, status, error) -> None:
     ("number", "status", "target"),
     [(2, 130, "x.npz"), (15, 143, "x.npz"), (15, 143, "x"), (1, 129, "x.csv")],
 )
-def test_signals_leave_nothing_behind(
+def test_no_files_are_left_after_a_signal(
     tmp_path, command, number: int, status: int, target: str
 ) -> None:
     source = tmp_path / "a.npy"
@@ -94,7 +94,7 @@ def test_signals_leave_nothing_behind(
     assert [path.name for path in tmp_path.iterdir()] == ["a.npy"]
 
 
-def test_ctrl_c_while_it_starts(run, monkeypatch) -> None:
+def test_ctrl_c_during_the_start(run, monkeypatch) -> None:
     class Interrupted:
         def find_spec(self, *_: object) -> None:
             raise KeyboardInterrupt

@@ -185,7 +185,7 @@ def test_every_damaged_line_is_named(run, tmp_path) -> None:
     path.write_text('a,b\n1,"2\n1,2\n1,2\n')
     result = run("verify", path)
     assert result.err.count("\n") == 1
-    assert "note: lines after 2 were not looked at" in result.out
+    assert "note: lines after line 2 were not checked" in result.out
 
 
 def test_a_full_disk_is_not_reported_as_damage(
@@ -243,7 +243,7 @@ def test_unsupported_gzip_files(run, tmp_path) -> None:
     path.write_bytes(gzip.compress(b"a,b\n1,2\n"))
     result = run("verify", path)
     assert result.status == 1
-    assert "unpack them first" in result.err
+    assert "unpack the file first" in result.err
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Errors are values: attributes say what they are about, wherever they were raised."""
+"""Errors have attributes with the file, the position, expected and found."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ SPEC = {
 
 
 def raised(kind: type[BaseException], run: Callable[[], Any]) -> Any:
-    """The error that it raises, which has every attribute and tells what they say."""
+    """Returns the error that ``run`` raises. Its message contains its attributes."""
     with pytest.raises(kind) as caught:
         run()
     error = caught.value
@@ -227,7 +227,7 @@ def test_errors_of_the_engine_can_be_pickled(tmp_path: Path) -> None:
     assert error_fields(again) == error_fields(error) != {}
 
 
-def test_users_may_raise_it_with_a_text_alone() -> None:
+def test_users_may_raise_a_data_error_with_only_a_text() -> None:
     error = DataError("the text")
     assert str(error) == "the text"
     assert error.args == ("the text",)
@@ -235,7 +235,7 @@ def test_users_may_raise_it_with_a_text_alone() -> None:
     assert DataError().args == ()
 
 
-def test_python_composes_messages_as_the_engine_does(tmp_path: Path) -> None:
+def test_python_and_the_engine_compose_the_same_messages(tmp_path: Path) -> None:
     error = data_error("unpack it", path=tmp_path, line=3, expected="a", found="b")
     assert str(error) == f"{tmp_path}: line 3: expected a, found b; unpack it"
     assert (error.kind, error.path, error.line) == ("data", str(tmp_path), 3)
@@ -298,7 +298,7 @@ def test_last_error_inside_jit(tmp_path: Path) -> None:
     loader = DataLoader([NpySource({"x": path}, "sequential"), BatchTransform(2)])
     step = jax.jit(loader.next_batch)
     words = at_step(loader, 1)
-    for _ in range(3):  # JAX raises otherwise from the second time on
+    for _ in range(3):  # JAX raises in another way from the second call on
         with pytest.raises(jit.FAILURES, match="sample 3 holds a value of dtype int64"):
             jax.block_until_ready(step(words))
         error = raised(DataError, lambda: _raise(loader.last_error))
@@ -310,7 +310,7 @@ def _raise(error: BaseException | None) -> None:
     raise error
 
 
-def test_an_error_of_before_is_not_raised_for_another(tmp_path: Path) -> None:
+def test_an_earlier_error_is_not_raised_again(tmp_path: Path) -> None:
     path = tmp_path / "x.npy"
     np.save(path, np.array([1, 2, 3, 1 << 40]))
     loader = DataLoader([NpySource({"x": path}, "sequential"), BatchTransform(2)])
@@ -325,7 +325,7 @@ def test_an_error_of_before_is_not_raised_for_another(tmp_path: Path) -> None:
         loader.scan_epoch(loader.init_state(0), 0, body)
 
 
-def test_jax_says_that_there_is_no_mesh() -> None:
+def test_the_text_of_jax_for_a_missing_mesh() -> None:
     spec = jax.sharding.PartitionSpec("data")
     with pytest.raises(RuntimeError) as caught:
         jax.lax.with_sharding_constraint(np.zeros(4), spec)
@@ -333,7 +333,7 @@ def test_jax_says_that_there_is_no_mesh() -> None:
     assert not jax_error_says(caught.value, DEADLINE_EXCEEDED)
 
 
-def test_jax_says_that_nobody_set_a_key() -> None:
+def test_the_text_of_jax_for_a_missing_key() -> None:
     from jax._src.lib import _jax
 
     with socket.socket() as free:

@@ -439,7 +439,7 @@ def test_a_traced_stage_follows() -> None:
 
 def test_traced_gathers_are_errors() -> None:
     source = DiskSampleSource(N, fns.plain)
-    with pytest.raises(ValueError, match=r"traced=True .* leave it off"):
+    with pytest.raises(ValueError, match=r"traced=True .* Remove traced=True"):
         DataLoader([source, BatchTransform(4)], traced=True)
 
 

@@ -361,13 +361,13 @@ def test_a_traced_stage_before_it_is_an_error() -> None:
     source = ArraySampleSource(rows_of(N))
     stage = PythonMapTransform(fns.doubled)
     traced = MapTransform(lambda batch, mask: batch)
-    order = r"stage 3, Python.* stage 2, {}, which .*: put stage 3 before stage 2"
+    order = r"stage 3, Python.* stage 2, {}, which .*Put stage 3 before stage 2"
     with pytest.raises(TypeError, match=order.format("MapTransform")):
         DataLoader([source, BatchTransform(BATCH), traced, stage])
     callback = HostCallbackTransform(lambda batch, mask: None)
     with pytest.raises(TypeError, match=order.format("HostCallbackTransform")):
         DataLoader([source, BatchTransform(BATCH), callback, stage])
-    with pytest.raises(ValueError, match=r"traced=True .* leave it off"):
+    with pytest.raises(ValueError, match=r"traced=True .* Remove traced=True"):
         DataLoader([source, stage, BatchTransform(BATCH)], traced=True)
 
 

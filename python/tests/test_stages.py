@@ -1,4 +1,4 @@
-"""Stages place themselves in a pipeline, also such as only the engine can run."""
+"""Stages add themselves to a pipeline, including stages that only the engine runs."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def pipelines(scaled: Stage) -> list[list[Any]]:
 
 
 @pytest.mark.parametrize("number", range(len(pipelines(Scaled()))))
-def test_a_native_only_stage_gives_the_same_everywhere(number: int) -> None:
+def test_a_native_only_stage_gives_the_same_batches_everywhere(number: int) -> None:
     expected = DataLoader([source(), *pipelines(NormalizeImageTransform())[number]])
     loader = DataLoader([source(), *pipelines(Scaled())[number]])
     assert loader._built.plan.digest == expected._built.plan.digest
@@ -86,7 +86,7 @@ def test_a_native_only_stage_gives_the_same_everywhere(number: int) -> None:
 
 
 def _table(text: str) -> list[list[str]]:
-    """The words of each line, without the line of dashes."""
+    """Returns the words of each line, without the line of dashes."""
     return [line.split() for line in text.splitlines() if not line.startswith("--")]
 
 
@@ -111,9 +111,9 @@ def test_traced_names_a_stage_that_only_the_engine_runs() -> None:
 @pytest.mark.parametrize(
     "earlier", [MapTransform(plus_one), HostCallbackTransform(plus_one)]
 )
-def test_a_native_only_stage_cannot_follow_one_that_is_not(earlier: Any) -> None:
+def test_a_native_only_stage_cannot_follow_a_traced_stage(earlier: Any) -> None:
     who = type(earlier).__name__
-    message = f"stage 3, Scaled, .* stage 2, {who}, .*: put stage 3 before stage 2"
+    message = f"stage 3, Scaled, .* stage 2, {who}, .*Put stage 3 before stage 2"
     with pytest.raises(TypeError, match=message):
         DataLoader([source(), BatchTransform(BATCH), earlier, Scaled()])
     with pytest.raises(TypeError, match=message):
@@ -125,7 +125,7 @@ def doubled(sample: Any) -> Any:
 
 
 def test_a_native_only_stage_follows_workers() -> None:
-    """The pipeline is checked without workers, as far as the fields are known."""
+    """Composing the pipeline starts no workers, but finds a second batch stage."""
     batch, stage = BatchTransform(BATCH), PythonMapTransform(doubled)
     pipeline = Scaled()(batch(stage(source())))
     with pytest.raises(ValueError, match="stages 2 and 4 are both BatchTransform"):
@@ -138,7 +138,7 @@ def test_a_native_only_stage_follows_workers() -> None:
 
 
 @pytest.mark.parametrize("kind", ["array", "subset", "concatenated"])
-def test_the_engine_reads_what_an_accelerator_holds(
+def test_the_engine_reads_arrays_on_an_accelerator(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def made(data: Any) -> Any:
@@ -163,7 +163,7 @@ def test_the_engine_reads_what_an_accelerator_holds(
 
 
 def test_errors_name_the_stage_by_its_number() -> None:
-    with pytest.raises(KeyError, match=r"stage 2, Scaled: there is no key 'x'"):
+    with pytest.raises(KeyError, match=r"stage 2, Scaled: unknown key 'x'"):
         DataLoader([source(), BatchTransform(BATCH), Scaled("x")])
 
     class Nothing(Stage):
@@ -173,8 +173,8 @@ def test_errors_name_the_stage_by_its_number() -> None:
         DataLoader([source(), Nothing()])
 
 
-def test_stages_of_the_users_own() -> None:
-    """Subclasses of public stages, and callables from a source to a longer one."""
+def test_user_defined_stages() -> None:
+    """Users may subclass public stages, or pass functions from source to source."""
 
     class Fours(BatchTransform):
         pass

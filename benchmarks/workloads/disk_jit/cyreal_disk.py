@@ -1,6 +1,6 @@
 """Cyreal's scan_epoch over a DiskSource, which calls Python for 1024 samples at once.
 
-The samples are read as its own data set reads them: from maps of the unpacked files.
+It reads samples as its own data set does: from memory maps of the unpacked files.
 """
 
 from typing import Any

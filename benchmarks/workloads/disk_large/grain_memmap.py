@@ -1,6 +1,6 @@
 """Grain over a source whose records are whole batches of the memory map.
 
-Without its threads, which took more than twice the CPU time for the same batches.
+Grain's threads are off: they need more than twice the CPU time.
 """
 
 from pathlib import Path

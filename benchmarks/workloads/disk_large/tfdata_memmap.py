@@ -1,6 +1,6 @@
-"""tf.data over slices of a permutation: a parallel map gathers batches of the map.
+"""tf.data over slices of a permutation: a parallel `map` gathers each batch.
 
-tf.data has no reader of memory maps with random access; `numpy_function` is its way.
+tf.data cannot read a memory map itself, so `numpy_function` calls NumPy.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The loader of `host_loop/jax_dataloader.py` with another step; that file says why."""
+"""The loader of `host_loop/jax_dataloader.py`, which explains it, with another step."""
 
 from workloads.host_loop import jax_dataloader
 from workloads.in_jit.workload import host_loop_of

@@ -1,7 +1,7 @@
-"""By hand: a scan over `jnp.take`, with one permutation that is made before.
+"""By hand: a scan over `jnp.take`, with one permutation made in advance.
 
 The arrays are arguments and are not returned, so that XLA does not copy them;
-`mode="clip"` spares the check of the indices. Every epoch has the same order.
+`mode="clip"` avoids a check of the indices. Every epoch has the same order.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""The loader of `host_loop/torch_batched.py` with another step; that file says why."""
+"""The loader of `host_loop/torch_batched.py`, which explains it, with another step."""
 
 from workloads.host_loop import torch_batched
 from workloads.in_jit.workload import host_loop_of

@@ -1,6 +1,6 @@
 """Grain over a source whose records are whole batches, without its threads.
 
-Two threads were slower here, and processes would have to send 38 MB a batch.
+Two threads are slower, and worker processes would send 38 MB per batch.
 """
 
 import numpy as np

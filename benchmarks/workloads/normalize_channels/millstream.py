@@ -1,6 +1,6 @@
 """Millstream's `iterate` over uint8, normalised by a `MapTransform` after batching.
 
-XLA compiles the function; casting in the engine first took twice the CPU time.
+XLA compiles the function; casting in the engine first takes twice the CPU time.
 """
 
 from typing import Any

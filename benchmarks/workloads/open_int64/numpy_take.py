@@ -1,4 +1,4 @@
-"""By hand: `np.take` of the parts of a permutation.
+"""By hand: `np.take` with slices of a permutation.
 
 Shuffling int32 indices in place takes half of the memory of `permutation(len(labels))`.
 """

@@ -1,7 +1,7 @@
 """torch's DataLoader with two worker processes, each of which makes whole batches.
 
 `__getitems__` fills one array and returns a tensor, which torch passes in shared
-memory; it would pickle a NumPy array. The endless sampler keeps the workers alive.
+memory. torch would pickle a NumPy array. The endless sampler keeps the workers alive.
 """
 
 from collections.abc import Iterator

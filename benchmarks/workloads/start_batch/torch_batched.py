@@ -1,4 +1,4 @@
-"""The loader of `open_int64/torch_batched.py`; that file says why."""
+"""The loader of `open_int64/torch_batched.py`, which explains it."""
 
 import jax
 import numpy as np

@@ -1,6 +1,6 @@
 """Grain over a source whose records are whole batches, gathered on two threads.
 
-A record for each row would cost Grain a Python call a row; `np.take` frees the GIL.
+One record per row would need a Python call per row. `np.take` releases the GIL.
 """
 
 import numpy as np

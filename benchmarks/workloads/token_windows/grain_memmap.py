@@ -1,6 +1,6 @@
 """Grain over a source whose records are whole batches of the memory map.
 
-Without its threads, because handing over a batch costs more than gathering it.
+Grain's threads are off: passing a batch between threads costs more than gathering it.
 """
 
 from pathlib import Path

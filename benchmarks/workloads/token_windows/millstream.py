@@ -1,4 +1,4 @@
-"""Millstream's `iterate` over a strided view of the memory map, all options default.
+"""Millstream's `iterate` over a strided view of the memory map, with default options.
 
 `ArraySampleSource` reads views in place, so the engine copies each window only once.
 """

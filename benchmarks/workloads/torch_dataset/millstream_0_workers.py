@@ -1,7 +1,7 @@
 """Millstream's `DatasetSource` over the same data set, with the default thread.
 
-Millstream needs at least one worker thread. Each epoch continues the state of the one
-before: with a new seed each time, batches that were prefetched are discarded.
+Millstream needs at least one worker thread. Each epoch continues from the
+state of the last one, because a new seed would discard the prefetched batches.
 """
 
 from collections.abc import Iterator

@@ -1,6 +1,6 @@
 """Millstream's `DatasetSource` over the same data set, with two worker processes.
 
-The data set holds the GIL, so threads would take turns.
+The data set holds the GIL, so two threads would not run in parallel.
 """
 
 import millstream as ms

@@ -1,6 +1,6 @@
 """Torch's DataLoader with two persistent workers and its default collation.
 
-The workers collate into shared memory, and stay four batches ahead each.
+Each worker collates into shared memory and prefetches four batches.
 """
 
 from torch.utils.data import DataLoader

@@ -13,14 +13,14 @@ __all__ = ["main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command and returns its exit status: 0, 1 for errors, 2 for usage."""
+    """Runs a command. Returns 0, 1 after an error or 2 after wrong usage."""
     with contextlib.ExitStack() as stack:
-        if sys.stderr is None:  # closed by the shell
-            nowhere = stack.enter_context(open(os.devnull, "w"))
-            stack.enter_context(contextlib.redirect_stderr(nowhere))
+        if sys.stderr is None:  # the shell has closed it
+            discarded = stack.enter_context(open(os.devnull, "w"))
+            stack.enter_context(contextlib.redirect_stderr(discarded))
         try:
-            stack.enter_context(_ended_by_signals())
-            # Imported here since that takes long enough to be interrupted.
+            stack.enter_context(_exit_on_signals())
+            # The user may press Ctrl-C during this import, which takes a while.
             from millstream._cli.arguments import run
 
             return run(arguments)
@@ -30,8 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 @contextlib.contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """Signals that end a process let it clean up first: they raise ``SystemExit``."""
+def _exit_on_signals() -> Iterator[None]:
+    """Makes SIGTERM and SIGHUP raise ``SystemExit``, which deletes temporary files."""
     numbers = [
         number
         for number in (signal.SIGTERM, signal.SIGHUP)
@@ -39,7 +39,7 @@ def _ended_by_signals() -> Iterator[None]:
         and signal.getsignal(number) is signal.SIG_DFL
     ]
     for number in numbers:
-        signal.signal(number, _end)
+        signal.signal(number, _exit)
     try:
         yield
     finally:
@@ -47,6 +47,7 @@ def _ended_by_signals() -> Iterator[None]:
             signal.signal(number, signal.SIG_DFL)
 
 
-def _end(number: int, _: object) -> None:
-    signal.signal(number, signal.SIG_IGN)  # a second one shall not stop the cleaning
+def _exit(number: int, _: object) -> None:
+    # A second signal must not interrupt the cleanup.
+    signal.signal(number, signal.SIG_IGN)
     raise SystemExit(128 + number)

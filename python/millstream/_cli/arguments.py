@@ -1,4 +1,4 @@
-"""The arguments of the command line, and what becomes of them."""
+"""Parses the arguments of the command line and runs the commands."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from millstream._cli.schema import (
 )
 from millstream._core.errors import DataError
 
-_FORMATS = f"Formats: {KNOWN}. They are told by content, then by name."
+_FORMATS = f"Formats: {KNOWN}. A format is detected by content, then by file name."
 
 _INSPECT = """examples:
   millstream inspect train-images-idx3-ubyte.gz train-labels-idx1-ubyte.gz
@@ -41,19 +41,19 @@ _CONVERT = """examples:
   millstream convert cifar-100-python.tar.gz cifar100 --split train
   millstream convert table.csv digits --to idx --cast column0=uint8,column1=float32
 
-A name without a suffix is a folder with an .npy file for each field and fields.json,
-which names them in their order. With several sources each gives the field that stands
-before its "=".
+If DST has no suffix, it becomes a folder with one .npy file per field and a file
+fields.json, which lists the fields in their order. With several sources, write
+NAME=PATH for each: it gives the field NAME.
 """
 
 
 def run(arguments: Sequence[str] | None) -> int:
-    """Runs a command and returns its exit status, but for interruptions."""
+    """Runs a command and returns its exit status. Does not catch Ctrl-C."""
     try:
         try:
             given = _parser().parse_args(arguments)
             status: int = given.run(given)
-        except SystemExit as exit:  # argparse has said why
+        except SystemExit as exit:  # argparse has printed the reason
             status = exit.code if isinstance(exit.code, int) else 2
         except (DataError, OSError, ValueError) as error:
             status = _failed(error)
@@ -65,7 +65,7 @@ def run(arguments: Sequence[str] | None) -> int:
 
 
 def _failed(error: Exception) -> int:
-    """Says what went wrong; returns the exit status for it."""
+    """Prints an error and returns the exit status for it."""
     complain(error_text(error))
     return 2 if isinstance(error, UsageError) else 1
 
@@ -73,7 +73,7 @@ def _failed(error: Exception) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="millstream",
-        description="Looks at data sets on disk, checks them and converts them.",
+        description="Inspects, verifies and converts data sets on disk.",
     )
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     inspect = _command(
@@ -85,17 +85,21 @@ def _parser() -> argparse.ArgumentParser:
     )
     inspect.add_argument("paths", nargs="+", metavar="PATH", type=Path)
     inspect.add_argument(
-        "--samples", type=_count, default=3, metavar="N", help="show N samples (3)"
+        "--samples",
+        type=_count,
+        default=3,
+        metavar="N",
+        help="number of samples to show (default: 3)",
     )
     inspect.add_argument(
         "--all",
         action="store_true",
-        help="count all values in the histograms, not those of 64 MiB of samples",
+        help="compute the histograms from all samples, not from 64 MiB of them",
     )
     verify = _command(
         commands,
         "verify",
-        "read everything and report what is corrupt, and where",
+        "read all samples and report what is damaged, and where",
         _VERIFY,
         _run_verify,
     )
@@ -113,16 +117,18 @@ def _parser() -> argparse.ArgumentParser:
     convert.add_argument(
         "--to",
         choices=("npy", "npz", "idx", "packed", "csv", "tsv"),
-        help="the format of DST; by default its suffix decides",
+        help="format of DST (default: by its suffix)",
     )
     convert.add_argument(
         "--cast",
         type=_casts,
         default={},
         metavar="FIELD=DTYPE,...",
-        help="dtypes for fields; values that they cannot hold are an error",
+        help="convert fields to other dtypes; fails if a value does not fit",
     )
-    convert.add_argument("--force", action="store_true", help="replace DST")
+    convert.add_argument(
+        "--force", action="store_true", help="replace DST if it exists"
+    )
     for command in (inspect, verify, convert):
         _add_options(command)
     return parser
@@ -143,13 +149,13 @@ def _command(
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("what the files are")
+    group = parser.add_argument_group("how to read the files")
     group.add_argument(
         "--schema",
         type=_schema,
         metavar="FIELDS",
-        help='the fields of packed records without a header, such as "image:uint8(28,'
-        '28,1),label:int32"; else they are read from FILE.json next to the file, '
+        help='fields of packed records without a header, such as "image:uint8(28,28,1),'
+        'label:int32"; by default read from FILE.json next to FILE, such as '
         '{"image": "uint8(28,28,1)", "label": "int32"}',
     )
     group.add_argument(
@@ -157,32 +163,34 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         type=_count,
         default=0,
         metavar="BYTES",
-        help="of the first record of --schema (0)",
+        help="offset of the first record, with --schema (default: 0)",
     )
     group.add_argument(
         "--fields",
         type=_names,
         default=(),
         metavar="NAME,...",
-        help="only these columns of a table or arrays of an .npz or a folder",
+        help="use only these columns of a table, or arrays of an .npz or a folder",
     )
-    group.add_argument("--split", choices=("train", "test"), help="only one of CIFAR's")
+    group.add_argument(
+        "--split", choices=("train", "test"), help="use only this split of CIFAR"
+    )
     group.add_argument(
         "--delimiter",
         type=_character,
         metavar="CHARACTER",
-        help="of a table; told by its first line",
+        help="delimiter of a table (default: detected in its first line)",
     )
     group.add_argument(
         "--header",
         action=argparse.BooleanOptionalAction,
-        help="whether a table's first line names its columns; told by that line",
+        help="whether the first line of a table names its columns (default: detected)",
     )
     group.add_argument(
         "--shards",
         action="store_true",
-        help="take all .npy files of a folder for shards of one array; by default "
-        "those are whose names differ in a number at the end",
+        help="treat all .npy files of a folder as shards of one array; by default only "
+        "files whose names differ in a number at the end are shards",
     )
 
 
@@ -263,7 +271,7 @@ def _run_verify(given: argparse.Namespace) -> int:
 
 
 def _each(given: argparse.Namespace, act: Callable[[DataSet, Options], bool]) -> int:
-    """Acts on all data sets at all paths; returns the worst exit status."""
+    """Calls ``act`` on every data set at the paths. Returns the worst exit status."""
     options = _options(given)
     status = 0
     for path in given.paths:

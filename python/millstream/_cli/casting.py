@@ -1,4 +1,4 @@
-"""Samples in other dtypes, as long as these hold their values."""
+"""Converts fields to other dtypes, and fails if a value does not fit."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from millstream._delivery.jit import dtype_named
 def cast_source(
     source: _engine.Source, casts: dict[str, str], progress: Callable[[int], None]
 ) -> _engine.Source:
-    """The samples of ``source`` with the fields that ``casts`` names in other dtypes.
+    """Returns ``source`` with the fields in ``casts`` converted to other dtypes.
 
-    All values are looked at first. Real numbers may be rounded to shorter ones. Raises
-    ``UsageError`` for a field that is not there, ``ValueError`` naming the field, the
-    sample and the value for any other that the new dtype does not hold.
+    It reads all values first. Floats may be rounded. Raises ``UsageError`` for an
+    unknown field, and ``ValueError`` with the field, the sample and the value if the
+    new dtype cannot hold a value.
     """
     fields = fields_of(source)
     known = [field.name for field in fields]
     for name in casts:
         if name not in known:
-            raise UsageError(f"--cast: there is no field {name!r}, only {known}")
+            raise UsageError(f"--cast: unknown field {name!r}: expected one of {known}")
     reader = Reader(source)
     for step in range(reader.steps):
         first = step * reader.rows
@@ -56,15 +56,15 @@ def _check(
         place = np.argwhere(~held)[0]
         raise ValueError(
             f"'{field.name}', sample {first + int(place[0])}: "
-            f"{column[tuple(place)]} is not a value of {dtype.name}"
+            f"{dtype.name} cannot hold {column[tuple(place)]}. Use another dtype."
         )
 
 
 def _held(column: NDArray[Any], cast: NDArray[Any]) -> Any:
-    """Where the values are the same, but for the rounding of real numbers."""
+    """Returns where both values are equal. Floats may differ by rounding."""
     if _is_whole(column) and _is_whole(cast):
         return (cast == column) & ((cast < 0) == (column < 0))
-    if _is_whole(cast):  # from real numbers
+    if _is_whole(cast):  # and the column has floats
         least, end = _limits(cast.dtype)
         fits = (column >= least) & (column < end)
         return fits & (column == np.trunc(column))
@@ -83,7 +83,7 @@ def _is_complex(values: NDArray[Any]) -> bool:
 
 
 def _limits(dtype: np.dtype[Any]) -> tuple[float, float]:
-    """The least integer and the first that is too great, both exact as floats."""
+    """Returns the smallest integer and the largest plus one, both exact as floats."""
     if dtype.kind == "b":
         return 0.0, 2.0
     info = np.iinfo(dtype)

@@ -1,4 +1,4 @@
-"""Tells which CIFAR a file, a folder or an archive holds."""
+"""Detects CIFAR-10 and CIFAR-100 in files, folders and archives."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _IMAGE = 3 * 32 * 32
 
 
 def batch_kind(path: Path, head: bytes) -> tuple[int, str] | None:
-    """``(classes, "binary" or "pickled")`` of a batch, or None if it is none."""
+    """Returns ``(classes, "binary" or "pickled")``, or None for other files."""
     if head[:1] == b"\x80":
         with path.open("rb") as file, _mapped(file.fileno()) as content:
             fine = content.find(b"fine_labels") >= 0
@@ -34,10 +34,10 @@ def batch_kind(path: Path, head: bytes) -> tuple[int, str] | None:
 
 
 def archive_kind(path: Path) -> int:
-    """How many classes the CIFAR in an archive has, by the names of its batches.
+    """Returns the number of classes of CIFAR in an archive, by names of batches.
 
-    Raises ``DataError`` for an archive of other things. Where it is damaged before the
-    first batch, its own name decides, so that whoever opens it can name the damage.
+    Raises ``DataError`` if the archive holds no batch. If the archive is damaged before
+    its first batch, its file name decides, and opening it reports the damage.
     """
     try:
         with tarfile.open(path, "r|*") as archive:
@@ -53,7 +53,7 @@ def archive_kind(path: Path) -> int:
 
 
 def folder_splits(files: list[Path]) -> list[tuple[int, str, tuple[Path, ...]]]:
-    """``(classes, split, files)`` of each split of CIFAR among these files."""
+    """Returns ``(classes, split, files)`` of each split of CIFAR among ``files``."""
     splits: dict[tuple[int, str], list[Path]] = {}
     for file in files:
         if _TEN.fullmatch(file.name):

@@ -1,4 +1,4 @@
-"""``millstream convert``: writes the samples of one format in another."""
+"""``millstream convert``: writes samples in another format."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ WRITTEN = ("npy", "npz", "idx", "packed", "csv", "tsv")
 _SUFFIXES = {f".{name}": name for name in WRITTEN}
 _UNSAFE = re.compile(r"[^\w.-]+")
 _IN_IDX = ("uint8", "int8", "int16", "int32", "float32", "float64")
-_GREATEST_IN_TABLE = (1 << 63) - 1
+_MAX_IN_TABLE = (1 << 63) - 1
 
 Progress = Callable[[int], None]
 
 
 @dataclass(frozen=True)
 class Target:
-    """A place to write to, and how: one file, or a folder of one a field."""
+    """Where to write and in which format: one file, or a folder of one per field."""
 
     path: Path
     format: str
@@ -41,20 +41,20 @@ class Target:
 
 
 def target_of(path: Path, wanted: str | None) -> Target:
-    """What to write at ``path``: by its suffix, unless a format is asked for.
+    """Returns the target for ``path``: in the format ``wanted``, or by its suffix.
 
-    A name without a suffix is a folder of .npy files. Raises ``UsageError`` for a name
-    that does not tell.
+    A name without a suffix is a folder of .npy files. Raises ``UsageError`` for an
+    unknown suffix.
     """
     if path.suffix == ".gz":
-        raise UsageError(f"{path}: gzipped files are not written")
+        raise UsageError(f"{path}: cannot write gzipped files. Use a name without .gz.")
     by_name = _SUFFIXES.get(path.suffix.lower())
     if by_name is None and IDX_NAME.search(path.name):
         by_name = "idx"
     if wanted is None and by_name is None and path.suffix:
         raise UsageError(
-            f"{path}: the suffix {path.suffix!r} names no format: use one of "
-            f"{', '.join(_SUFFIXES)}, or --to"
+            f"{path}: unknown suffix {path.suffix!r}: expected one of "
+            f"{', '.join(_SUFFIXES)}. Or choose a format with --to."
         )
     form = wanted or by_name or "npy"
     return Target(path, form, form in ("npy", "idx") and by_name is None)
@@ -67,10 +67,10 @@ def write(
     force: bool,
     casts: dict[str, str],
 ) -> None:
-    """Writes all samples of ``source`` to ``target``, which appears when it is whole.
+    """Writes all samples of ``source`` to ``target``, which appears when complete.
 
-    Raises ``ValueError`` for what the format cannot hold and for a target that exists,
-    unless ``force``; nothing is left behind then.
+    Raises ``ValueError`` if the format cannot hold the samples, or if the target exists
+    and ``force`` is False. Leaves no files after an error.
     """
     _check_place(target, force)
     parent = target.path.parent
@@ -95,21 +95,26 @@ def write(
 def _check_place(target: Target, force: bool) -> None:
     path = target.path
     if not path.parent.is_dir():
-        raise ValueError(f"{path.parent}: expected a folder to write to, found none")
+        raise ValueError(
+            f"{path.parent}: expected a folder to write to, found none. Create it."
+        )
     if not os.path.lexists(path):
         return
     if not force:
-        raise ValueError(f"{path}: exists already; --force replaces it")
+        raise ValueError(f"{path}: already exists. Use --force to replace it.")
     if path.is_dir() and (not target.folder or not _is_ours(path)):
         raise ValueError(
-            f"{path}: is a folder that this command did not write: it is not replaced"
+            f"{path}: this folder is not replaced, because millstream convert did "
+            "not write it. Use another name."
         )
     if target.folder and not path.is_dir():
-        raise ValueError(f"{path}: expected a folder to replace, found a file")
+        raise ValueError(
+            f"{path}: expected a folder to replace, found a file. Remove it first."
+        )
 
 
 def _is_ours(folder: Path) -> bool:
-    """Whether there is nothing in a folder but what a manifest names."""
+    """Whether a folder holds only a manifest and the files that it lists."""
     names = {path.name for path in folder.iterdir()}
     if not names:
         return True
@@ -121,29 +126,30 @@ def _is_ours(folder: Path) -> bool:
 
 
 def _check_dtypes(source: _engine.Source, target: Target) -> None:
-    """Raises ``ValueError`` naming the first field whose dtype a format does not have.
+    """Raises ``ValueError`` for the first field whose dtype the format does not have.
 
-    The engine refuses them too, but does not know what to do about it.
+    The engine raises as well, but its message does not suggest ``--cast``.
     """
     for name, dtype, _ in fields_of(source):
         if target.format == "idx" and dtype not in _IN_IDX:
             raise ValueError(
-                f"{target.path}: '{name}' is {dtype}, and IDX holds "
-                f"{', '.join(_IN_IDX)}: --cast {name}={_IN_IDX[0]}, for example"
+                f"{target.path}: '{name}' is {dtype}, but IDX has only "
+                f"{', '.join(_IN_IDX)}. Use, for example, --cast {name}={_IN_IDX[0]}."
             )
         if target.format in ("npy", "npz") and dtype == "bfloat16":
             raise ValueError(
-                f"{target.path}: '{name}' is bfloat16, which NumPy does not have: "
-                f"--cast {name}=float32"
+                f"{target.path}: '{name}' is bfloat16, which NumPy does not have. "
+                f"Use --cast {name}=float32."
             )
         if target.format in ("csv", "tsv") and dtype.startswith("complex"):
             raise ValueError(
-                f"{target.path}: '{name}' is {dtype}, and tables hold real numbers"
+                f"{target.path}: '{name}' is {dtype}, but tables hold real numbers. "
+                "Use another format."
             )
 
 
 def _check_values(source: _engine.Source, target: Target) -> None:
-    """Raises ``ValueError`` for numbers that a table would not give back."""
+    """Raises ``ValueError`` for integers that cannot be read back from a table."""
     fields = fields_of(source)
     wide = [i for i, field in enumerate(fields) if field.dtype == "uint64"]
     if target.format not in ("csv", "tsv") or not wide:
@@ -152,14 +158,15 @@ def _check_values(source: _engine.Source, target: Target) -> None:
     for step in range(reader.steps):
         columns = reader.batch(step)
         for i in wide:
-            beyond = columns[i] > _GREATEST_IN_TABLE
-            if beyond.any():
-                row = int(beyond.reshape(len(beyond), -1).any(axis=1).argmax())
+            large = columns[i] > _MAX_IN_TABLE
+            if large.any():
+                row = int(large.reshape(len(large), -1).any(axis=1).argmax())
                 value = int(columns[i][row].max())
                 raise ValueError(
                     f"{target.path}: '{fields[i].name}', sample "
-                    f"{step * reader.rows + row}: {value} is more than the "
-                    f"{_GREATEST_IN_TABLE} that integers in tables can be"
+                    f"{step * reader.rows + row}: {value} is larger than "
+                    f"{_MAX_IN_TABLE}, the largest integer in a table. Use "
+                    "another format."
                 )
 
 
@@ -180,8 +187,9 @@ def _write_into(
         if not target.folder:
             if len(names) > 1:
                 raise ValueError(
-                    f"{target.path}: a file of this format holds one field, and there "
-                    f"are {len(names)} ({', '.join(names)}): name a folder"
+                    f"{target.path}: a file of this format holds one field, but there "
+                    f"are {len(names)} ({', '.join(names)}). Give the name of a "
+                    "folder, without a suffix."
                 )
             write_arrays(source, [made], progress)
         else:
@@ -199,7 +207,7 @@ def _write_into(
 
 
 def _array_files(names: list[str], folder: Path, suffix: str) -> dict[str, Path]:
-    """A file for each field, whose name is as near the field's as file systems let."""
+    """Returns a file per field, named after it with unsafe characters replaced."""
     folder.mkdir()
     files: dict[str, Path] = {}
     for i, name in enumerate(names):
@@ -211,7 +219,7 @@ def _array_files(names: list[str], folder: Path, suffix: str) -> dict[str, Path]
 
 
 def _write_npz(made: Path, arrays: dict[str, Path]) -> None:
-    """Stores the arrays as they are, so that they can be mapped; takes the files."""
+    """Moves the files into an archive, uncompressed, so that it can be mapped."""
     with zipfile.ZipFile(made, "w", zipfile.ZIP_STORED) as archive:
         for name, path in arrays.items():
             archive.write(path, f"{name}.npy")
@@ -221,7 +229,7 @@ def _write_npz(made: Path, arrays: dict[str, Path]) -> None:
 
 
 def _move(made: Path, path: Path, workspace: Path) -> None:
-    """Puts what was made into its place; a folder that was there goes."""
+    """Moves ``made`` to ``path`` and replaces a folder that is there."""
     if path.is_dir() and not path.is_symlink():
         path.rename(workspace / "replaced")
     try:

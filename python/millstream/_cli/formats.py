@@ -1,4 +1,4 @@
-"""What lies at a path, found out from its first bytes and its name."""
+"""Detects the format of a path by its first bytes and its name."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ FieldFiles = list[tuple[str, list[Path]]]
 
 @dataclass(frozen=True)
 class Options:
-    """What the command line says of the files that it names."""
+    """The options of the command line that say how to read the files."""
 
     schema: tuple[Field, ...] | None = None
     offset: int = 0
@@ -55,11 +55,11 @@ class Options:
 
 @dataclass(frozen=True)
 class DataSet:
-    """Samples that lie at a path.
+    """The samples at a path.
 
-    ``open`` gives the engine's source; it is told a folder to unpack into. ``parts``
-    opens each of several that can be damaged by themselves. A ``zipped`` file has check
-    sums; ``table`` is how one is written.
+    ``open(folder)`` returns the engine's source and may unpack files into the folder.
+    ``parts`` open single files or arrays of the data set. A ``zipped`` file has
+    checksums. ``table`` is the form of a table.
     """
 
     path: Path
@@ -72,15 +72,14 @@ class DataSet:
 
     @property
     def name(self) -> str:
-        """The path, and the split where there are several."""
+        """The path, followed by the split if there is one."""
         return f"{self.path} ({self.split})" if self.split else str(self.path)
 
 
 def find(path: Path, options: Options) -> list[DataSet]:
-    """Return what lies at ``path``: one data set, or those in a folder or archive.
+    """Returns the data sets at ``path``: of a file, a folder or an archive.
 
-    Raises ``DataError`` naming the path where it is none, ``OSError`` where it cannot
-    be read.
+    Raises ``DataError`` if there is none, and ``OSError`` if the path cannot be read.
     """
     if path.is_dir():
         return _in_folder(path, options)
@@ -90,8 +89,8 @@ def find(path: Path, options: Options) -> list[DataSet]:
         head = _head(path)
         shown = f"a file that begins with {head[:8]!r}" if head else "an empty file"
         raise data_error(
-            "packed records without a header need --schema or "
-            f"{path.name}.json next to them",
+            "for packed records without a header, use --schema or put "
+            f"{path.name}.json next to the file",
             path=path,
             expected=f"one of {KNOWN}",
             found=shown,
@@ -100,33 +99,33 @@ def find(path: Path, options: Options) -> list[DataSet]:
 
 
 def _check_kind(path: Path) -> None:
-    """Raises ``DataError`` for what may not end, or waits for somebody to write."""
+    """Raises ``DataError`` for pipes, sockets and devices: reading may never end."""
     if path.exists() and not path.is_file() and not path.is_dir():
         kind = _KINDS.get(stat.S_IFMT(path.stat().st_mode), "something else")
         raise data_error(path=path, expected="a file or a folder", found=kind)
 
 
 def field_name(path: Path) -> str:
-    """The name that the array of a file goes by: the file's, without suffixes."""
+    """Returns the name of a field for a file: the file name without suffixes."""
     name = _encodable(path.name)
     return _SUFFIXES.sub("", name) or name
 
 
 def _encodable(name: str) -> str:
-    """A file's name in UTF-8, with the bytes escaped that are none."""
+    """Returns a file name in UTF-8, with other bytes escaped."""
     return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
 def npy_set(path: Path, fields: FieldFiles, title: str) -> DataSet:
-    """A data set of .npy files."""
+    """Returns a data set of .npy files."""
     return _arrays_set(path, fields, title, lambda chosen, _: _engine.npy(chosen))
 
 
 def idx_set(path: Path, fields: FieldFiles, title: str = "") -> DataSet:
-    """A data set of IDX files."""
+    """Returns a data set of IDX files."""
     if not title:
-        is_packed = _head(fields[0][1][0]).startswith(_GZIP)
-        title = "IDX, gzipped" if is_packed else "IDX"
+        is_gzip = _head(fields[0][1][0]).startswith(_GZIP)
+        title = "IDX, gzipped" if is_gzip else "IDX"
     return _arrays_set(path, fields, title, _engine.idx)
 
 
@@ -153,7 +152,7 @@ def _head(path: Path) -> bytes:
 def _in_file(
     path: Path, options: Options, *, guess_text: bool = False
 ) -> list[DataSet]:
-    """What a file holds, or nothing where nobody can tell."""
+    """Returns the data sets in a file, or an empty list for an unknown format."""
     head = _head(path)
     name = path.name.lower()
     if head.startswith(b"\x93NUMPY"):
@@ -198,7 +197,7 @@ def _in_gzip(path: Path, head: bytes, options: Options) -> list[DataSet]:
         return _archive_sets(path, options)
     if inside and not _is_idx(inside) and not IDX_NAME.search(name):
         raise data_error(
-            "unpack them first",
+            "unpack the file first",
             path=path,
             expected="a gzipped IDX file or CIFAR archive",
             found=f"gzipped bytes that begin with {inside[:8]!r}",
@@ -234,7 +233,7 @@ def _npz_set(path: Path, options: Options) -> DataSet:
         with zipfile.ZipFile(path) as archive:
             members = [name for name in archive.namelist() if name.endswith(".npy")]
     except (zipfile.BadZipFile, NotImplementedError, ValueError):
-        members = []  # the engine names the damage
+        members = []  # the engine reports the damage
     return DataSet(
         path,
         "NumPy .npz",
@@ -252,7 +251,7 @@ def _table_set(path: Path, options: Options) -> DataSet:
             return form.open(path, options.fields)
         except DataError as error:
             if options.header is None and not form.header and error.line == 1:
-                hint = "; --header takes line 1 for the names of the columns"
+                hint = "; use --header if line 1 names the columns"
                 raise DataError(f"{error}{hint}", **error_fields(error)) from error
             raise
 
@@ -319,13 +318,13 @@ def _in_folder(folder: Path, options: Options) -> list[DataSet]:
 
 
 def _by_number(path: Path) -> list[bytes | tuple[int, int]]:
-    """The order of a folder's shards, as the engine has it: numbers by their value."""
+    """Sorts shards as the engine does: compares the numbers in names by value."""
     runs = _DIGITS.split(os.fsencode(path.name))
     return [(int(run), len(run)) if i % 2 else run for i, run in enumerate(runs)]
 
 
 def _folder_fields(folder: Path, files: list[Path], options: Options) -> FieldFiles:
-    """Files whose names differ in a number at the end are shards of one field."""
+    """Groups files into fields. Shards of a field differ in a number at the end."""
     fields: dict[str, list[Path]] = {}
     for file in files:
         name = "" if options.shards else _NUMBER.sub("", file.stem)
@@ -363,5 +362,7 @@ def _chosen(
 ) -> FieldFiles:
     for name in options.fields:
         if name not in fields:
-            raise UsageError(f"{folder}: there is no field {name!r}, only {[*fields]}")
+            raise UsageError(
+                f"{folder}: unknown field {name!r}: expected one of {[*fields]}"
+            )
     return [(name, fields[name]) for name in options.fields or fields]

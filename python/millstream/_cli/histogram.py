@@ -17,7 +17,7 @@ _BAR = 40
 
 
 class Range:
-    """The least, the greatest and the mean of values that come in pieces."""
+    """The minimum, maximum and mean of values that are added in batches."""
 
     def __init__(self) -> None:
         self.low: Any = None
@@ -27,7 +27,7 @@ class Range:
         self._total = 0.0
 
     def add(self, values: NDArray[Any]) -> None:
-        """Counts these values in."""
+        """Adds values."""
         values = numbers(values)
         finite = _finite(values)
         self.not_finite += values.size - finite.size
@@ -56,16 +56,16 @@ class Histogram:
         self.counts = [0] * len(self._edges)
 
     def add(self, values: NDArray[Any]) -> None:
-        """Counts these values in; all lie in the range."""
+        """Adds values, which must be within the range."""
         flat = _finite(numbers(values))
         edges = [flat.dtype.type(edge) for edge in self._edges]
-        # Comparing with each edge is several times as fast as searching for each value.
+        # Comparing with each edge is several times faster than np.searchsorted.
         least = [int(np.count_nonzero(flat >= edge)) for edge in edges]
         counts = [a - b for a, b in zip(least, [*least[1:], 0], strict=True)]
         self.counts = [a + b for a, b in zip(self.counts, counts, strict=True)]
 
     def lines(self) -> list[str]:
-        """A line for each bin: its values, a bar, how many there are."""
+        """Returns a line for each bin: its range, a bar and the count."""
         labels = self._labels()
         width = max(len(label) for label in labels)
         most = max(*self.counts, 1)
@@ -88,7 +88,7 @@ class Histogram:
 
 
 def has_histogram(field: Field) -> bool:
-    """Whether the values of a field have an order: all but complex numbers do."""
+    """Whether the values of a field can be sorted: complex numbers cannot."""
     return not field.dtype.startswith("complex")
 
 
@@ -100,7 +100,7 @@ def is_whole(field: Field) -> bool:
 def histograms(
     batches: Iterable[list[NDArray[Any]]], fields: list[Field]
 ) -> Iterator[tuple[Field, Range, Histogram | None]]:
-    """The range and the histogram of each field; ``batches`` is gone through twice."""
+    """Yields the range and the histogram of each field. Iterates ``batches`` twice."""
     shown = [i for i, field in enumerate(fields) if has_histogram(field)]
     ranges = {i: Range() for i in shown}
     for batch in batches:
@@ -119,7 +119,7 @@ def histograms(
 
 
 def numbers(values: NDArray[Any]) -> NDArray[Any]:
-    """The values in one row, of a type that NumPy computes with."""
+    """Returns the values as a vector of a dtype that NumPy computes with quickly."""
     flat = values.reshape(-1)
     if flat.dtype == np.bool_:
         return flat.view(np.uint8)
@@ -145,6 +145,6 @@ def _edges(values: Range) -> list[float]:
     if values.low == values.high:
         return [values.low]
     low, high = values.low, values.high
-    # Weighed, since the width of the range may be too large for a float.
+    # Interpolated, because high - low may overflow.
     edges = {low * (1 - i / _BINS) + high * (i / _BINS) for i in range(1, _BINS)}
     return sorted({low, *(edge for edge in edges if low < edge <= high)})

@@ -1,4 +1,4 @@
-"""``millstream inspect``: what a data set holds."""
+"""``millstream inspect``: shows the contents of a data set."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _SHOWN_VALUES = 8
 def describe(
     data: DataSet, source: _engine.Source, *, samples: int, everything: bool
 ) -> Iterator[str]:
-    """The lines that describe a data set: its fields, a few samples, histograms.
+    """Yields lines that describe a data set: its fields, some samples and histograms.
 
-    Histograms are those of at most 64 MiB of samples, spread evenly over the data set,
-    unless ``everything`` is asked for.
+    Histograms use at most 64 MiB of samples, spread evenly over the data set, or all
+    samples with ``everything``.
     """
     each = sample_bytes(source)
     count = len(source)
@@ -76,11 +76,11 @@ def _number_text(number: Any) -> str:
 
 
 def _summary(values: Range) -> str:
-    strange = f", {values.not_finite:,} not finite" if values.not_finite else ""
+    others = f", {values.not_finite:,} not finite" if values.not_finite else ""
     if values.count == 0:
-        return f"no values{strange}"
+        return f"no values{others}"
     low, high = (_number_text(number) for number in (values.low, values.high))
-    return f"{low} to {high}, mean {values.mean:.6g}{strange}"
+    return f"{low} to {high}, mean {values.mean:.6g}{others}"
 
 
 def _bars(histogram: Histogram | None) -> list[str]:

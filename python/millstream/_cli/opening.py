@@ -1,4 +1,4 @@
-"""Opens data sets for as long as a command needs them."""
+"""Opens data sets, and unpacks compressed ones into a temporary folder."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from millstream._core.errors import DataError, error_fields
 
 
 class TemporaryError(OSError):
-    """The folder for temporary files is full, or cannot be used."""
+    """The folder for temporary files is full or not usable."""
 
     @classmethod
     def of(cls, error: OSError) -> TemporaryError:
-        folder = tempfile.tempdir  # None where there is not one that can be used
+        folder = tempfile.tempdir  # None if no folder is usable
         why = os.strerror(error.errno or 0) if folder else error.strerror
         why = f"{why}, in the folder for temporary files (TMPDIR)"
         return cls(error.errno, why, folder)
@@ -33,11 +33,11 @@ def opened(
     fields: tuple[str, ...] = (),
     opener: Callable[[Path], _engine.Source] | None = None,
 ) -> Iterator[_engine.Source]:
-    """The engine's source of a data set, or of the part that ``opener`` opens.
+    """Yields the engine's source of a data set, or the one ``opener`` returns.
 
-    What is compressed is unpacked into a folder of its own, which goes when the source
-    does. ``DataError`` that is raised meanwhile names the file.
-    Raises ``TemporaryError`` where the disk is too full for it.
+    Compressed data is unpacked into a temporary folder, which is deleted at the end.
+    Every ``DataError`` raised in between names a file. Raises ``TemporaryError`` if
+    unpacking fails, for example on a full disk.
     """
     with _temporary_folder() as folder:
         try:
@@ -45,8 +45,8 @@ def opened(
             found = tuple(field.name for field in fields_of(source))
             if fields and found != fields:
                 raise UsageError(
-                    f"{data.path}: --fields chooses from .npz, tables and folders; "
-                    f"{data.title} comes with {', '.join(found)}"
+                    f"{data.path}: --fields works for .npz, tables and folders, not "
+                    f"for {data.title}. Its fields are {', '.join(found)}."
                 )
             yield source
         except DataError as error:
@@ -59,7 +59,7 @@ def opened(
                 raise TemporaryError.of(error) from error
             raise
         except ValueError as error:
-            # The engine's, for a field that is not there.
+            # The engine raises it for an unknown field.
             if getattr(error, "field", None) in fields:
                 raise UsageError(str(error)) from error
             raise
@@ -73,18 +73,18 @@ def _temporary_folder() -> tempfile.TemporaryDirectory[str]:
 
 
 def error_text(error: Exception) -> str:
-    """An error in one line, with the file that it is about."""
+    """Returns the text of an error in one line, with the file."""
     if not isinstance(error, OSError) or error.strerror is None:
         return " ".join(str(error).split("\n"))
-    if error.filename is None or hasattr(error, "kind"):  # the engine names the file
+    if error.filename is None or hasattr(error, "kind"):  # the text has the file
         return error.strerror
     return f"{error.filename}: {error.strerror}"
 
 
 def joined(sources: Sequence[str], options: Options) -> DataSet:
-    """The one data set that is meant by paths, or by NAME=PATH for each field.
+    """Returns one data set for a path, or for NAME=PATH of each field.
 
-    Raises ``UsageError`` for names that are missing, ``ValueError`` where there are
+    Raises ``UsageError`` for a missing or wrong name, and ``ValueError`` if a path has
     several data sets.
     """
     if len(sources) == 1 and ("=" not in sources[0] or Path(sources[0]).exists()):
@@ -93,13 +93,13 @@ def joined(sources: Sequence[str], options: Options) -> DataSet:
     for word in sources:
         name, equals, path = word.partition("=")
         if not equals or not name:
-            raise UsageError(f"{word}: of several sources each needs a name: NAME=PATH")
+            raise UsageError(
+                f"{word}: with several sources, each needs a name: NAME=PATH"
+            )
         if not is_utf8(name):
             raise UsageError(f"{word}: expected a name in UTF-8, found {name!r}")
         if name in named:
-            raise UsageError(
-                f"{word}: expected names that differ, found {name!r} twice"
-            )
+            raise UsageError(f"{word}: expected different names, found {name!r} twice")
         named[name] = _only(Path(path), options)
 
     def open_all(cache: Path) -> _engine.Source:
@@ -118,7 +118,7 @@ def _only(path: Path, options: Options) -> DataSet:
     if len(found) > 1:
         names = ", ".join(data.name for data in found)
         hint = "--split" if found[0].split else "NAME=PATH for each field"
-        raise ValueError(f"{path}: holds several data sets ({names}): use {hint}")
+        raise ValueError(f"{path}: holds several data sets ({names}). Use {hint}.")
     return found[0]
 
 
@@ -127,8 +127,8 @@ def _renamed(source: _engine.Source, name: str, data: DataSet) -> _engine.Source
     if len(fields) > 1:
         names = ", ".join(field.name for field in fields)
         raise ValueError(
-            f"{data.path}: {name!r} names one field, and there are {len(fields)} "
-            f"({names})"
+            f"{data.path}: expected one field for {name!r}, found {len(fields)} "
+            f"({names}). Use a file with one field."
         )
     field = fields[0]
     return _engine.recast(source, [(name, field.dtype, list(field.shape), False)])

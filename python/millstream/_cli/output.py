@@ -1,4 +1,4 @@
-"""What the commands print: a line at a time, and nothing that moves a cursor."""
+"""Prints lines, with control characters escaped."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import sys
 
 
 class OutputError(Exception):
-    """Standard output cannot be written to; an ``OSError`` is the cause."""
+    """Writing to standard output failed; ``__cause__`` is the ``OSError``."""
 
 
 def printable(text: str) -> str:
-    """The text with what is not for the eye, such as bytes of no character, escaped."""
+    """Returns the text with characters that are not printable escaped."""
     if text.isprintable():
         return text
     return "".join(
@@ -21,7 +21,7 @@ def printable(text: str) -> str:
 
 
 def say(line: str) -> None:
-    """Prints a line. Raises ``OutputError``."""
+    """Prints a line to standard output. Raises ``OutputError``."""
     try:
         if sys.stdout is None:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
@@ -31,7 +31,7 @@ def say(line: str) -> None:
 
 
 def flush() -> None:
-    """Hands over what was said. Raises ``OutputError``."""
+    """Flushes standard output. Raises ``OutputError``."""
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -40,7 +40,7 @@ def flush() -> None:
 
 
 def complain(text: str) -> None:
-    """Prints a line on standard error, below what was said. Raises ``OutputError``."""
+    """Flushes standard output and prints to standard error. Raises ``OutputError``."""
     flush()
     try:
         print(f"millstream: {printable(text)}", file=sys.stderr)
@@ -49,7 +49,7 @@ def complain(text: str) -> None:
 
 
 def end_output(error: OutputError) -> None:
-    """Says why no more can be said, unless its reader has just seen enough."""
+    """Discards further output, and prints the error unless a pipe was closed."""
     if sys.stdout is not None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if not isinstance(error.__cause__, BrokenPipeError):

@@ -1,4 +1,4 @@
-"""Reads the samples of a source through the engine, many at a time."""
+"""Reads the samples of a source in batches."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _MOST_ROWS = 1 << 16
 
 
 def fields_of(source: _engine.Source) -> list[Field]:
-    """The fields of a sample."""
+    """Returns the fields of a source."""
     return [Field(name, dtype, tuple(shape)) for name, dtype, shape in source.schema]
 
 
 def sample_bytes(source: _engine.Source) -> int:
-    """The bytes that one sample takes."""
+    """Returns the size of a sample in bytes."""
     return sum(
         dtype_named(field.dtype).itemsize * math.prod(field.shape)
         for field in fields_of(source)
@@ -31,11 +31,10 @@ def sample_bytes(source: _engine.Source) -> int:
 
 
 class Reader:
-    """All samples of a source, or some, in batches of a few megabytes.
+    """Reads a source in batches of up to 4 MiB and ``rows`` samples.
 
-    Samples come in their order, and with ``drawn`` only so many of them, spread evenly
-    over the source by a fixed shuffle. A batch has ``rows`` samples at most. The engine
-    reads ahead.
+    It reads all samples in order. With a smaller ``drawn`` it reads that many samples,
+    which a fixed shuffle spreads evenly over the source.
     """
 
     def __init__(
@@ -48,8 +47,8 @@ class Reader:
         count = len(source)
         self.fields = fields_of(source)
         self.samples = count if drawn is None else min(drawn, count)
-        fitting = BATCH_BYTES // max(sample_bytes(source), 1)
-        self.rows = max(1, min(rows, fitting, self.samples))
+        rows_that_fit = BATCH_BYTES // max(sample_bytes(source), 1)
+        self.rows = max(1, min(rows, rows_that_fit, self.samples))
         whole = self.samples == count
         order = _engine.sequential(count) if whole else _engine.shuffle(count)
         self._plan = _engine.plan(source, order, self.rows, "pad", [], [])
@@ -58,11 +57,11 @@ class Reader:
 
     @property
     def steps(self) -> int:
-        """How many batches there are."""
+        """The number of batches."""
         return -(-self.samples // self.rows)
 
     def batch(self, step: int) -> list[NDArray[Any]]:
-        """An array for each field: the samples from ``step * rows`` on."""
+        """Returns an array for each field, which starts at sample ``step * rows``."""
         low, high = step & 0xFFFFFFFF, step >> 32
         words = np.array([self._plan.check_word, 0, 0, 0, low, high, 0, 0], np.uint32)
         *columns, _ = self._loader.take(words)

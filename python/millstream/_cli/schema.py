@@ -1,4 +1,4 @@
-"""Schemas of packed records as they are written on a command line or in JSON."""
+"""Parses schemas of packed records, from the command line or from JSON."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ DTYPES = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
     *("float16", "bfloat16", "float32", "float64", "complex64", "complex128"),
 )
-MOST_DIGITS = 18  # of numbers that the engine can be given
+MOST_DIGITS = 18  # a number with more digits may not fit into 64 bits
 
 _FIELD = re.compile(r"\s*([^:,()]+?)\s*:\s*(\w+)\s*(?:\(([\d\s,]*)\))?\s*(?:,|$)")
 _TYPE = re.compile(r"\s*(\w+)\s*(?:\(([\d\s,]*)\))?\s*")
 
 
 class UsageError(ValueError):
-    """The arguments of the command are wrong."""
+    """The command line has wrong arguments."""
 
 
 class Field(NamedTuple):
-    """A field of a sample, as the engine describes it."""
+    """The name, dtype and shape of a field of a sample."""
 
     name: str
     dtype: str
@@ -35,15 +35,15 @@ class Field(NamedTuple):
 
 
 def type_text(field: Field) -> str:
-    """Return the type of a field as schemas have it, such as ``"uint8(28,28,1)"``."""
+    """Returns the type of a field as in a schema, such as ``"uint8(28,28,1)"``."""
     shape = ",".join(str(extent) for extent in field.shape)
     return f"{field.dtype}({shape})" if field.shape else field.dtype
 
 
 def parse_schema(text: str) -> tuple[Field, ...]:
-    """Return the fields of a text such as ``"image:uint8(28,28,1),label:int32"``.
+    """Returns the fields of a text such as ``"image:uint8(28,28,1),label:int32"``.
 
-    Raises ``ValueError`` naming the place that is not understood.
+    Raises ``ValueError`` with the position of the first error.
     """
     fields: list[Field] = []
     at = 0
@@ -60,9 +60,9 @@ def parse_schema(text: str) -> tuple[Field, ...]:
 
 
 def read_schema(path: Path) -> tuple[Field, ...]:
-    """Return the fields in a JSON file ``{"image": "uint8(28,28,1)", ...}``.
+    """Returns the fields in a JSON file ``{"image": "uint8(28,28,1)", ...}``.
 
-    Raises ``DataError`` naming the file for anything else.
+    Raises ``DataError`` for any other content.
     """
     expected = 'a dict such as {"image": "uint8(28,28,1)"}'
     stored = read_json(path, expected)
@@ -76,19 +76,19 @@ def read_schema(path: Path) -> tuple[Field, ...]:
 
 
 def read_json(path: Path, expected: str) -> object:
-    """Return what a JSON file holds.
+    """Returns the content of a JSON file.
 
-    Raises ``DataError`` that says what was ``expected`` where it holds none.
+    Raises ``DataError`` with the text ``expected`` if the file is not valid JSON.
     """
     try:
         return json.loads(path.read_text("utf-8"))
     except (ValueError, RecursionError) as error:
-        found = f"no JSON: {error}"
+        found = f"invalid JSON: {error}"
         raise data_error(path=path, expected=expected, found=found) from error
 
 
 def is_utf8(name: str) -> bool:
-    """Whether the engine can be given a name: a surrogate has no UTF-8."""
+    """Whether a name can be encoded in UTF-8, as the engine requires."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -109,8 +109,8 @@ def _typed(name: str, text: object) -> Field:
 def _field(name: str, dtype: str, extents: str | None) -> Field:
     if dtype not in DTYPES:
         raise ValueError(
-            f"schema: {name!r}: expected a dtype of {', '.join(DTYPES)}, "
-            f"found {dtype!r}"
+            f"schema: {name!r}: expected one of the dtypes "
+            f"{', '.join(DTYPES)}, found {dtype!r}"
         )
     words = [word.strip() for word in (extents or "").split(",") if word.strip()]
     for word in words:
@@ -130,7 +130,5 @@ def _checked(fields: list[Field]) -> tuple[Field, ...]:
         if not is_utf8(name):
             raise ValueError(f"schema: expected names in UTF-8, found {name!r}")
         if names.count(name) > 1:
-            raise ValueError(
-                f"schema: expected names that differ, found {name!r} twice"
-            )
+            raise ValueError(f"schema: expected different names, found {name!r} twice")
     return tuple(fields)

@@ -1,4 +1,4 @@
-"""Tells tables of numbers from other files, and how they are written down."""
+"""Detects tables of numbers, their delimiter and their header."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NAMES = {"\t": "tabs", ",": "commas", ";": "semicolons", " ": "spaces", "|": "b
 
 @dataclass(frozen=True)
 class Form:
-    """What stands between the cells, and whether the first line names the columns."""
+    """The delimiter of a table, and whether its first line names the columns."""
 
     delimiter: str
     header: bool
@@ -27,21 +27,21 @@ class Form:
         return f"table with {between}, {lead}"
 
     def open(self, path: Path, columns: Sequence[str]) -> _engine.Source:
-        """The engine's source of a table that is written so."""
+        """Returns the engine's source of a table of this form."""
         return _engine.csv(path, self.delimiter, self.header, list(columns), False)
 
 
 def is_table(name: str, head: bytes, *, guess_text: bool) -> bool:
-    """Whether a file is a table: by its name, or where asked because it is text."""
+    """Whether a file is a table: by its name or, with ``guess_text``, by its text."""
     if name.endswith((".csv", ".tsv", ".tab")):
         return True
     return guess_text and bool(head) and _is_text(head)
 
 
 def form_of(path: Path, delimiter: str | None, header: bool | None) -> Form:
-    """How a table is written, told by its first two lines; what is given is kept.
+    """Returns the form of a table; detects arguments that are None in its first lines.
 
-    Raises ``DataError`` for cells that stand apart by several blanks.
+    Raises ``DataError`` if several blanks separate two cells.
     """
     text = start_of(path)
     if delimiter is None:
@@ -75,5 +75,5 @@ def _is_text(head: bytes) -> bool:
     try:
         head.decode("utf-8")
     except UnicodeDecodeError as error:
-        return error.start > len(head) - 4  # a character that the end cut
+        return error.start > len(head) - 4  # the head ends within a character
     return True

@@ -1,4 +1,4 @@
-"""``millstream verify``: reads all of a data set and says what is wrong with it."""
+"""``millstream verify``: reads a whole data set and reports what is damaged."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from millstream._cli.tables import Form
 from millstream._core.errors import DataError
 from millstream._core.progress_bar import ProgressBar, amount_text
 
-_MOST_DEFECTS = 20  # reported of one data set
+_MOST_DEFECTS = 20  # per data set
 _CHUNK = 1 << 20
 _LOCAL_HEADER = 30
 
 
 class Findings:
-    """What is wrong with a data set, and what is only worth a note."""
+    """The defects of a data set, notes about it and a summary."""
 
     def __init__(self) -> None:
         self.defects: list[str] = []
@@ -33,7 +33,7 @@ class Findings:
         self.summary = ""
 
     def add(self, defect: str) -> None:
-        """Adds a defect, unless it is known or there are many already."""
+        """Adds a defect unless it is known. Adds one line for all after the 20th."""
         full = len(self.defects) >= _MOST_DEFECTS
         defect = "and more, which are not listed" if full else defect
         if defect not in self.defects:
@@ -41,9 +41,9 @@ class Findings:
 
 
 def examine(data: DataSet, fields: tuple[str, ...] = ()) -> Findings:
-    """Return what is wrong with a data set; everything in it is read.
+    """Reads a whole data set and returns its defects.
 
-    Raises ``TemporaryError`` where there is no place to unpack it.
+    Raises ``TemporaryError`` if it cannot be unpacked into the temporary folder.
     """
     findings = Findings()
     if data.zipped:
@@ -67,7 +67,7 @@ def examine(data: DataSet, fields: tuple[str, ...] = ()) -> Findings:
 
 
 def _read_parts(data: DataSet, findings: Findings) -> None:
-    """Reads each file by itself."""
+    """Reads each part of a data set, and adds the defects of all."""
     for opener in data.parts:
         part = Findings()
         try:
@@ -84,20 +84,20 @@ def _read_parts(data: DataSet, findings: Findings) -> None:
 def _read_lines(
     path: Path, form: Form, fields: tuple[str, ...], findings: Findings
 ) -> None:
-    """Names every damaged line of a table after the first."""
+    """Adds all damaged lines of a table except the first."""
     defects, last = _engine.csv_defects(
         path, form.delimiter, form.header, fields, _MOST_DEFECTS + 1
     )
     for defect in defects[1:]:
         findings.add(defect)
     if last:
-        findings.notes.append(f"lines after {last} were not looked at")
+        findings.notes.append(f"lines after line {last} were not checked")
 
 
 def _read_all(data: DataSet, source: _engine.Source, findings: Findings) -> None:
     reader = Reader(source)
     each = sample_bytes(source)
-    strange: dict[str, tuple[int, int]] = {}  # how many in a field, the first's sample
+    not_finite: dict[str, tuple[int, int]] = {}  # field: count, first sample
     label = printable(f"verify {data.path.name}")
     with ProgressBar(label, reader.samples * each) as bar:
         for step in range(reader.steps):
@@ -107,19 +107,19 @@ def _read_all(data: DataSet, source: _engine.Source, findings: Findings) -> None
                 columns = reader.batch(step)
             except OSError as error:
                 findings.add(f"{error_text(error)} (samples {first} to {last - 1})")
-                break  # what comes after cannot be read either
+                break  # later samples cannot be read either
             except DataError:
                 _read_each(source, range(first, last), findings)
                 continue
             for field, column in zip(reader.fields, columns, strict=True):
                 if not is_whole(field) and not (finite := np.isfinite(column)).all():
                     sample = first + int(np.argwhere(~finite)[0][0])
-                    count, sample = strange.get(field.name, (0, sample))
-                    strange[field.name] = count + int((~finite).sum()), sample
+                    count, sample = not_finite.get(field.name, (0, sample))
+                    not_finite[field.name] = count + int((~finite).sum()), sample
             bar.update(last * each)
     findings.notes += [
         f"{name}: values that are not finite: {count:,}, the first in sample {sample}"
-        for name, (count, sample) in strange.items()
+        for name, (count, sample) in not_finite.items()
     ]
     findings.summary = f"{data.title}, {reader.samples:,} samples, " + amount_text(
         reader.samples * each
@@ -127,7 +127,7 @@ def _read_all(data: DataSet, source: _engine.Source, findings: Findings) -> None
 
 
 def _read_each(source: _engine.Source, samples: range, findings: Findings) -> None:
-    """Names every sample of a batch that cannot be read, not only the first."""
+    """Adds every sample that cannot be read. A batch reports only the first."""
     for sample in samples:
         try:
             source.read(np.array([sample]))
@@ -136,7 +136,7 @@ def _read_each(source: _engine.Source, samples: range, findings: Findings) -> No
 
 
 def _members(path: Path) -> list[zipfile.ZipInfo]:
-    """The members of an archive; damage to itself is left to the engine."""
+    """Returns the members of an archive, or none if the archive is damaged."""
     try:
         with zipfile.ZipFile(path) as archive:
             return archive.infolist()
@@ -145,9 +145,9 @@ def _members(path: Path) -> list[zipfile.ZipInfo]:
 
 
 def _changed_members(path: Path) -> Iterator[str]:
-    """Stored members whose bytes are not those that were stored.
+    """Yields an error for each uncompressed member with a wrong checksum.
 
-    The engine reads them where they lie, without a look at their check sums.
+    The engine maps these members and does not check them.
     """
     with path.open("rb") as file:
         for member in _members(path):

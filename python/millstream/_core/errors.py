@@ -1,4 +1,4 @@
-"""The exceptions of Millstream's own."""
+"""The exceptions of Millstream, and how they are composed and passed on."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from millstream._core.public import public
 
-# The attributes that errors of the engine have.
+# The attributes of errors that the engine raises.
 FIELDS = (
     "kind",
     "path",
@@ -22,16 +22,16 @@ FIELDS = (
     "pid",
 )
 
-# On an error that a user's function raised for an item: the number of the item.
+# The attribute with the item for which a function of the user raised an error.
 ITEM = "_millstream_item"
 
-_TOLD = frozenset(FIELDS) - {"kind", "pid"}  # by a message
+_IN_MESSAGE = frozenset(FIELDS) - {"kind", "pid"}
 
 
 class _WithFields(Exception):
-    """An exception that says what it is about by attributes.
+    """An exception with the attributes in ``FIELDS``.
 
-    They are part of its ``__dict__``, so that copies and pickles have them too.
+    They are in its ``__dict__``, so copies and pickles keep them.
     """
 
     def __init__(
@@ -63,25 +63,25 @@ class _WithFields(Exception):
 
 @public
 class DataError(_WithFields):
-    """The bytes of a data set are not what their format promises.
+    """The data does not match its format.
 
-    The message names the file, where in it the trouble is, what was expected and what
-    was found. The same is in attributes, which are None where they are unknown or do
-    not apply. Wrong arguments raise ``ValueError``. Failed reads raise ``OSError``,
-    which has the same attributes where the engine raised it.
+    The message names the file and the position in it, and what was expected and found.
+    Attributes contain the same; they are None if unknown. Wrong arguments raise
+    ``ValueError``. Failed reads raise ``OSError``, which has the same attributes if the
+    engine raised it.
 
     Attributes:
-      kind: What sort of error it is, in one word: "data".
+      kind: The kind of error: "data".
       path: The file.
-      offset: The byte in the file where the trouble is. In a compressed file it may
-        count the bytes of what was compressed.
-      line: The line of a table, from 1.
+      offset: The position of the error in the file, in bytes. For a compressed file it
+        may be the position in the decompressed data.
+      line: The line of a table, starting at 1.
       sample: The number of the sample, within the file if ``path`` is known.
       field: The field of the sample, or the column of the table.
-      expected: What should be there.
-      found: What is there.
-      text: What is wrong, where ``expected`` and ``found`` do not say it.
-      pid: None; it is the worker process in a ``WorkerError``.
+      expected: What the format requires.
+      found: What the file contains.
+      text: A description that ``expected`` and ``found`` do not give.
+      pid: None. In a ``WorkerError`` it is the id of the worker process.
     """
 
 
@@ -94,16 +94,16 @@ class DownloadError(OSError):
 
 @public
 class WorkerError(_WithFields, RuntimeError):
-    """A worker process ended before its samples were made, or was asked to.
+    """A worker process ended, or was closed, before it returned its samples.
 
-    The message names the process, how it ended and the sample that it was at. Where a
-    function raised ``SystemExit``, ``KeyboardInterrupt`` or ``GeneratorExit``, that is
-    the cause, and the worker goes on.
+    The message names the process, how it ended and the sample that it was making. If a
+    function raised ``SystemExit``, ``KeyboardInterrupt`` or ``GeneratorExit``, that
+    exception is the ``__cause__``, and the worker continues.
 
-    The attributes are those of ``DataError``. ``sample`` is None where the worker was
-    at several samples or at none, and ``pid`` is the process. ``kind`` is
-    "worker_died", "function" where a function raised such an exception, or "closed"
-    where the workers were closed.
+    The attributes are those of ``DataError``. ``sample`` is None if the worker was
+    making several samples or none. ``pid`` is the id of the process. ``kind`` is
+    "worker_died", "function" if a function raised one of these exceptions, or "closed"
+    if the workers were closed.
     """
 
 
@@ -111,18 +111,17 @@ class WorkerError(_WithFields, RuntimeError):
 class WorkerTimeout(_WithFields, TimeoutError):
     """A sample took longer than ``timeout`` allows.
 
-    The message names the worker, the sample and where in Python the worker is. A worker
-    process is replaced. A thread cannot be stopped, so its source raises this error
-    from then on and has to be built again.
+    The message names the worker and the sample, and shows the Python stack of the
+    worker. A worker process is replaced. A thread cannot be stopped, so its source
+    raises this error from then on and must be built again.
 
-    The attributes are those of ``DataError``. ``sample`` is None where the worker was
-    at several samples, and ``pid`` is None where it was a thread. ``kind`` is
-    "worker_stalled".
+    The attributes are those of ``DataError``. ``sample`` is None if the worker was
+    making several samples. ``pid`` is None for a thread. ``kind`` is "worker_stalled".
     """
 
 
 def error_fields(error: BaseException) -> dict[str, Any]:
-    """The attributes that say what an error is about; those that are None left out."""
+    """Returns the attributes of an error that are in ``FIELDS`` and not None."""
     found = {name: getattr(error, name, None) for name in FIELDS}
     return {name: value for name, value in found.items() if value is not None}
 
@@ -136,7 +135,7 @@ def data_error(
     offset: int | None = None,
     line: int | None = None,
 ) -> DataError:
-    """A ``DataError`` whose message is composed of its fields and ``text``."""
+    """Returns a ``DataError`` with a message composed of its attributes."""
     fields: dict[str, Any] = {"kind": "data", "path": os.fspath(path)}
     fields |= {"expected": expected, "found": found, "text": text}
     fields |= {"offset": offset, "line": line}
@@ -145,19 +144,19 @@ def data_error(
 
 
 def text_without_path(error: DataError) -> str:
-    """The message for those who know which file it is about."""
+    """Returns the message of an error without its path."""
     fields = error_fields(error)
     return _composed(fields) if fields.pop("path", None) is not None else str(error)
 
 
 def _composed(fields: dict[str, Any]) -> str:
-    """The message that the engine composes of the fields of an error."""
+    """Returns the message that the engine composes of the attributes of an error."""
     from millstream import _engine
 
     given = {}
-    for name in _TOLD & fields.keys():
+    for name in _IN_MESSAGE & fields.keys():
         value = fields[name]
-        if isinstance(value, str) and name != "path":  # which may hold any bytes
+        if isinstance(value, str) and name != "path":  # a path may have any bytes
             value = value.encode(errors="backslashreplace").decode()
         given[name] = value
     return _engine.error_text(**given)
@@ -166,10 +165,10 @@ def _composed(fields: dict[str, Any]) -> str:
 def stand_in(
     error: BaseException, where: str, sample: int | None = None
 ) -> Exception | None:
-    """What to raise from ``error``, which a function raised, or None for itself.
+    """Returns what to raise instead of ``error`` of a function, or None for itself.
 
-    ``StopIteration`` would silently end the loop over batches, and what is no
-    ``Exception``, such as ``SystemExit``, the program.
+    ``StopIteration`` would silently end the loop over batches. A ``SystemExit`` or
+    another ``BaseException`` would end the program.
     """
     other: Exception
     if isinstance(error, StopIteration):
@@ -188,7 +187,7 @@ def stand_in(
 
 
 def copy_notes(error: BaseException, other: BaseException) -> None:
-    """Gives ``other``, which is raised for ``error``, its notes and its item."""
+    """Copies the notes and the item of ``error`` to ``other``."""
     for note in getattr(error, "__notes__", []):
         other.add_note(note)
     if hasattr(error, ITEM):
@@ -196,7 +195,7 @@ def copy_notes(error: BaseException, other: BaseException) -> None:
 
 
 def started(start: Callable[[], Any]) -> Any:
-    """Calls what runs code of the user's when a worker starts."""
+    """Calls ``start``, which runs code of the user when a worker starts."""
     try:
         return start()
     except BaseException as error:
@@ -207,9 +206,10 @@ def started(start: Callable[[], Any]) -> Any:
 
 
 def thrown(packed: bytes, message: str) -> BaseException:
-    """The exception that a worker process packed; one with its words if it cannot be.
+    """Unpickles the exception of a worker process.
 
-    The bytes come from a process that this one started.
+    Returns a ``WorkerError`` with ``message`` if that fails. The bytes can be trusted,
+    because this process started the worker.
     """
     import pickle
 

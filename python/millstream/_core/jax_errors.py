@@ -1,15 +1,15 @@
-"""What JAX's errors say, where their type alone does not tell."""
+"""Recognises errors of JAX by their text, where their type is not specific."""
 
 DEADLINE_EXCEEDED = "DEADLINE_EXCEEDED"
-"""The key-value store of `jax.distributed`: nobody has set the key in time."""
+"""`jax.distributed`: no process has set the key in time."""
 
 NO_MESH = "non-empty mesh"
-"""`jax.lax.with_sharding_constraint`: a partition spec, and no mesh is entered."""
+"""`jax.lax.with_sharding_constraint`: a partition spec without an active mesh."""
 
 
 def jax_error_says(error: Exception, phrase: str) -> bool:
-    """Whether the text of an error of JAX's holds one of the phrases above.
+    """Whether the text of an error of JAX contains one of the phrases above.
 
-    JAX gives these failures as text only. Tested with jax 0.10.2.
+    JAX has no types for these errors. Tested with jax 0.10.2.
     """
     return phrase in str(error)

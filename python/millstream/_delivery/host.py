@@ -298,13 +298,13 @@ def _is_debugging() -> bool:
 
 
 def _runs(built: BuiltPipeline, later: list[Placed]) -> list[Run]:
-    """Traced stages, those that follow each other as one program, and callbacks."""
+    """Returns functions to run in order: callbacks, and programs of traced stages."""
     runs: list[Run] = []
     for calls, placed in itertools.groupby(later, _calls):
         stages = list(placed)
         if calls:
             callbacks = [p.callback for p in stages if p.callback is not None]
-            runs += [functools.partial(_call, built, each) for each in callbacks]
+            runs += [functools.partial(_call, built, c) for c in callbacks]
         else:
             runs.append(jax.jit(functools.partial(built.finish, later=stages)))
     return runs
@@ -319,7 +319,7 @@ def _call(
 ) -> Tree:
     if built.batched and len(mask) < built.batch_size:
         callback = callback.shortened(built.batch_size, len(mask))
-    if any(map(is_traced, jax.tree.leaves(value))):  # in a program of the user's
+    if any(map(is_traced, jax.tree.leaves(value))):  # inside a jit of the user
         value = built.called(callback, value, mask)
     else:
         value = callback.run(value, mask)

@@ -1,4 +1,4 @@
-"""Puts a pipeline together, one stage at a time."""
+"""Builds a pipeline stage by stage."""
 
 from __future__ import annotations
 
@@ -23,53 +23,53 @@ if TYPE_CHECKING:
     from millstream._workers.pools import WorkerPool
 
 Trace = Callable[[Tree, Any, bool], Tree]
-"""A stage for XLA: ``(value, mask, batched) -> value``, of one sample or of a batch."""
+"""A stage for JAX to trace: ``(value, mask, batched) -> value``."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Placed:
-    """A stage in its place in a pipeline."""
+    """A stage at its position in a pipeline."""
 
     number: int
     name: str
     label: str
-    """The name in the table of ``explain``, with what is worth knowing."""
+    """The name in the table of ``explain``, with important arguments."""
     runs: str
     """Where the stage runs: "native", "XLA", "Python" or "Python workers"."""
     batched: bool
-    """Whether batches leave the stage, rather than samples."""
+    """Whether the stage outputs batches and not samples."""
     native: bool
-    """Whether the engine has done the stage's work when a batch is delivered."""
+    """Whether the stage is done before a batch leaves the engine."""
     trace: Trace | None
-    """The stage for XLA; None if only the engine can run it."""
+    """The stage as a traceable function; None if only the engine can run it."""
     transforms: tuple[_engine.Transform, ...] = ()
     tree: Tree = None
     """The tree of the engine's fields after a native stage."""
     callback: HostCallbackTransform | None = None
-    """What calls Python with a delivered batch, if the stage does."""
+    """The stage itself if it calls Python with each delivered batch."""
     expected: Tree = None
-    """The spec that the stage's values must have; None for any."""
+    """The spec that the output must have; None for any."""
 
     def __str__(self) -> str:
         return f"stage {self.number}, {self.name}"
 
 
 class UnknownFields(Exception):
-    """The fields at this stage are known only after workers have been started."""
+    """The fields at this stage are unknown until workers are started."""
 
 
 class Builder:
-    """What is known of a pipeline while its stages are placed, in order.
+    """The state of a pipeline while its stages are added in order.
 
-    ``place`` asks each stage to place itself. The stage calls one of the methods that
-    follow, and reads ``native``, ``batched``, ``tree`` and ``names`` to choose. The
-    engine runs stages up to the first that it cannot run; later ones are traced.
+    ``place`` calls ``Stage.place`` of each stage. The stage reads ``native``,
+    ``batched``, ``tree`` and ``names``, and then calls the method that adds it. The
+    engine runs the stages up to the first that it cannot run. JAX traces the rest.
 
     Args:
-      head: Where the samples come from.
+      head: The source of the samples.
       traced: Whether XLA gathers the samples and runs all stages.
-      check_only: Starts no workers and copies no data. Stages whose fields would be
-        known only after that are not checked.
+      check_only: Start no workers and copy no data. Stages after a worker stage are
+        checked only as far as possible without them.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Builder:
         self.pools: list[WorkerPool] = []
         self.prefetch_samples = head.prefetch_samples
         self.puts_natively = False
-        """Whether batches are put in place as they leave the engine."""
+        """Whether batches are put on their devices directly from the engine."""
         self._traced = traced
         self._check_only = check_only
         self._source, self._tree, self._names = head.native()
@@ -97,7 +97,7 @@ class Builder:
         self._name = ""
 
     def place(self, stages: Iterable[Stage]) -> None:
-        """Asks each stage to place itself."""
+        """Adds the stages."""
         for self._number, stage in enumerate(stages, start=1):
             self._name = type(stage).__name__
             try:
@@ -105,38 +105,38 @@ class Builder:
             except UnknownFields:
                 continue
 
-    # What a stage may ask.
+    # For stages to read.
 
     @property
     def stage(self) -> str:
-        """The number and class of the stage that is being placed, for messages."""
+        """The number and class of the current stage, for messages."""
         return f"stage {self._number}, {self._name}"
 
     @property
     def native(self) -> bool:
-        """Whether the engine runs all stages so far, so that it can run this one."""
+        """Whether the engine runs all earlier stages, so that it can run this one."""
         return self._first_later is None
 
     @property
     def tree(self) -> Tree:
-        """A sample at this stage; its leaves are positions in ``names``.
+        """The pytree of a sample. Its leaves are indices into ``names``.
 
-        Like ``names`` and ``field`` it raises ``TypeError`` unless ``native``.
+        Raises ``TypeError`` unless ``native``, as do ``names`` and ``field``.
         """
         self._check_native()
         return self._tree
 
     @property
     def names(self) -> list[str]:
-        """The engine's names of the fields."""
+        """The names of the fields in the engine."""
         self._check_native()
         return list(self._names)
 
     def field(self, key: str) -> str:
-        """The engine's name of the array under ``key``."""
+        """Returns the name in the engine of the array under ``key``."""
         return self.names[keyed(self.tree, key, self.stage)]
 
-    # How a stage is placed.
+    # For stages to add themselves.
 
     def batch(self, size: int, remainder: str, *, expected: Tree = None) -> None:
         """Makes batches of ``size`` samples."""
@@ -144,11 +144,11 @@ class Builder:
             if earlier.batched:
                 raise ValueError(
                     f"stages {earlier.number} and {self._number} are both {self._name} "
-                    f"({self.batch_size} and {size}): batch once"
+                    f"({self.batch_size} and {size}). Remove one of them."
                 )
             if earlier.callback is not None:
                 raise ValueError(
-                    f"{earlier}, sees delivered batches: put it after {self._name}"
+                    f"{earlier}, needs batches. Put it after {self._name}."
                 )
         self.batched, self.batch_size, self.remainder = True, size, remainder
         self._add(
@@ -167,11 +167,11 @@ class Builder:
         *,
         trace: Trace | None = None,
     ) -> None:
-        """Lets the engine run ``transforms``; the fields after them are as given.
+        """Adds ``transforms`` of the engine. Fields change to ``tree`` and ``names``.
 
-        ``trace`` does the same in XLA, byte for byte. Without it the stage is native
-        only, and no pipeline with it is gathered by XLA. Raises ``TypeError`` unless
-        ``native``.
+        ``trace`` must do the same in XLA, byte for byte. Without ``trace`` only the
+        engine can run the stage, and XLA cannot gather the samples. Raises
+        ``TypeError`` unless ``native``.
         """
         self._check_native()
         if trace is None:
@@ -181,13 +181,13 @@ class Builder:
         self._add_transforms(transforms, "native", trace)
 
     def add_traced(self, trace: Trace, *, expected: Tree = None) -> None:
-        """Lets XLA run ``trace``, as it does all stages from here on."""
+        """Adds a stage that JAX traces. It also traces all later stages."""
         self._add(label=self._name, native=False, trace=trace, expected=expected)
 
     def put_on(self, where: jax.Device | NamedSharding, trace: Trace) -> None:
-        """Puts batches onto a device, or splits them over the devices of a mesh.
+        """Puts batches on a device, or splits them over the devices of a mesh.
 
-        The last stage that does so counts. ``trace`` lays values out inside jit.
+        The last such stage decides. ``trace`` constrains the sharding inside jit.
         """
         label = self._name
         self.device, self.split = None, None
@@ -195,7 +195,7 @@ class Builder:
             self.device = where
         elif not self.batched:
             raise ValueError(
-                f"{self.stage}, splits batches: put it after BatchTransform"
+                f"{self.stage}, splits batches. Put it after BatchTransform."
             )
         else:
             self.split = split_of(where, self.batch_size)
@@ -206,7 +206,7 @@ class Builder:
     def add_host_callback(
         self, callback: HostCallbackTransform, *, expected: Tree = None
     ) -> None:
-        """Lets Python see each delivered batch."""
+        """Adds a stage that calls Python with each delivered batch."""
         self._add(
             label=self._name,
             native=False,
@@ -219,10 +219,10 @@ class Builder:
     def add_worker_stage(
         self, bind: Callable[[_engine.Plan, Tree, int], Bound], workers: int
     ) -> None:
-        """Lets workers make the samples.
+        """Adds a stage that workers run.
 
-        ``bind(plan, tree, number)`` starts them, given the pipeline so far, and returns
-        the engine's transform. Raises ``TypeError`` unless ``native``.
+        ``bind(plan, tree, number)`` takes the pipeline so far, starts the workers and
+        returns the engine's transform. Raises ``TypeError`` unless ``native``.
         """
         self._check_native()
         if self._check_only:
@@ -237,19 +237,19 @@ class Builder:
         self._tree, self._names = bound.tree, bound.names
         self._add_transforms([bound.transform], "Python workers", None)
 
-    # What comes of it.
+    # Results.
 
     @property
     def fields(self) -> Tree:
-        """The tree of the fields that the engine gives."""
+        """The pytree of the engine's output fields."""
         return self._tree
 
     @property
     def gathers(self) -> bool:
         """Whether XLA gathers the samples, and not the engine.
 
-        It does where ``traced`` asks for it, and where an accelerator holds the samples
-        unless a stage runs in the engine only.
+        XLA does so with ``traced``, or if an accelerator holds the samples and all
+        stages can be traced.
         """
         if self._traced or self.head.device() is None:
             return self._traced
@@ -257,11 +257,11 @@ class Builder:
 
     @property
     def policy(self) -> str:
-        """The remainder in the engine, which pads what a loop cuts off."""
+        """The engine's ``remainder``. It pads partial batches, which a loop cuts."""
         return "pad" if self.remainder == "partial" else self.remainder
 
     def plan(self, order: _engine.Order, skip: bool = False) -> _engine.Plan:
-        """The engine's plan. Raises what the engine has against it."""
+        """Returns the engine's plan. Raises the errors of the engine."""
         return _engine.plan(
             self._source,
             order,
@@ -282,18 +282,18 @@ class Builder:
         if later is not None:
             raise TypeError(
                 f"{self.stage}, runs in the engine only and cannot follow {later}, "
-                f"which runs in {later.runs}: put stage {self._number} before stage "
-                f"{later.number}"
+                f"which runs in {later.runs}. Put stage {self._number} before stage "
+                f"{later.number}."
             )
         if not self._fields_known:
             raise UnknownFields
 
     def _use_engine_only(self) -> None:
-        """Makes the engine read the samples, wherever they are."""
+        """Makes the engine read the samples, even if an accelerator holds them."""
         if self._traced:
             raise ValueError(
-                f"traced=True runs all stages in XLA, and {self.stage}, runs in the "
-                "engine only: leave it off"
+                f"traced=True runs all stages in XLA, but {self.stage}, runs in the "
+                "engine only. Remove traced=True."
             )
         if self._check_only or self.head.device() is None or self._copied:
             return

@@ -1,4 +1,4 @@
-"""A pipeline at work: the engine's plan, what is traced after it, and its states."""
+"""A built pipeline: the engine's plan and loader, the traced stages and states."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ from millstream._stages.stage import Stage
 
 
 class BuiltPipeline:
-    """A validated pipeline with its engine: makes states and steps through batches.
+    """A validated pipeline with its loader. Creates states and makes batches.
 
-    Stages are native up to the first that cannot be; from there on they are traced.
+    The engine runs the stages up to the first that it cannot run. JAX traces the rest.
     """
 
     def __init__(
@@ -84,17 +84,18 @@ class BuiltPipeline:
         self.host_fields: tuple[str, ...] = head.host_field_names
         if self.traced and self.traits.workers:
             raise ValueError(
-                "traced=True gathers with XLA, which cannot call the functions of "
-                f"{type(head).__name__}: leave it off"
+                "traced=True gathers samples in XLA, which cannot call the functions "
+                f"of {type(head).__name__}. Remove traced=True."
             )
         if self.traced and head.num_samples >= jnp_orders.MOST_SAMPLES:
             raise ValueError(
-                f"a traced gather takes fewer than 2^31 samples, not {head.num_samples}"
+                f"traced=True needs fewer than 2^31 samples, not {head.num_samples}. "
+                "Remove traced=True."
             )
         dtypes = [spec.dtype.name for spec in self.leaf_specs()]
         samples = builder.prefetch_samples
         if prefetch is None and samples is not None:
-            # Workers are to have rows of the next batch while one is handed over.
+            # Workers need rows of the next batch while a batch is delivered.
             prefetch = max(
                 -(-samples // self.batch_size), 4 if self.traits.workers else 1
             )
@@ -113,19 +114,19 @@ class BuiltPipeline:
         self._check_specs()
 
     def _check_host_fields(self, spec: Tree) -> None:
-        """Raises ``ValueError`` where a stage makes an array that lists would hide."""
+        """Raises ``ValueError`` if an array of a stage has the name of a host field."""
         hidden = [
             key for key in self.host_fields if isinstance(spec, Mapping) and key in spec
         ]
         if hidden:
             raise ValueError(
-                f"a stage makes an array {hidden[0]!r}, but in samples of the source "
-                "that is a host field (a value that is not an array): give "
-                "the array another name"
+                f"a stage makes an array {hidden[0]!r}, but the source has a host "
+                "field (a value that is not an array) of that name. Give the array "
+                "another name."
             )
 
     def _check_specs(self) -> None:
-        """Raises ``ValueError`` where a stage does not make what it was told to."""
+        """Raises ``ValueError`` if a value does not match ``element_spec_override``."""
         from millstream._run.explain import specs_after
 
         if all(placed.expected is None for placed in self.placed):
@@ -135,21 +136,22 @@ class BuiltPipeline:
                 check_spec(spec, placed.expected, placed.name)
 
     def _check_split(self, split: Split) -> None:
-        """Raises ``ValueError`` where batches cannot be split as asked for.
+        """Raises ``ValueError`` if batches cannot be split over the mesh.
 
-        Processes that share the mesh have to agree on what they load.
+        All processes of the mesh must load the same pipeline.
         """
         if self.remainder == "partial":
             raise ValueError(
-                "remainder='partial' gives a shorter last batch, which a sharding "
-                "cannot divide: use 'pad', 'drop' or 'wrap'"
+                "remainder='partial' makes a shorter last batch, which a sharding "
+                "cannot split. Use 'pad', 'drop' or 'wrap'."
             )
         if len(split.processes) > 1:
             for placed in self.placed:
                 if placed.callback is not None:
                     raise ValueError(
-                        f"{placed}, sees whole batches, and no process has one: they "
-                        f"are split over processes {split.processes}"
+                        f"{placed}, needs whole batches, but batches are split over "
+                        f"the processes {split.processes}. Remove the stage, or use a "
+                        "mesh of one process."
                     )
         if self.splits_natively:
             check_leaves(split.sharding, self.unflatten(self.leaf_specs()))
@@ -158,10 +160,10 @@ class BuiltPipeline:
             mine = {**described(self), "sharding": spread}
             self._unmet = agree(mine, split.processes)
 
-    # What comes out.
+    # Values and their specs.
 
     def leaf_specs(self) -> list[jax.ShapeDtypeStruct]:
-        """What the engine gives, a field each, with the dtypes JAX has at this time."""
+        """Returns the spec of each field of the engine, with the dtypes of JAX."""
         lead = (self.batch_size,) if self.batched else ()
         return [
             jax.ShapeDtypeStruct(
@@ -175,7 +177,7 @@ class BuiltPipeline:
         return jax.ShapeDtypeStruct(lead, np.bool_)
 
     def rows_of(self, fields: Any) -> list[np.ndarray]:
-        """What the engine gives, as it comes out: without batches, of the one row."""
+        """Returns fields of the engine; without batching, only their single row."""
         return fields if self.batched else [field[0, ...] for field in fields]
 
     @functools.cached_property
@@ -183,7 +185,7 @@ class BuiltPipeline:
         return jax.tree.flatten(self.tree)
 
     def unflatten(self, leaves: list[Any]) -> Tree:
-        """The tree of a value from the engine's fields."""
+        """Returns a value as a pytree, from the engine's fields."""
         positions, structure = self._positions
         return structure.unflatten([leaves[position] for position in positions])
 
@@ -194,27 +196,27 @@ class BuiltPipeline:
             return value
         return jax.eval_shape(self.finish, value, self.mask_spec())
 
-    # The line inside jit.
+    # Batches inside jit.
 
     def arrays(self) -> list[Any]:
-        """What a traced gather reads, to be handed to jitted programs; else nothing."""
+        """Returns the arrays that XLA gathers from, or none if the engine gathers."""
         return self._device_arrays if self.traced else []
 
     @functools.cached_property
     def _device_arrays(self) -> list[Any]:
-        with jax.ensure_compile_time_eval():  # also when first asked for inside jit
+        with jax.ensure_compile_time_eval():  # the first call may be inside jit
             arrays = self.head.arrays()
             if arrays is None:
                 raise ValueError(
-                    f"{type(self.head).__name__} cannot be held by a device: "
-                    "traced=True takes arrays in memory"
+                    f"{type(self.head).__name__} cannot be copied to a device, because "
+                    "traced=True needs arrays in memory. Remove traced=True."
                 )
             return arrays if self.split is None else replicated(self.split, arrays)
 
     def step(
         self, words: Any, arrays: list[Any], later: list[Placed] | None = None
     ) -> tuple[Tree, Any, Any]:
-        """``(value, mask, words)``, to be traced; by default through all stages."""
+        """Traces one batch, ``(value, mask, words)``, by default through all stages."""
         check_x64(self.x64)
         if self.traced:
             value, mask, words = gathered(self, words, arrays)
@@ -230,32 +232,37 @@ class BuiltPipeline:
 
     @property
     def from_slot(self) -> bool:
-        """Whether a Python loop takes batches from the engine before any traced stage.
+        """Whether a Python loop takes batches from the engine and then traces stages.
 
-        Else they come out of a program, in which a batch that is waited for would hold
-        a thread of XLA's, and what is no array has no place.
+        Otherwise one program makes the batch and runs the stages. It would block a
+        thread of XLA while workers make the batch, and cannot return host fields.
         """
-        usual = (self.traits.workers or self.skip) and self.split is None
-        return bool(usual or self.host_fields)
+        may_wait = (self.traits.workers or self.skip) and self.split is None
+        return bool(may_wait or self.host_fields)
 
     def check_masked(self) -> None:
-        """Raises ``ValueError`` where a skipped sample would not show."""
-        if self.remainder == "partial" or self.traced:
-            what = "remainder='partial'" if not self.traced else "traced=True"
+        """Raises ``ValueError`` if the mask cannot mark skipped samples."""
+        if self.traced:
             raise ValueError(
-                f'on_error="skip" needs the engine\'s mask, which {what} has not'
+                'on_error="skip" cannot be combined with traced=True, because the '
+                "engine marks skipped rows in its mask. Remove traced=True."
+            )
+        if self.remainder == "partial":
+            raise ValueError(
+                'on_error="skip" cannot be combined with remainder="partial", because '
+                'skipped rows are marked in the mask. Use remainder="pad".'
             )
 
     def check_traceable(self) -> None:
-        """Raises ``ValueError`` where batches have no fixed shape."""
+        """Raises ``ValueError`` if batches have no fixed shape."""
         if self.remainder == "partial":
             raise ValueError(
-                "remainder='partial' gives a shorter last batch, which has no place "
-                "inside jit: use 'pad', 'drop' or 'wrap', or iterate()"
+                "remainder='partial' makes a shorter last batch, which is not possible "
+                "inside jit. Use 'pad', 'drop' or 'wrap', or call iterate()."
             )
 
     def finish(self, value: Tree, mask: Any, later: list[Placed] | None = None) -> Tree:
-        """The traced stages on what the engine gives."""
+        """Traces ``later``, or all traced stages, on a value of the engine."""
         later = self.later if later is None else later
         samples = [p for p in later if not p.batched]
         value = self.run_stages(samples, value, mask, rows=self.batched)
@@ -264,14 +271,14 @@ class BuiltPipeline:
         batches = [p for p in later if p.batched]
         value = self.run_stages(batches, value, mask, rows=False)
         called = any(p.callback is not None for p in later)
-        if self.split is not None and called:  # it came back whole
+        if self.split is not None and called:  # a callback returns whole batches
             value = constrained(self.split.rows_sharding, value)
         return value
 
     def run_stages(
         self, placed: list[Placed], value: Tree, mask: Any, *, rows: bool
     ) -> Tree:
-        """Traces stages one after the other; with ``rows`` each row by itself."""
+        """Traces stages one after another; with ``rows``, vmapped over rows."""
         if not placed:
             return value
 
@@ -280,15 +287,15 @@ class BuiltPipeline:
                 if p.callback is not None:
                     value = self.called(p.callback, value, mask)
                 else:
-                    assert p.trace is not None  # the engine runs a stage without it
+                    assert p.trace is not None  # the engine runs stages without a trace
                     value = p.trace(value, mask, p.batched)
             return value
 
         return jax.vmap(one)(value, mask) if rows else one(value, mask)
 
     def called(self, callback: HostCallbackTransform, value: Tree, mask: Any) -> Tree:
-        """The callback traced; what it raises while the program runs is kept."""
-        owner = weakref.ref(self)  # compiled programs hold the function
+        """Traces the callback. ``last_error`` keeps an exception that it raises."""
+        owner = weakref.ref(self)  # compiled programs keep the function alive
 
         def run(value: Tree, mask: Any) -> Tree:
             try:
@@ -308,29 +315,29 @@ class BuiltPipeline:
         return LoaderState(state_words(self.plan.check_word, key))
 
     def words(self, state: Any) -> Any:
-        """The words of a state; one that is known has to fit this pipeline."""
+        """Returns the words of a state. Raises if a concrete state does not fit."""
         words = words_of(state)
         if is_traced(words):
             return words
         known = np.asarray(words)
         self.plan.valid_rows(known)
-        # One that some device holds could not go to all devices of a mesh.
+        # An array on one device could not be combined with those on a mesh.
         return known if self.split is not None else words
 
     def on_device(self, words: Any) -> Any:
-        """The same for a program: NumPy's as JAX's, so that it transfers nothing."""
+        """Returns words as a JAX array, so that later calls transfer nothing."""
         if not isinstance(words, np.ndarray):
             return words
-        with jax.ensure_compile_time_eval():  # also when a program is being traced
+        with jax.ensure_compile_time_eval():  # the caller may be tracing
             if self.split is not None:
                 return replicated(self.split, [words])[0]
             return jax.device_put(words)
 
     def start(self, state: Any) -> Any:
-        """The words of a state to go on from.
+        """Returns the words of a state to start from.
 
-        Processes that share a mesh compare, once, the first that is known. One that
-        is late has its reasons: nothing is compared then.
+        The processes of a mesh compare their first concrete states once. If a process
+        does not arrive in time, a warning replaces the comparison.
         """
         check_x64(self.x64)
         words = self.words(state)
@@ -342,15 +349,15 @@ class BuiltPipeline:
                 compare(name, mine, self.split.processes, "used")
             except AbsentError as absent:
                 warnings.warn(
-                    f"states are not compared: {absent}", RuntimeWarning, stacklevel=3
+                    f"states were not compared: {absent}", RuntimeWarning, stacklevel=3
                 )
         return words
 
-    # What went wrong.
+    # Errors.
 
     @property
     def last_error(self) -> BaseException | None:
-        """What last went wrong inside jit, in its own type; None if nothing did."""
+        """The last error inside jit, with its original type, or None."""
         return cast(BaseException | None, self.engine.last_error) or self._failure
 
     def forget_error(self) -> None:
@@ -358,9 +365,9 @@ class BuiltPipeline:
         self._failure = None
 
     def raise_original(self, error: Exception) -> NoReturn:
-        """Raises what went wrong, in its own type, or else JAX's error.
+        """Raises ``last_error`` from ``error``, or ``error`` itself if there is none.
 
-        The caller forgets earlier errors before it starts a program.
+        The caller must call ``forget_error`` before it starts a program.
         """
         original = self.last_error
         if original is None:

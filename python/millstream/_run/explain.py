@@ -1,4 +1,4 @@
-"""The plan of a pipeline as a table."""
+"""Describes a pipeline as a table."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def explained(built: BuiltPipeline) -> str:
-    """Each stage, where it runs, and what leaves it."""
+    """Returns a table of the stages, where they run and what they output."""
     head = built.head
     where = "XLA" if built.traced else "native"
     sample = _sample_spec(built)
@@ -44,9 +44,9 @@ def explained(built: BuiltPipeline) -> str:
 
 
 def specs_after(built: BuiltPipeline) -> Iterator[tuple[Placed, Any]]:
-    """Each stage, and what leaves it.
+    """Yields each stage with the spec of its output.
 
-    The engine says it of the stages that it runs; the others are traced.
+    The engine knows the specs of native stages. JAX traces the others.
     """
     transforms = [t for placed in built.placed for t in placed.transforms]
     source, _, _ = built.head.native()
@@ -68,7 +68,7 @@ def specs_after(built: BuiltPipeline) -> Iterator[tuple[Placed, Any]]:
 
 
 def _traced(placed: Placed, value: Any, mask: Any) -> Any:
-    assert placed.trace is not None  # the engine runs a stage without it
+    assert placed.trace is not None  # the engine runs stages without a trace
     return placed.trace(value, mask, placed.batched)
 
 
@@ -78,7 +78,7 @@ def _sample_spec(built: BuiltPipeline) -> Any:
 
 
 def _spec(mask: Any, schema: list[Any], tree: Any) -> Any:
-    """A tree of the engine's fields, in as many rows as the mask has."""
+    """Returns the spec of the engine's fields, with the leading shape of ``mask``."""
     fields = [
         jax.ShapeDtypeStruct(
             (*mask.shape, *shape), jax.dtypes.canonicalize_dtype(dtype_named(dtype))

@@ -1,4 +1,4 @@
-"""Gathers batches in XLA, from arrays that a device holds."""
+"""Gathers batches in XLA from arrays on a device."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 def gathered(
     built: BuiltPipeline, words: Any, arrays: list[Any]
 ) -> tuple[Tree, Any, Any]:
-    """``(value, mask, words)`` as the engine would make them, to be traced.
+    """Traces one batch: ``(value, mask, words)``, the same as from the engine.
 
-    Samples are gathered, go through the native stages and are padded.
+    XLA gathers the samples, runs the native stages and pads the batch.
     """
     indices, mask, after = _indices(built, words)
     leaves = [jnp.take(x, indices, axis=0, mode="clip") for x in arrays]
@@ -40,20 +40,20 @@ def gathered(
 
 
 def _indices(built: BuiltPipeline, words: Any) -> tuple[Any, Any, Any]:
-    """The samples of a batch, its mask and the words after it, to be traced."""
+    """Traces the sample indices and the mask of a batch, and the next words."""
     n = built.head.num_samples
     order = built.head.order.traced(n)
     if order is None or built.policy == "wrap":
         return jit.native_indices(built, words)
     length = built.head.order.length(n)
     indices, mask = jnp_orders.batch_indices(order, length, built.batch_size, words)
-    # A program cannot raise: of a state that does not fit all rows are padding.
+    # A program cannot raise. If the state does not fit, all rows become padding.
     mask &= words[CHECK] == np.uint32(built.plan.check_word)
     mask &= (words[STEP_LOW] < np.uint32(built.steps)) & (words[STEP_HIGH] == 0)
     return indices, mask, jnp_orders.next_words(words, built.steps)
 
 
 def masked(x: Any, mask: Any) -> Any:
-    """Zero where the mask is False."""
+    """Returns ``x`` with zeros where the mask is False."""
     wide = mask.reshape(mask.shape + (1,) * (x.ndim - mask.ndim))
     return jnp.where(wide, x, jnp.zeros((), x.dtype))

@@ -1,4 +1,4 @@
-"""A source and the stages after it, assembled and checked."""
+"""Assembles and checks pipelines: a source and the stages after it."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ class Pipeline(Source):
 
 
 def assembled(pipeline: Sequence[Any] | Source) -> Source:
-    """One source from a list of a source and stages, or from a source.
+    """Returns a source for a list of a source and stages, or for a source.
 
-    A stage of the user's own is a callable from a source to a longer one.
+    Any function that takes a source and returns a source may be a stage.
     """
     if isinstance(pipeline, Source):
         return pipeline
     if isinstance(pipeline, str | bytes | Mapping) or not hasattr(pipeline, "__iter__"):
         raise TypeError(
-            "a pipeline is a source, or a list of a source and stages, "
+            "a pipeline must be a source, or a list of a source and stages, "
             f"not {type(pipeline).__name__}"
         )
     entries = list(pipeline)
@@ -58,8 +58,8 @@ def assembled(pipeline: Sequence[Any] | Source) -> Source:
             source = DatasetSource(source)
     if not isinstance(source, Source):
         raise TypeError(
-            "a pipeline begins with a source, such as ArraySampleSource, or "
-            f"DatasetSource(...) around a sequence; entry 0 is {_described(source)}"
+            "a pipeline must begin with a source, such as ArraySampleSource, or "
+            f"DatasetSource(...) of a sequence; entry 0 is {_described(source)}"
         )
     for position, stage in enumerate(entries[1:], start=1):
         source = _joined(source, stage, position)
@@ -71,14 +71,14 @@ def _joined(source: Source, stage: Any, position: int) -> Source:
         raise TypeError(
             f"entry {position} of the pipeline is not a stage: {_described(stage)}"
         )
-    if isinstance(stage, Stage):  # the loader is to check the whole
+    if isinstance(stage, Stage):  # the loader checks the whole pipeline
         return Pipeline(source.head, (*source.stages, stage))
-    make: Callable[[Source], Any] = stage
-    longer = make(source)
+    extend: Callable[[Source], Any] = stage
+    longer = extend(source)
     if not isinstance(longer, Source):
         raise TypeError(
-            f"entry {position} of the pipeline made {_described(longer)} of the source "
-            "before it; a stage makes a source"
+            f"entry {position} of the pipeline returned {_described(longer)}; "
+            "expected a source"
         )
     return longer
 
@@ -90,11 +90,12 @@ def _described(value: Any) -> str:
 
 
 def check(head: SampleSource, stages: tuple[Stage, ...]) -> None:
-    """Raises what building the pipeline would, as far as that is cheap to know.
+    """Raises the errors of building the pipeline that are cheap to find.
 
-    Nothing is traced and no workers are started.
+    Traces nothing and starts no workers.
     """
     builder = Builder(head, check_only=True)
     builder.place(stages)
     n = head.num_samples
-    builder.plan(_engine.replacement(n, head.order.length(n)))  # an order with no table
+    # Drawing with replacement needs no table, whatever the order of the source is.
+    builder.plan(_engine.replacement(n, head.order.length(n)))

@@ -1,1 +1,1 @@
-"""What a pipeline does to samples and to batches."""
+"""The stages of a pipeline, which transform samples and batches."""

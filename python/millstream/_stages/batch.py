@@ -1,4 +1,4 @@
-"""Batches of samples."""
+"""The stage that makes batches."""
 
 from __future__ import annotations
 
@@ -21,13 +21,15 @@ _REMAINDERS = ("pad", "drop", "wrap", "partial")
 @public
 @dataclass(frozen=True, eq=False)
 class BatchTransform(Stage):
-    """Batches of ``batch_size`` samples.
+    """Makes batches of ``batch_size`` samples.
 
-    The samples left over at the end of an epoch are padded with zeros, their mask
-    False; with ``drop_last`` they are left out. ``remainder`` says it by name: "pad",
-    "drop", "wrap" (into the next epoch) or "partial" (a shorter last batch, in a Python
-    loop only). Building the pipeline fails where a batch is not as
-    ``element_spec_override`` says.
+    ``remainder`` says what happens to the last batch of an epoch if it is not full:
+    "pad" fills it with zeros, whose mask is False. "drop" leaves it out. "wrap" fills
+    it with samples of the next epoch. "partial" delivers it as it is, in a Python loop
+    only. The default is "pad", or "drop" with ``drop_last``.
+
+    Building the pipeline raises ``ValueError`` if a batch does not match
+    ``element_spec_override``.
     """
 
     batch_size: int
@@ -46,15 +48,18 @@ class BatchTransform(Stage):
         chosen = self.remainder or ("drop" if self.drop_last else "pad")
         if chosen not in _REMAINDERS:
             raise ValueError(
-                f"BatchTransform: remainder is one of {_REMAINDERS}, not {chosen!r}"
+                f"BatchTransform: remainder must be one of {_REMAINDERS}, "
+                f"not {chosen!r}"
             )
         if self.remainder and self.drop_last and chosen != "drop":
             raise ValueError(
-                f"BatchTransform: drop_last contradicts remainder={chosen!r}"
+                f"BatchTransform: drop_last contradicts remainder={chosen!r}. "
+                "Pass only remainder."
             )
         if self.pad_last_batch and not self.drop_last and chosen != "pad":
             raise ValueError(
-                f"BatchTransform: pad_last_batch contradicts remainder={chosen!r}"
+                f"BatchTransform: pad_last_batch contradicts remainder={chosen!r}. "
+                "Pass only remainder."
             )
         object.__setattr__(self, "remainder", chosen)
         object.__setattr__(self, "batch_size", size)

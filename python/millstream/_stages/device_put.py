@@ -1,4 +1,4 @@
-"""Where batches are put: a device, or the devices of a mesh."""
+"""The stage that puts batches on a device or on the devices of a mesh."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ if TYPE_CHECKING:
 @public
 @dataclass(frozen=True, eq=False)
 class DevicePutTransform(Stage):
-    """Puts batches onto ``device``: one of JAX's, or "cpu", "gpu:1"; or the first.
+    """Puts batches on ``device``.
 
-    In a Python loop the arrays arrive there. Inside jit the program itself says
-    where it runs, and batches are made there.
+    Pass a ``jax.Device`` or a name such as "cpu" or "gpu:1". The default is the first
+    local device. A Python loop receives arrays on that device. Inside jit, batches are
+    on the device that runs the program.
 
-    A ``NamedSharding`` in its place splits batches over the devices of its mesh, in a
-    Python loop and inside jit: each process reads the rows that its devices need,
-    each row once, and the arrays are global. See docs/sharding.md.
+    Pass a ``NamedSharding`` to split batches over the devices of its mesh, in a Python
+    loop and inside jit. The arrays are global. Each process reads only the rows that
+    its devices need, and reads each row once. See docs/sharding.md.
     """
 
     device: Any = None

@@ -1,4 +1,4 @@
-"""Functions of the user: traced by XLA, or called with each delivered batch."""
+"""Stages that call a function of the user: traced, or in Python for each batch."""
 
 from __future__ import annotations
 
@@ -20,11 +20,14 @@ if TYPE_CHECKING:
 @public
 @dataclass(frozen=True, eq=False)
 class MapTransform(Stage):
-    """``fn(value, mask) -> value``, pure and traced by XLA.
+    """Maps values by ``fn(value, mask) -> value``, which JAX traces. It must be pure.
 
-    Before batching it sees one sample and is vmapped over the rows of a batch. Where
-    ``remainder="partial"`` makes the last batch shorter, it sees that shorter batch.
-    Building the pipeline fails where a value is not as ``element_spec_override`` says.
+    After batching, ``fn`` receives a batch. Before batching, it receives one sample and
+    is vmapped over the rows of a batch. With ``remainder="partial"`` the last batch may
+    be shorter.
+
+    Building the pipeline raises ``ValueError`` if a value does not match
+    ``element_spec_override``.
     """
 
     fn: Callable[[Tree, Any], Tree]
@@ -43,10 +46,11 @@ class MapTransform(Stage):
 @public
 @dataclass(frozen=True, eq=False)
 class HostCallbackTransform(Stage):
-    """``fn(batch, mask)`` in Python, with NumPy arrays, once a delivered batch.
+    """Calls ``fn(batch, mask)`` in Python, with NumPy arrays, once per delivered batch.
 
-    A batch that it returns goes on in place of the one that it was given and has to
-    look the same, or as ``element_spec_override`` says; None changes nothing.
+    If ``fn`` returns a batch, it replaces the batch. It must have the same structure,
+    shapes and dtypes, or those of ``element_spec_override``. If ``fn`` returns None,
+    the batch stays as it is.
     """
 
     fn: Callable[[Tree, np.ndarray], Tree | None]
@@ -59,7 +63,7 @@ class HostCallbackTransform(Stage):
         builder.add_host_callback(self, expected=self.element_spec_override)
 
     def run(self, value: Tree, mask: Any) -> Tree:
-        """Calls ``fn`` and returns the batch that goes on, as NumPy arrays."""
+        """Calls ``fn`` and returns the resulting batch as NumPy arrays."""
         given, flags = jax.device_get((value, mask))
         try:
             returned = self.fn(given, flags)
@@ -78,7 +82,7 @@ class HostCallbackTransform(Stage):
         return self.through(self.run, value, mask)
 
     def through(self, run: Callable[..., Tree], value: Tree, mask: Any) -> Tree:
-        """What becomes of ``value`` in a program that calls ``run`` as it runs."""
+        """Traces a call of ``run`` while the program runs, and returns its result."""
         from jax.experimental import io_callback
 
         spec = self.element_spec_override
@@ -88,7 +92,7 @@ class HostCallbackTransform(Stage):
         return io_callback(run, result, value, mask)
 
     def shortened(self, batch_size: int, rows: int) -> HostCallbackTransform:
-        """The same stage for a last batch of fewer ``rows`` than ``batch_size``."""
+        """Returns this stage for a last batch of ``rows`` instead of ``batch_size``."""
         if self.element_spec_override is None:
             return self
 
@@ -106,14 +110,14 @@ def _check_callable(stage: Stage, fn: Any) -> None:
 
 
 def _checked(value: Tree, spec: Tree, stage: str) -> Tree:
-    """``value`` as NumPy arrays that look as ``spec`` says."""
+    """Returns ``value`` as NumPy arrays. Raises unless they match ``spec``."""
     arrays = jax.tree.map(np.asarray, value)
     check_spec(arrays, spec, stage)
     return arrays
 
 
 def check_spec(value: Tree, spec: Tree, stage: str) -> None:
-    """Raises ``ValueError`` unless ``value`` looks as ``spec`` says."""
+    """Raises ``ValueError`` unless structure, shapes and dtypes match ``spec``."""
     wanted, structure = jax.tree.flatten(spec)
     leaves, found = jax.tree.flatten(value)
     if found != structure:  # type: ignore[operator]

@@ -1,4 +1,4 @@
-"""Other dtypes and scales for a field."""
+"""Stages that convert, scale and shift a field."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @public
 @dataclass(frozen=True, eq=False)
 class NormalizeImageTransform(Stage):
-    """``data_key`` as ``dtype``, times ``scale``, plus ``offset``."""
+    """Converts ``data_key`` to ``dtype`` and computes ``x * scale + offset``."""
 
     data_key: str = "image"
     dtype: Any = jnp.float32
@@ -38,7 +38,8 @@ class NormalizeImageTransform(Stage):
         ):
             raise ValueError(
                 f"{type(self).__name__}({self.data_key!r}): a scale of {self.scale} "
-                f"and an offset of {self.offset} need a floating dtype, not {dtype}"
+                f"and an offset of {self.offset} need a floating dtype, not {dtype}. "
+                "Pass dtype=jnp.float32, for example."
             )
         object.__setattr__(self, "dtype", dtype)
 
@@ -52,7 +53,7 @@ class NormalizeImageTransform(Stage):
 
     def trace(self, value: Tree, mask: Any, batched: bool) -> Tree:
         x = keyed(value, self.data_key, type(self).__name__).astype(self.dtype)
-        # The engine rounds after every step, and so must this.
+        # The engine rounds after each operation, so XLA must not fuse them.
         small = self.dtype.itemsize == 2
         if self.scale != 1 or self.offset != 0:
             x = lax.optimization_barrier(x) if small else x
@@ -67,7 +68,7 @@ class NormalizeImageTransform(Stage):
 @public
 @dataclass(frozen=True, eq=False)
 class CastTransform(Stage):
-    """``data_key`` as ``dtype``."""
+    """Converts ``data_key`` to ``dtype``."""
 
     data_key: str
     dtype: Any
@@ -88,10 +89,10 @@ class CastTransform(Stage):
 
 
 def _rounded(product: Any) -> Any:
-    """The same values, in a form that no compiler fuses with a sum that follows.
+    """Returns the same values, but prevents a fused multiply-add with a later sum.
 
-    LLVM makes one rounding of a product and a sum, through XLA's barriers as well; a
-    maximum that changes nothing keeps it from seeing both at once.
+    LLVM fuses a product and a sum even across an XLA optimization barrier. A maximum
+    that changes no value between them prevents it.
     """
     if not jnp.issubdtype(product.dtype, jnp.floating):
         return product

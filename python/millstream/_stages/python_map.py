@@ -1,4 +1,4 @@
-"""Python functions that map samples, called by workers."""
+"""The stage that maps samples by a Python function, which workers call."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Bound(NamedTuple):
-    """A stage of Python's in the engine: what follows it, and who is to be kept."""
+    """The engine's transform of a Python stage, its output fields and its workers."""
 
     transform: _engine.Transform
     tree: Tree
@@ -40,20 +40,21 @@ class Bound(NamedTuple):
 @public
 @dataclass(frozen=True, eq=False)
 class PythonMapTransform(UsesWorkers, Stage):
-    """``fn(sample) -> sample`` in NumPy, in workers, for one sample at a time.
+    """Maps one sample at a time by ``fn(sample) -> sample``, with NumPy, in workers.
 
-    An argument called ``seed`` (a whole number of 64 bits) or ``key`` (two uint32, as
-    JAX's raw keys) is keyed by (seed, epoch, sample, stage), so that an augmentation is
-    the same wherever it runs. The function has to be pure otherwise.
+    If ``fn`` has an argument ``seed`` (a 64-bit integer) or ``key`` (two uint32, like a
+    raw JAX key), workers pass random bits for it. They depend only on the seed, the
+    epoch, the sample and the stage, so a random augmentation is the same in every
+    worker. Otherwise the function must be pure.
 
     Args:
-      fn: From a pytree of NumPy arrays, which it may change, to another.
-      element_spec: What it returns: a pytree of ``jax.ShapeDtypeStruct``; None to call
-        it here with the first sample and look.
-      workers: How many threads or processes call it.
-      worker_kind: "thread", or "process" where the function holds the GIL.
-      timeout: Seconds that one sample may take; None for any time.
-      restart_workers: How many processes that died may be replaced.
+      fn: Takes a pytree of NumPy arrays, which it may modify, and returns a pytree.
+      element_spec: The pytree of ``jax.ShapeDtypeStruct`` that ``fn`` returns. By
+        default, building the pipeline calls ``fn`` with the first sample to find out.
+      workers: The number of threads or processes that call ``fn``.
+      worker_kind: "thread", or "process" for a function that holds the GIL.
+      timeout: The seconds that one sample may take; None for no limit.
+      restart_workers: The number of processes that may be replaced after they died.
     """
 
     fn: Callable[..., Tree]
@@ -62,17 +63,17 @@ class PythonMapTransform(UsesWorkers, Stage):
     def __post_init__(self) -> None:
         if not callable(self.fn):
             raise TypeError(f"PythonMapTransform needs a function, not {self.fn!r}")
-        object.__setattr__(self, "_wants", _wanted(self.fn))
+        object.__setattr__(self, "_wants", _random_argument(self.fn))
 
     def place(self, builder: Builder) -> None:
         builder.add_worker_stage(self.bind, self.workers)
 
     def bind(self, plan: _engine.Plan, tree: Tree, number: int) -> Bound:
-        """Starts the workers; the engine's transform after the pipeline ``plan``."""
+        """Starts workers, and returns the engine's transform to put after ``plan``."""
         inputs = tuple(FieldSpec(n, d, tuple(s)) for n, d, s in plan.schema)
         spec = self.element_spec
         if spec is None:
-            spec = self._tried(plan, tree, inputs)
+            spec = self._spec_of_first(plan, tree, inputs)
         columns, after = columns_of(spec, "PythonMapTransform")
         task = MapTask(
             self.fn,
@@ -82,27 +83,27 @@ class PythonMapTransform(UsesWorkers, Stage):
             inputs=inputs,
             outputs=columns,
         )
-        made = self._started(task)
+        pool = self._started(task)
         name = f"python({getattr(self.fn, '__name__', type(self.fn).__name__)})"
         stage = _engine.function_transform(
             f"{name} {number}",
             specs(inputs),
             specs(columns),
-            made.native,
+            pool.native,
             bool(self._wants),  # type: ignore[attr-defined]
         )
-        return Bound(stage, after, columns, made)
+        return Bound(stage, after, columns, pool)
 
     def _started(self, task: Task) -> WorkerPool:
-        made = self._pool_for(task)
-        # Weakly: a stage is a description, and workers end with their loader.
-        self.__dict__.setdefault("_pools", weakref.WeakSet()).add(made)
-        return made
+        pool = self._pool_for(task)
+        # Weak references, because the workers must end with their loader.
+        self.__dict__.setdefault("_pools", weakref.WeakSet()).add(pool)
+        return pool
 
-    def _tried(
+    def _spec_of_first(
         self, plan: _engine.Plan, tree: Tree, inputs: tuple[FieldSpec, ...]
     ) -> Tree:
-        """What it makes of the first sample."""
+        """Calls ``fn`` with the first sample and returns the spec of the result."""
         dtypes = [column.dtype for column in inputs]
         loader = _engine.loader(plan, dtypes, 1, 0)
         *fields, _ = loader.batch(state_words(plan.check_word, 0))
@@ -115,12 +116,12 @@ class PythonMapTransform(UsesWorkers, Stage):
 
     @property
     def pids(self) -> list[int]:
-        """The worker processes that run now."""
-        return [pid for made in self.__dict__.get("_pools", []) for pid in made.pids]
+        """The ids of the running worker processes."""
+        return [pid for pool in self.__dict__.get("_pools", []) for pid in pool.pids]
 
 
-def _wanted(fn: Callable[..., Any]) -> str:
-    """Which of "seed" and "key" the function takes, if any."""
+def _random_argument(fn: Callable[..., Any]) -> str:
+    """Returns "seed" or "key" if the function has such an argument, and else ""."""
     try:
         parameters = inspect.signature(fn).parameters
     except (TypeError, ValueError):
@@ -128,6 +129,6 @@ def _wanted(fn: Callable[..., Any]) -> str:
     wanted = [name for name in ("seed", "key") if name in parameters]
     if len(wanted) > 1:
         raise TypeError(
-            f"PythonMapTransform: {fn!r} takes both seed and key; it gets one of them"
+            f"PythonMapTransform: {fn!r} takes both seed and key. Remove one of them."
         )
     return wanted[0] if wanted else ""

@@ -1,4 +1,4 @@
-"""Other shapes and names for fields."""
+"""Stages that reshape and rename fields."""
 
 from __future__ import annotations
 
@@ -22,10 +22,9 @@ if TYPE_CHECKING:
 @public
 @dataclass(frozen=True, eq=False)
 class FlattenTransform(Stage):
-    """Joins the axes of ``data_key`` from ``start_index`` on into one.
+    """Reshapes ``data_key``: merges all axes from ``start_index`` on into one.
 
-    Axes are counted as the stage sees them: after batching axis 0 is the batch, which
-    stays.
+    After batching, axis 0 is the batch, which cannot be merged.
     """
 
     data_key: str
@@ -36,12 +35,12 @@ class FlattenTransform(Stage):
         object.__setattr__(self, "start_index", first)
 
     def _first_axis(self, batched: bool) -> int:
-        """The first axis to join, counted in one sample."""
+        """Returns the first axis to merge, as an axis of one sample."""
         first = self.start_index - (1 if batched else 0)
         if first < 0:
             raise ValueError(
                 f"{type(self).__name__}({self.data_key!r}): start_index "
-                f"{self.start_index} would join the axis of the batch"
+                f"{self.start_index} would merge the axis of the batch. Use at least 1."
             )
         return first
 
@@ -66,7 +65,7 @@ class FlattenTransform(Stage):
 @public
 @dataclass(frozen=True, eq=False)
 class FlattenImageTransform(FlattenTransform):
-    """Makes a vector of each image under ``data_key``, before batching or after."""
+    """Reshapes each image under ``data_key`` to a vector, before or after batching."""
 
     data_key: str = "image"
     start_index: int = field(default=0, init=False)
@@ -78,32 +77,38 @@ class FlattenImageTransform(FlattenTransform):
 @public
 @dataclass(frozen=True, eq=False)
 class RenameTransform(Stage):
-    """Gives keys other names: ``{"old": "new"}``."""
+    """Renames keys: ``{"old": "new"}``."""
 
     renames: Mapping[str, str]
 
     def __post_init__(self) -> None:
         if not isinstance(self.renames, Mapping):
             raise TypeError(
-                'RenameTransform: renames is a dict, {"old": "new"}, '
+                'RenameTransform: renames must be a dict, {"old": "new"}, '
                 f"not {self.renames!r}"
             )
         for key, new in self.renames.items():
             if not isinstance(new, str):
                 raise TypeError(
-                    f"RenameTransform: the new name of {key!r} is a str, not {new!r}"
+                    f"RenameTransform: the new name of {key!r} must be a str, "
+                    f"not {new!r}"
                 )
 
     def _renamed(self, tree: Tree, stage: str) -> dict[str, Any]:
         if not isinstance(tree, Mapping):
-            raise TypeError(f"{stage} needs samples that are dicts, not {type(tree)}")
+            raise TypeError(
+                f"{stage} needs samples that are dicts, not {type(tree).__name__}"
+            )
         for key in self.renames:
             if key not in tree:
-                raise KeyError(f"{stage}: there is no key {key!r}, only {sorted(tree)}")
+                raise KeyError(
+                    f"{stage}: unknown key {key!r}: expected one of {sorted(tree)}"
+                )
         renamed = {self.renames.get(key, key): value for key, value in tree.items()}
         if len(renamed) != len(tree):
             raise ValueError(
-                f"{stage}: {dict(self.renames)} gives two of {sorted(tree)} one name"
+                f"{stage}: {dict(self.renames)} gives two of {sorted(tree)} the same "
+                "name. Choose different names."
             )
         return renamed
 

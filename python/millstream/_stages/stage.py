@@ -1,4 +1,4 @@
-"""What a stage is."""
+"""The base class of stages."""
 
 from __future__ import annotations
 
@@ -14,20 +14,22 @@ if TYPE_CHECKING:
 
 
 class Stage(Description):
-    """Something done to samples or to batches of them.
+    """A transformation of samples or batches.
 
-    A stage is a description. Its ``place`` tells the builder of a pipeline who does the
-    work: the engine, XLA, worker processes or Python.
+    A stage is only a description. Its ``place`` tells the builder of a pipeline who
+    runs it: the engine, XLA, workers or Python.
     """
 
     def __call__(self, inner: Source) -> Pipeline:
-        """The pipeline ``inner`` with this stage at its end.
+        """Returns the pipeline ``inner`` with this stage at its end.
 
-        Raises what a loader of it would, but for what takes tracing or workers to know.
+        Raises the errors of building a loader, except those that need tracing or
+        workers to be found.
         """
         if not isinstance(inner, Source):
             raise TypeError(
-                f"{type(self).__name__} goes onto a source, not {type(inner).__name__}"
+                f"{type(self).__name__} needs a source or a pipeline, not "
+                f"{type(inner).__name__}"
             )
         from millstream._run.pipeline import Pipeline, check
 
@@ -38,25 +40,26 @@ class Stage(Description):
     def place(self, builder: Builder) -> None:
         """Adds this stage to the end of the pipeline that ``builder`` holds.
 
-        A stage that the engine can run calls ``builder.add_native``. If it has a
-        ``trace``, which does the same in XLA, it passes that on, and where
-        ``builder.native`` is False it calls ``builder.add_traced`` instead.
+        A stage that the engine can run calls ``builder.add_native``. If the stage also
+        has a ``trace``, which does the same in XLA, it passes ``trace`` along. If
+        ``builder.native`` is False, it calls ``builder.add_traced`` instead.
         """
         raise NotImplementedError(f"{type(self).__name__} does not implement place()")
 
 
 def keyed(tree: Tree, key: str, stage: str) -> Any:
-    """What stands under ``key``: one array, or its field.
+    """Returns the leaf under ``key``.
 
-    Raises ``TypeError`` or ``KeyError`` naming the stage and the keys that exist.
+    Raises ``KeyError`` if there is no such key, and ``TypeError`` if the tree is not a
+    dict or the value is not a leaf.
     """
     if not isinstance(tree, Mapping):
         raise TypeError(
-            f"{stage} needs samples that are dicts, to find {key!r} in them; "
-            f"these are {type(tree).__name__}"
+            f"{stage} needs samples that are dicts with the key {key!r}, not "
+            f"{type(tree).__name__}"
         )
     if key not in tree:
-        raise KeyError(f"{stage}: there is no key {key!r}, only {sorted(tree)}")
+        raise KeyError(f"{stage}: unknown key {key!r}: expected one of {sorted(tree)}")
     found = tree[key]
     if isinstance(found, Mapping | list | tuple):
         raise TypeError(f"{stage}: {key!r} is a {type(found).__name__}, not one array")
@@ -64,5 +67,5 @@ def keyed(tree: Tree, key: str, stage: str) -> Any:
 
 
 def with_key(tree: Mapping[str, Any], key: str, value: Any) -> dict[str, Any]:
-    """The same dict with another value under ``key``."""
+    """Returns a copy of the dict with another value under ``key``."""
     return {**tree, key: value}
