@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-
 #include "millstream/codec/npy.h"
 #include "millstream/core/error.h"
 #include "source/source_conformance.h"
