@@ -1,13 +1,14 @@
-"""Trains the JAX tutorial's network with its batches sharded over all devices.
+"""Trains a small network on Fashion-MNIST, with batches sharded over all devices.
 
 Every device has a copy of the network and a part of each batch. XLA adds up the
-gradients. The batches are the same as on one device.
+gradients. The batches are the same as on one device. This command simulates eight
+devices on the CPU:
+
+    XLA_FLAGS=--xla_force_host_platform_device_count=8 python examples/data_parallel.py
 
 To use several processes, add a line at the start of `main`, such as
 `jax.distributed.initialize("host:1234", num_processes=2, process_id=0)`. Each process
 then reads only the rows of its own devices.
-
-    XLA_FLAGS=--xla_force_host_platform_device_count=8 python examples/data_parallel.py
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ BATCH = 256
 
 
 def generated(samples, seed=0):
-    """Random images in the data set's format. A stripe's position is the class."""
+    """Random images in the format of Fashion-MNIST. A stripe's row is its class."""
     rng = np.random.default_rng(seed)
     labels = rng.integers(0, 10, samples).astype(np.int32)
     images = rng.integers(0, 60, (samples, 28, 28, 1), dtype=np.uint8)

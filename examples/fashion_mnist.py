@@ -1,4 +1,4 @@
-"""Trains the JAX tutorial's network on Fashion-MNIST, with one jitted scan per epoch.
+"""Trains a small network on Fashion-MNIST, with one jitted scan per epoch.
 
 Prints the accuracy and the samples per second after each epoch. With --numpy it also
 trains the same network with a loop that indexes NumPy arrays, for comparison.
@@ -72,7 +72,7 @@ def pipeline(data, batch_size=BATCH):
 
 
 class Bar:
-    """Draws the progress of an epoch on a thread, while XLA runs it."""
+    """Draws a progress bar on another thread while XLA runs an epoch."""
 
     def __init__(self, loader, label):
         self._loader, self._label = loader, label

@@ -1,9 +1,11 @@
-"""Trains with fully sharded weights (FSDP) on one process's devices, and resumes.
+"""Trains with fully sharded weights (FSDP) on the devices of one process, and resumes.
 
 Each device holds a part of every weight and of every batch. XLA gathers the weights of
 a layer when it needs them. Halfway, in the middle of an epoch, the example saves the
 weights and the loader's state to a checkpoint, discards them, and resumes from the
-checkpoint. It saves from one process; with several, use Orbax.
+checkpoint. To save a checkpoint from several processes, use Orbax.
+
+This command simulates eight devices on the CPU:
 
     XLA_FLAGS=--xla_force_host_platform_device_count=8 python examples/fsdp.py
 """
