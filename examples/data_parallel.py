@@ -26,7 +26,7 @@ BATCH = 256
 
 
 def generated(samples, seed=0):
-    """Random images in the format of Fashion-MNIST. A stripe's row is its class."""
+    """Random images in the format of Fashion-MNIST. A stripe shows the class."""
     rng = np.random.default_rng(seed)
     labels = rng.integers(0, 10, samples).astype(np.int32)
     images = rng.integers(0, 60, (samples, 28, 28, 1), dtype=np.uint8)
