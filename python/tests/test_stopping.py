@@ -144,7 +144,7 @@ def test_stop_iteration_of_a_startup_is_an_error() -> None:
         executor = Executor(
             task, [("y", np.int32, ())], BATCH, workers=1, worker_kind=kind
         )
-        with pytest.raises(RuntimeError, match="StopIteration when it started"):
+        with pytest.raises(RuntimeError, match="StopIteration during startup"):
             executor.submit([1]).wait(60)
         executor.close()
 

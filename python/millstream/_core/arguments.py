@@ -9,7 +9,7 @@ import numpy as np
 
 
 def whole(name: str, value: Any, least: int, most: float = (1 << 63) - 1) -> int:
-    """``value`` as an int; ``ValueError`` unless it is an integer in range.
+    """Returns an integer in range as an int. Raises ``ValueError`` otherwise.
 
     NumPy integers are accepted, bools are not.
     """
@@ -27,7 +27,7 @@ def whole(name: str, value: Any, least: int, most: float = (1 << 63) - 1) -> int
 
 
 def flag(name: str, value: Any) -> bool:
-    """``value`` as a bool; ``TypeError`` unless it is a bool of Python or NumPy."""
+    """Returns a Python or NumPy bool as a bool. Raises ``TypeError`` otherwise."""
     if not isinstance(value, bool | np.bool_):
         raise TypeError(f"{name} must be True or False, not {value!r}")
     return bool(value)
@@ -47,7 +47,7 @@ def check_unmasked(name: str, value: Any) -> None:
 
 
 def number(name: str, value: Any) -> float:
-    """``value`` as a float; ``TypeError`` unless it is a number."""
+    """Returns ``value`` as a float. Raises ``TypeError`` unless it is a number."""
     try:
         if isinstance(value, str | bytes) or np.ndim(value):
             raise TypeError

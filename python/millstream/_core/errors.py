@@ -1,4 +1,4 @@
-"""The exceptions of Millstream, and how they are composed and passed on."""
+"""The exceptions of Millstream, and functions that compose and convert them."""
 
 from __future__ import annotations
 
@@ -66,9 +66,9 @@ class DataError(_WithFields):
     """The data does not match its format.
 
     The message names the file and the position in it, and what was expected and found.
-    Attributes contain the same; they are None if unknown. Wrong arguments raise
-    ``ValueError``. Failed reads raise ``OSError``, which has the same attributes if the
-    engine raised it.
+    The attributes hold the same facts. An attribute is None if it is unknown. Wrong
+    arguments raise ``ValueError``. Failed reads raise ``OSError``, which has the same
+    attributes if the engine raised it.
 
     Attributes:
       kind: The kind of error: "data".
@@ -80,7 +80,7 @@ class DataError(_WithFields):
       field: The field of the sample, or the column of the table.
       expected: What the format requires.
       found: What the file contains.
-      text: A description that ``expected`` and ``found`` do not give.
+      text: A further description, or None.
       pid: None. In a ``WorkerError`` it is the id of the worker process.
     """
 
@@ -135,7 +135,7 @@ def data_error(
     offset: int | None = None,
     line: int | None = None,
 ) -> DataError:
-    """Returns a ``DataError`` with a message composed of its attributes."""
+    """Returns a ``DataError`` with a message composed from its attributes."""
     fields: dict[str, Any] = {"kind": "data", "path": os.fspath(path)}
     fields |= {"expected": expected, "found": found, "text": text}
     fields |= {"offset": offset, "line": line}
@@ -150,7 +150,7 @@ def text_without_path(error: DataError) -> str:
 
 
 def _composed(fields: dict[str, Any]) -> str:
-    """Returns the message that the engine composes of the attributes of an error."""
+    """Returns the message that the engine composes from the attributes of an error."""
     from millstream import _engine
 
     given = {}
@@ -165,7 +165,9 @@ def _composed(fields: dict[str, Any]) -> str:
 def stand_in(
     error: BaseException, where: str, sample: int | None = None
 ) -> Exception | None:
-    """Returns what to raise instead of ``error`` of a function, or None for itself.
+    """Returns the exception to raise instead of ``error``, or None to keep ``error``.
+
+    A function of the user raised ``error``; ``where`` says when, for the message.
 
     ``StopIteration`` would silently end the loop over batches. A ``SystemExit`` or
     another ``BaseException`` would end the program.
@@ -187,7 +189,7 @@ def stand_in(
 
 
 def copy_notes(error: BaseException, other: BaseException) -> None:
-    """Copies the notes and the item of ``error`` to ``other``."""
+    """Copies the notes and the attribute ``ITEM`` of ``error`` to ``other``."""
     for note in getattr(error, "__notes__", []):
         other.add_note(note)
     if hasattr(error, ITEM):
@@ -195,11 +197,14 @@ def copy_notes(error: BaseException, other: BaseException) -> None:
 
 
 def started(start: Callable[[], Any]) -> Any:
-    """Calls ``start``, which runs code of the user when a worker starts."""
+    """Calls ``start``, which runs code of the user when a worker starts.
+
+    Raises the exception that ``stand_in`` returns, if any.
+    """
     try:
         return start()
     except BaseException as error:
-        other = stand_in(error, "when it started")
+        other = stand_in(error, "during startup")
         if other is None:
             raise
         raise other from error

@@ -1,4 +1,4 @@
-"""Recognises errors of JAX by their text, where their type is not specific."""
+"""Recognises errors of JAX by their text if their type is not specific."""
 
 DEADLINE_EXCEEDED = "DEADLINE_EXCEEDED"
 """`jax.distributed`: no process has set the key in time."""

@@ -189,6 +189,7 @@ class SplitRange(Order):
 
     They are the ``count`` positions from ``first`` on, skipping ``gap`` (start,
     length). With ``seed`` these are positions in a fixed permutation of all samples.
+    Without it they are sample indices.
     """
 
     inner: Order
@@ -216,7 +217,7 @@ class SplitRange(Order):
 
 
 def _set_whole(order: Order, name: str, most: float = 1 << 62) -> None:
-    """Checks a field that counts something and stores it as an int; None stays."""
+    """Stores the field ``name`` as an int of at least 1, unless it is None."""
     value = getattr(order, name)
     if value is not None:
         count = whole(f"{type(order).__name__}: {name}", value, 1, most)
@@ -227,7 +228,7 @@ _NAMED: dict[str, Order] = {"shuffle": Shuffle(), "sequential": Sequential()}
 
 
 def order_of(ordering: Any) -> Order:
-    """The `Order` for the argument ``ordering``; ``ValueError`` for an unknown one."""
+    """The `Order` for the argument ``ordering``. Raises ``ValueError`` if unknown."""
     if isinstance(ordering, Order):
         return ordering
     if isinstance(ordering, str) and ordering in _NAMED:
