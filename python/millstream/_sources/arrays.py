@@ -80,7 +80,7 @@ class ArraySampleSource(OrderedSource):
 
 
 def host_copy(source: SampleSource) -> _engine.Source:
-    """The samples that an accelerator holds, copied to where the engine reads them."""
+    """Copies the samples from an accelerator to host memory, for the engine to read."""
     with jax.ensure_compile_time_eval():  # also when first asked for inside jit
         leaves = [np.asarray(array) for array in source.arrays() or []]
     _, _, names = source.native()

@@ -59,7 +59,8 @@ def fill_source(
 
     Args:
       fn: A function that writes one sample into ``arrays``, a dict of NumPy arrays.
-        ``seed`` depends on (seed, epoch, sample, stage). The return value is ignored.
+        ``seed`` is an integer that depends only on the run's seed, the epoch, the
+        sample and the stage. The return value is ignored.
       data: A sequence with one value per sample. Worker processes receive it once.
       arrays: ``{name: jax.ShapeDtypeStruct}`` of one sample.
       ordering: "shuffle", "sequential", or an Order.

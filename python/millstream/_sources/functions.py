@@ -51,7 +51,8 @@ class FunctionSource(UsesWorkers, OrderedSource):
     ) -> None:
         """Creates a worker pool that runs ``task(fn, ...)`` for ``length`` samples.
 
-        Without a ``sample_spec``, it calls ``one(0)`` to find the fields.
+        ``one(i)`` makes sample i in this process. Without a ``sample_spec``, ``_start``
+        calls ``one(0)`` to find the fields.
         """
         name = type(self).__name__
         if isinstance(length, bool) or not isinstance(length, int | np.integer):

@@ -32,7 +32,7 @@ def dataset_to_jax(
 ) -> Any:
     """Returns all samples of ``dataset`` as one pytree of JAX arrays.
 
-    The leading dimension of each leaf is the samples. If the data set has
+    The leading dimension of each leaf counts the samples. If the data set has
     ``as_array_dict()``, its arrays are used. Otherwise the samples are read one by one.
     The arrays are copies that are not committed to their device.
 

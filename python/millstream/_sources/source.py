@@ -50,7 +50,7 @@ class Source:
         return self.built.steps
 
     def init_state(self, key: Any = None) -> Any:
-        """Returns the state at the first step for an int, a raw key or a typed key."""
+        """Returns the first state. ``key`` is an int, a raw key or a typed key."""
         return self.built.init_state(key)
 
     def next(self, state: Any) -> tuple[Tree, Any, Any]:

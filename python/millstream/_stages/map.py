@@ -48,9 +48,9 @@ class MapTransform(Stage):
 class HostCallbackTransform(Stage):
     """Calls ``fn(batch, mask)`` in Python, with NumPy arrays, once per delivered batch.
 
-    If ``fn`` returns a batch, it replaces the batch. It must have the same structure,
-    shapes and dtypes, or those of ``element_spec_override``. If ``fn`` returns None,
-    the batch stays as it is.
+    A batch that ``fn`` returns replaces the delivered one. It must have the same
+    structure, shapes and dtypes, or those of ``element_spec_override``. If ``fn``
+    returns None, the batch stays as it is.
     """
 
     fn: Callable[[Tree, np.ndarray], Tree | None]
@@ -82,7 +82,7 @@ class HostCallbackTransform(Stage):
         return self.through(self.run, value, mask)
 
     def through(self, run: Callable[..., Tree], value: Tree, mask: Any) -> Tree:
-        """Traces a call of ``run`` while the program runs, and returns its result."""
+        """Traces an ``io_callback``: the compiled program calls ``run`` in Python."""
         from jax.experimental import io_callback
 
         spec = self.element_spec_override

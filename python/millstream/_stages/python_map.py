@@ -45,7 +45,7 @@ class PythonMapTransform(UsesWorkers, Stage):
     If ``fn`` has an argument ``seed`` (a 64-bit integer) or ``key`` (two uint32, like a
     raw JAX key), workers pass random bits for it. They depend only on the seed, the
     epoch, the sample and the stage, so a random augmentation is the same in every
-    worker. Otherwise the function must be pure.
+    worker. Apart from this argument the function must be pure.
 
     Args:
       fn: Takes a pytree of NumPy arrays, which it may modify, and returns a pytree.

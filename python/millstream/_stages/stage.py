@@ -23,8 +23,8 @@ class Stage(Description):
     def __call__(self, inner: Source) -> Pipeline:
         """Returns the pipeline ``inner`` with this stage at its end.
 
-        Raises the errors of building a loader, except those that need tracing or
-        workers to be found.
+        Raises the same errors as building a loader, except those that only tracing
+        or workers can find.
         """
         if not isinstance(inner, Source):
             raise TypeError(
