@@ -151,7 +151,7 @@ def test_disk_source_options(root: Path) -> None:
     ("options", "message"),
     [
         ({"workers": 0}, "workers must be a whole number"),
-        ({"worker_kind": "fork"}, "worker_kind is one of"),
+        ({"worker_kind": "fork"}, "worker_kind must be one of"),
         ({"ordering": "random"}, "unknown ordering 'random'"),
         ({"prefetch_size": 0}, "prefetch_size must be a whole number"),
     ],

@@ -85,7 +85,7 @@ def test_wrong_batches_are_errors(executor: Executor) -> None:
     pending = executor.submit([4, 100])
     with pytest.raises(IndexError) as caught:
         pending.wait(60)
-    assert "this was sample 100" in "".join(caught.value.__notes__)
+    assert "raised for sample 100" in "".join(caught.value.__notes__)
     check(executor.submit([4]).wait(60), [4])
 
 
@@ -154,7 +154,7 @@ def test_exceptions_are_raised_by_their_own_batch(kind: str) -> None:
     for _ in range(2):
         with pytest.raises(fns.OwnError, match="item 13") as caught:
             pending[1].wait(60)
-        assert "this was sample 13" in "".join(caught.value.__notes__)
+        assert "raised for sample 13" in "".join(caught.value.__notes__)
     check(pending[2].wait(60), [20, 21, 22, 23])
     executor.close()
 

@@ -232,7 +232,7 @@ def test_a_sample_with_another_spec_is_named(wrong: str) -> None:
         next(iterator)
     with pytest.raises(ValueError, match=message) as caught:
         next(iterator)
-    assert "this was sample 3" in notes(caught.value)
+    assert "raised for sample 3" in notes(caught.value)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -245,7 +245,7 @@ def test_numbers_that_do_not_fit_are_errors(kind: str) -> None:
         ValueError, match="n: found a value of dtype int64 that int32 cannot hold"
     ) as caught:
         next(iterator)
-    assert "this was sample 5" in notes(caught.value)
+    assert "raised for sample 5" in notes(caught.value)
 
 
 # Data sets.
@@ -302,7 +302,7 @@ BAD = {
     "length kind": ({"length": 2.5}, r"length must be a whole number, not 2\.5"),
     "function": ({"sample_fn": 7}, "sample_fn must be a function, not 7"),
     "workers": ({"workers": 0}, "workers must be a whole number of at least 1, not 0"),
-    "kind": ({"worker_kind": "fork"}, "worker_kind is one of .*, not 'fork'"),
+    "kind": ({"worker_kind": "fork"}, "worker_kind must be one of .*, not 'fork'"),
     "timeout": ({"timeout": 0}, "timeout must be a number of seconds above 0, not 0"),
     "timeout text": ({"timeout": "5"}, "timeout must be .* seconds above 0, not '5'"),
     "timeout nan": ({"timeout": float("nan")}, "timeout must be .* above 0, not nan"),

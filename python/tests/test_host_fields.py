@@ -155,7 +155,7 @@ def test_a_sample_without_them_is_named(kind: str) -> None:
     loader = DataLoader([source, BatchTransform(BATCH)])
     with pytest.raises(ValueError, match=r"expected keys \['path'\], found") as caught:
         next(loader.iterate(loader.init_state(0)))
-    assert "this was sample 3" in "".join(caught.value.__notes__)
+    assert "raised for sample 3" in "".join(caught.value.__notes__)
 
 
 def test_values_that_cannot_be_pickled_are_named() -> None:
@@ -187,7 +187,7 @@ def test_a_value_that_cannot_be_pickled_is_named_with_its_sample() -> None:
     loader = loader_of()
     with pytest.raises(TypeError, match="cannot pickle") as caught:
         list(loader.iterate(loader.init_state(0)))
-    assert "this was sample 6" in "".join(caught.value.__notes__)
+    assert "raised for sample 6" in "".join(caught.value.__notes__)
     loader = loader_of(on_error="skip")
     batches = [batch for batch, _ in loader.iterate(loader.init_state(0))]
     assert batches[1]["lock"] == ["4", "5", None, "7"]

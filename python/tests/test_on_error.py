@@ -68,7 +68,7 @@ def test_exceptions_that_end_the_program_are_not_skipped(kind: str) -> None:
         with pytest.raises(WorkerError) as caught:
             loader.next_batch(loader.init_state(0))
         assert isinstance(caught.value.__cause__, left)
-        assert any("this was sample 6" in note for note in caught.value.__notes__)
+        assert any("raised for sample 6" in note for note in caught.value.__notes__)
         assert loader.skipped == {}
 
 
@@ -317,7 +317,7 @@ def test_eio_of_a_function_is_retried_and_then_raised(
     with pytest.raises(OSError, match="cannot be read") as caught:
         next(loader.iterate(loader.init_state(0)))
     assert caught.value.errno == errno.EIO
-    assert "this was sample 6" in "".join(caught.value.__notes__)
+    assert "raised for sample 6" in "".join(caught.value.__notes__)
     assert loader.skipped == {}
 
     loader = loader_with(fns.Unreadable(errno.ENOENT))

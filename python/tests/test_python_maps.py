@@ -341,7 +341,7 @@ def test_an_error_for_an_unknown_array_lists_the_arrays(kind: str) -> None:
         next(loader.iterate(loader.init_state(0)))
     notes = "\n".join(caught.value.__notes__)
     assert "the arrays are named ['image']" in notes
-    assert "this was sample" in notes
+    assert "raised for sample" in notes
 
 
 def test_fill_sources_are_checked() -> None:
@@ -398,7 +398,7 @@ def test_a_result_with_another_spec_is_named() -> None:
         loader = DataLoader([source, stage, BatchTransform(BATCH)])
         with pytest.raises(ValueError, match=r"^x: expected float32\[3\]") as caught:
             next(loader.iterate(loader.init_state(0)))
-        assert "this was sample 3" in "".join(caught.value.__notes__)
+        assert "raised for sample 3" in "".join(caught.value.__notes__)
 
 
 def test_explain_names_it() -> None:

@@ -103,7 +103,7 @@ def test_an_exception_keeps_its_type_and_names_the_sample(kind: str) -> None:
             run()
         assert caught.value.value == 60
         text = full_text(caught.value)
-        assert "this was sample 6" in text
+        assert "raised for sample 6" in text
         assert "in raising" in text  # the frame of the function
         if kind == "process":
             assert re.search(r"in worker process \d+:", text)
@@ -121,7 +121,7 @@ def test_inside_the_users_jit(kind: str) -> None:
     error = loader.last_error
     assert isinstance(error, fns.OwnError)
     assert error.value == 60
-    assert "this was sample 6" in full_text(error)
+    assert "raised for sample 6" in full_text(error)
 
     def run(state: Any) -> Any:
         return loader.scan_epoch(state, 0, lambda c, b, m: (c + b["y"].sum(), None))
@@ -140,7 +140,7 @@ def test_exceptions_that_cannot_be_pickled(kind: str) -> None:
     text = full_text(caught.value)
     assert "Unpicklable" in text
     assert "in raising_unpicklable" in text
-    assert "this was sample 6" in text
+    assert "raised for sample 6" in text
     still_usable(loader)
 
 
@@ -169,7 +169,7 @@ def test_exceptions_of_a_map(kind: str) -> None:
     for _ in range(2):
         with pytest.raises(fns.OwnError, match="the map fails") as caught:
             loader.next_batch(at_step(loader, 1))
-        assert "this was sample 6" in full_text(caught.value)
+        assert "raised for sample 6" in full_text(caught.value)
     batch, _, _ = loader.next_batch(at_step(loader, 2))
     assert np.asarray(batch["y"]).tolist() == [9, 10, 11, 12]
 
@@ -183,7 +183,7 @@ def test_an_error_of_getitems_names_all_samples(kind: str) -> None:
         loader = DataLoader([source, BatchTransform(batch)], prefetch=1)
         with pytest.raises(fns.OwnError, match="sample six is bad") as caught:
             list(loader.iterate(loader.init_state(0)))
-        assert f"this was one of samples [{listed}]" in full_text(caught.value)
+        assert f"raised for one of samples [{listed}]" in full_text(caught.value)
     with pytest.raises(jit.FAILURES, match="sample six is bad"):
         jax.block_until_ready(jax.jit(loader.next_batch)(loader.init_state(0)))
 

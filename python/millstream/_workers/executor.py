@@ -1,6 +1,6 @@
 """An executor that makes batches in workers.
 
-Its caller chooses the samples of each batch, as the compatibility packages do.
+The caller chooses the samples of each batch. The packages `hydrax` and `loadax` use it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Field = tuple[str, Any, tuple[int, ...]]
 
 @dataclass(frozen=True)
 class HostBatch:
-    """A batch: arrays whose leading dimension is the rows, and one host value per row.
+    """A batch: arrays with one row per sample, and one host value per row.
 
     The workers wrote the arrays directly into this memory. It is aligned so that JAX
     can alias it. The executor reuses it after the arrays are deleted.

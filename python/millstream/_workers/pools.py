@@ -71,7 +71,7 @@ def checked_workers(
     workers = whole("workers", workers, 1, _MAX_COUNT)
     restart_workers = whole("restart_workers", restart_workers, 0, _MAX_COUNT)
     if worker_kind not in KINDS:
-        raise ValueError(f"worker_kind is one of {KINDS}, not {worker_kind!r}")
+        raise ValueError(f"worker_kind must be one of {KINDS}, not {worker_kind!r}")
     if restart_workers and worker_kind == "thread":
         raise ValueError(
             "restart_workers cannot be combined with worker_kind='thread'. Use "
@@ -96,7 +96,7 @@ def seconds(name: str, value: Any, *, forever: bool = False) -> float | None:
 def _thread_function(task: Task) -> Callable[..., list[Any] | None]:
     """Returns the function that worker threads call.
 
-    It runs the task. In each thread it calls ``task.start`` once before.
+    It runs the task. Before its first call in a thread, it calls ``task.start``.
     """
     if type(task).start is Task.start:
         return functools.partial(run, task)
@@ -172,9 +172,10 @@ def command() -> list[bytes]:
 
 
 def environment() -> list[bytes]:
-    """Returns the environment of a worker process: this one, with JAX on the CPU.
+    """Returns the environment variables of a worker process.
 
-    This process already uses the accelerators.
+    They are those of this process, but JAX may only use the CPU in a worker. The
+    accelerators belong to this process.
     """
     variables = {**os.environb, b"JAX_PLATFORMS": b"cpu", b"MILLSTREAM_WORKER": b"1"}
     return [name + b"=" + value for name, value in variables.items()]

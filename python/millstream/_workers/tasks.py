@@ -23,7 +23,7 @@ from millstream._core.errors import stand_in
 _MAX_NAMED = 8
 
 Rows = list[np.ndarray]
-"""One array per field, whose leading dimension is the rows of a chunk."""
+"""One array per field, with one row per sample of a chunk."""
 
 
 class Chunk(NamedTuple):
@@ -372,7 +372,7 @@ def run(
         return task.make(Chunk(indices, seeds, inputs, outputs, row))
     except BaseException as error:
         sample = _sample_name(indices, row)
-        error.add_note(f"millstream: this was {sample}")
+        error.add_note(f"millstream: this error was raised for {sample}")
         only = int(indices[row[0]]) if row[0] >= 0 else None
         other = stand_in(error, f"for {sample}", only)
         if other is None:
@@ -395,7 +395,10 @@ def pickled_host_values(
                 pickle.dumps(value, protocol=5)
             except Exception as error:
                 task.add_notes(error, int(indices[k]))
-                error.add_note(f"millstream: this was {_sample_name(indices, row)}")
+                error.add_note(
+                    "millstream: this error was raised for "
+                    f"{_sample_name(indices, row)}"
+                )
                 raise error from None
         raise
 
