@@ -134,7 +134,7 @@ class HostDelivery:
         return value, mask, cursor
 
     def _fetch_uncompiled(self, words: Any, cursor: Any) -> tuple[Tree, Any, Any]:
-        """Fetches a batch while the jitted call for small batches does not exist."""
+        """Fetches a batch before the jitted call for small batches is compiled."""
         built = self.built
         check_x64(built.x64)
         if not self._debugged and _is_debugging():
@@ -159,7 +159,7 @@ class HostDelivery:
     def fetch_if_ready(self, words: Any) -> tuple[Tree, Any, Any] | None:
         """Returns the same as ``fetch`` if the batch is ready, and else None.
 
-        The transfer to the device then overlaps with the use of the batch before.
+        The transfer to the device then overlaps with the use of the previous batch.
         """
         built = self.built
         check_x64(built.x64)
@@ -238,7 +238,7 @@ class HostDelivery:
         return moved
 
     def _wait_for_slot(self) -> None:
-        """Waits, for a limited time, until JAX releases batches that were deleted."""
+        """Waits for a limited time until JAX releases batches that the loop deleted."""
         engine = self.built.engine
         if engine.live <= self._max_live:
             return
@@ -263,7 +263,7 @@ class HostDelivery:
     def _run_program(self, words: Any, cursor: Any) -> tuple[Tree, Any, Any]:
         """Fetches a batch with one compiled program, which ends at the first callback.
 
-        The stages from the callback on run after it.
+        The callback and the stages after it run when the program has returned.
         """
         built = self.built
         first, rest = self._line

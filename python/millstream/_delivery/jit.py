@@ -18,8 +18,8 @@ from millstream._run.state import WORDS, check_x64
 if TYPE_CHECKING:
     from millstream._run.built import BuiltPipeline
 
-# What JAX raises if a compiled call fails. JAX may run a known program on the calling
-# thread. Then it raises a ValueError.
+# The exceptions that JAX raises if a compiled call fails. It raises ValueError if it
+# runs the program on the calling thread.
 FAILURES = (jax.errors.JaxRuntimeError, ValueError)
 
 STATE_SPEC = jax.ShapeDtypeStruct((WORDS,), np.uint32)
@@ -103,8 +103,10 @@ def _shard(
 
 
 def _target(built: BuiltPipeline, name: str) -> str:
-    """The handler for batches or shards: one that may answer later where the batch has
-    to be waited for, or where all shards share one answer.
+    """Returns the name of the handler for batches or shards.
+
+    The handler whose name ends in "_later" may return a future to XLA. It is used if
+    the engine may have to wait for the batch, or if all shards share one result.
     """
     traits = built.traits
     later = not traits.immediate or (traits.may_fail and built.split is not None)

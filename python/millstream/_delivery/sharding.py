@@ -135,7 +135,7 @@ def split_of(sharding: NamedSharding, batch_size: int) -> Split:
 
 
 def check_leaves(sharding: NamedSharding, value: Tree) -> None:
-    """Raises ``ValueError`` that names a leaf that the sharding cannot split."""
+    """Raises ``ValueError`` with the name of a leaf that the sharding cannot split."""
     spec = sharding.spec
     for path, leaf in jax.tree_util.tree_flatten_with_path(value)[0]:
         name = jax.tree_util.keystr(path) or "the batch"

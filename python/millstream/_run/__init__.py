@@ -1,1 +1,1 @@
-"""A pipeline at work: the loader, its states, iteration and resuming."""
+"""Runs pipelines: the loader, its states, iteration and resuming."""

@@ -26,10 +26,11 @@ class AbsentError(ValueError):
 
 
 def agree(mine: dict[str, Any], processes: list[int]) -> str:
-    """Compares a new loader with those of the other processes and returns its name.
+    """Compares a new loader with those of the other processes.
 
     Raises ``ValueError`` in every process unless all descriptions are equal. The first
-    loader of each process is compared with the first of the others, and so on.
+    loader of each process is compared with the first of the others, and so on. Returns
+    a name for the loader, for later calls of ``compare``.
     """
     group = "-".join(map(str, processes))
     name = f"millstream/{group}/{next(_counters.setdefault(group, itertools.count()))}"
@@ -38,7 +39,7 @@ def agree(mine: dict[str, Any], processes: list[int]) -> str:
 
 
 def compare(name: str, mine: dict[str, Any], processes: list[int], verb: str) -> None:
-    """Raises ``ValueError`` in every process unless all pass an equal ``mine``.
+    """Raises ``ValueError`` in every process unless ``mine`` is equal in all of them.
 
     Raises ``AbsentError`` if a process does not call it in time. ``verb``, "built" or
     "used", is for the message of this error.

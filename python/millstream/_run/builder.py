@@ -257,7 +257,10 @@ class Builder:
 
     @property
     def policy(self) -> str:
-        """The engine's ``remainder``. It pads partial batches, which a loop cuts."""
+        """The ``remainder`` for the engine.
+
+        For "partial" the engine pads, and the Python loop removes the padding.
+        """
         return "pad" if self.remainder == "partial" else self.remainder
 
     def plan(self, order: _engine.Order, skip: bool = False) -> _engine.Plan:

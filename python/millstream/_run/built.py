@@ -234,8 +234,9 @@ class BuiltPipeline:
     def from_slot(self) -> bool:
         """Whether a Python loop takes batches from the engine and then traces stages.
 
-        Otherwise one program makes the batch and runs the stages. It would block a
-        thread of XLA while workers make the batch, and cannot return host fields.
+        Otherwise one program makes the batch and runs the stages. Such a program would
+        block a thread of XLA while workers make the batch, and cannot return host
+        fields.
         """
         may_wait = (self.traits.workers or self.skip) and self.split is None
         return bool(may_wait or self.host_fields)
@@ -315,7 +316,10 @@ class BuiltPipeline:
         return LoaderState(state_words(self.plan.check_word, key))
 
     def words(self, state: Any) -> Any:
-        """Returns the words of a state. Raises if a concrete state does not fit."""
+        """Returns the words of a state.
+
+        Raises ``ValueError`` unless a concrete state belongs to this pipeline.
+        """
         words = words_of(state)
         if is_traced(words):
             return words
@@ -337,7 +341,7 @@ class BuiltPipeline:
         """Returns the words of a state to start from.
 
         The processes of a mesh compare their first concrete states once. If a process
-        does not arrive in time, a warning replaces the comparison.
+        does not take part in time, the others warn and continue.
         """
         check_x64(self.x64)
         words = self.words(state)

@@ -47,7 +47,8 @@ def _indices(built: BuiltPipeline, words: Any) -> tuple[Any, Any, Any]:
         return jit.native_indices(built, words)
     length = built.head.order.length(n)
     indices, mask = jnp_orders.batch_indices(order, length, built.batch_size, words)
-    # A program cannot raise. If the state does not fit, all rows become padding.
+    # A program cannot raise. If the state is not valid for this pipeline, all rows
+    # become padding.
     mask &= words[CHECK] == np.uint32(built.plan.check_word)
     mask &= (words[STEP_LOW] < np.uint32(built.steps)) & (words[STEP_HIGH] == 0)
     return indices, mask, jnp_orders.next_words(words, built.steps)

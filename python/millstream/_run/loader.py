@@ -133,7 +133,7 @@ class DataLoader:
         return self._built.element_spec()
 
     def init_state(self, key: Any = None) -> LoaderState:
-        """Returns the state at the first batch for an int, a raw key or a typed key."""
+        """Returns the first state. ``key`` is an int, a raw key or a typed key."""
         return self._built.init_state(key)
 
     @overload

@@ -90,12 +90,13 @@ def _described(value: Any) -> str:
 
 
 def check(head: SampleSource, stages: tuple[Stage, ...]) -> None:
-    """Raises the errors of building the pipeline that are cheap to find.
+    """Raises those errors of building the pipeline that are cheap to find.
 
     Traces nothing and starts no workers.
     """
     builder = Builder(head, check_only=True)
     builder.place(stages)
     n = head.num_samples
-    # Drawing with replacement needs no table, whatever the order of the source is.
+    # Check with a cheap order: drawing with replacement needs no table, while the
+    # source's own order may need one.
     builder.plan(_engine.replacement(n, head.order.length(n)))
