@@ -61,7 +61,7 @@ def _check(
 
 
 def _held(column: NDArray[Any], cast: NDArray[Any]) -> Any:
-    """Returns where both values are equal. Floats may differ by rounding."""
+    """Returns a mask of the values that are equal. Floats may differ by rounding."""
     if _is_whole(column) and _is_whole(cast):
         return (cast == column) & ((cast < 0) == (column < 0))
     if _is_whole(cast):  # and the column has floats
@@ -83,7 +83,7 @@ def _is_complex(values: NDArray[Any]) -> bool:
 
 
 def _limits(dtype: np.dtype[Any]) -> tuple[float, float]:
-    """Returns the smallest integer and the largest plus one, both exact as floats."""
+    """Returns the minimum of a dtype and its maximum plus one, both exact as floats."""
     if dtype.kind == "b":
         return 0.0, 2.0
     info = np.iinfo(dtype)

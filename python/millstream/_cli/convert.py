@@ -33,7 +33,7 @@ Progress = Callable[[int], None]
 
 @dataclass(frozen=True)
 class Target:
-    """Where to write and in which format: one file, or a folder of one per field."""
+    """Where to write and in which format: a file, or a folder with a file per field."""
 
     path: Path
     format: str

@@ -77,7 +77,7 @@ class DataSet:
 
 
 def find(path: Path, options: Options) -> list[DataSet]:
-    """Returns the data sets at ``path``: of a file, a folder or an archive.
+    """Returns the data sets at ``path``, which is a file, a folder or an archive.
 
     Raises ``DataError`` if there is none, and ``OSError`` if the path cannot be read.
     """

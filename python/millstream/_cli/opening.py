@@ -36,8 +36,8 @@ def opened(
     """Yields the engine's source of a data set, or the one ``opener`` returns.
 
     Compressed data is unpacked into a temporary folder, which is deleted at the end.
-    Every ``DataError`` raised in between names a file. Raises ``TemporaryError`` if
-    unpacking fails, for example on a full disk.
+    Every ``DataError`` raised inside the with block names a file. Raises
+    ``TemporaryError`` if unpacking fails, for example on a full disk.
     """
     with _temporary_folder() as folder:
         try:

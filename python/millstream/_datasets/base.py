@@ -139,8 +139,8 @@ def read_or_replace(
 ) -> T:
     """Return ``read(path)``; if the file is damaged, replace it and read it again.
 
-    ``owned`` is the file or folder to delete if the user provided it, else None. It is
-    never replaced: the error tells the user to delete it.
+    ``owned`` is a file or folder that the user provided, or None. It is never replaced.
+    Instead the error tells the user to delete it.
     """
     try:
         return read(path)

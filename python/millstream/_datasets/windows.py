@@ -196,7 +196,7 @@ def make_sequence_disk_source(
 
     The windows are not copied. Views of a memory-mapped series stay on disk, and
     overlapping windows take no more memory than the series. ``prefetch_size`` has no
-    effect; it is accepted because Cyreal has it.
+    effect; it exists for compatibility with Cyreal.
     """
     from millstream._sources.arrays import ArraySampleSource
 
