@@ -86,7 +86,7 @@ def test_a_monitor_can_be_used_by_hand():
         for batch in loader:
             monitor.begin_batch(batch)
             monitor.end_batch(batch)
-        with pytest.raises(TypeError, match="a batch was expected"):
+        with pytest.raises(TypeError, match="expected a batch"):
             monitor.end_batch(None)
     assert "4/4" in bars(stream)["train"]
     monitor.close()  # once more does nothing

@@ -25,7 +25,7 @@ def test_an_item_that_fails_drops_its_batch_with_a_warning():
     (warning,) = warned
     told = str(warning.message)
     assert "KeyError: 'number five'" in told
-    assert "this was item 5 of its group, 5" in told
+    assert "raised for item 5 of its group, 5" in told
     assert "in fail_at_five" in told  # the worker's own traceback
 
 
@@ -117,12 +117,12 @@ def test_a_slow_batch_of_fast_items_raises_a_timeout():
 @pytest.mark.parametrize(
     ("change", "error", "text"),
     [
-        (lambda a: [a], TypeError, "a list, where a dict"),
+        (lambda a: [a], TypeError, "a list; expected a dict"),
         (lambda a: {**a, "more": a["odd"]}, ValueError, "more"),
         (
             lambda a: {**a, "odd": np.zeros((4, 5))},
             TypeError,
-            "a JAX array was expected",
+            "expected a JAX array",
         ),
         (lambda a: {**a, "odd": a["odd"][1:]}, ValueError, r"\(3, 5\), where \(4, 5\)"),
         (lambda a: {**a, "odd": a["odd"] * 1.0}, ValueError, "float32, where uint8"),
@@ -154,7 +154,7 @@ def test_additional_data_that_cannot_be_pickled_drop_their_batch():
     assert [values[0] for _, values, _ in found] == [0, 8, 12]
     (warning,) = warned
     assert "cannot pickle" in str(warning.message)
-    assert "this was item 5 of its group, 5" in str(warning.message)
+    assert "raised for item 5 of its group, 5" in str(warning.message)
 
 
 def test_bytes_that_the_loader_function_does_not_write_are_zero():

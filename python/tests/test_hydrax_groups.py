@@ -102,7 +102,11 @@ def test_wrong_groups_are_refused(changes, error, text):
     [
         ({"training": []}, ValueError, "training is empty"),
         ({"training": [3]}, TypeError, "training must be DataGroups; found int"),
-        ({"training": 3}, TypeError, "training must be a DataGroup or several"),
+        (
+            {"training": 3},
+            TypeError,
+            "training must be a DataGroup or a list of DataGroups",
+        ),
         ({"loader_func": "fill"}, TypeError, "loader_func must be a function"),
         ({"validation": ("epoch", 1)}, ValueError, "validation must be"),
         ({"validation": ("hour", 1, GROUP)}, ValueError, "found 'hour'"),
@@ -157,5 +161,7 @@ def test_a_subclass_warns():
 
 def test_a_64_bit_dtype_without_x64_warns():
     group = DataGroup(2, range(4), loader_arrays={"x": ((), np.int64, np.int64)})
-    with pytest.warns(UserWarning, match="'x' asks for int64, .* it will be int32"):
+    with pytest.warns(
+        UserWarning, match="'x' has the JAX dtype int64, .* JAX uses int32"
+    ):
         Dataloader(fill, group)

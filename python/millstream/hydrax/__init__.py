@@ -1,4 +1,6 @@
-"""Hydrax's interface on top of Millstream: change the import and keep your code.
+"""The interface of the Hydrax library, implemented by Millstream.
+
+To switch from Hydrax, change the import and keep your code.
 
 Importing this package does not import jax. A module that defines a loader function can
 therefore import it in a worker process. docs/hydrax.md lists the differences from

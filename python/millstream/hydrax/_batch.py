@@ -19,7 +19,7 @@ D = TypeVar("D")
 
 
 class BatchData(Sequence[D]):
-    """The descriptors of a batch's items. Each is looked up when it is accessed."""
+    """The descriptors of a batch's items. Each access reads one from the group."""
 
     __slots__ = ("_group", "_indices")
 

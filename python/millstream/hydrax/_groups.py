@@ -22,6 +22,9 @@ D = TypeVar("D")
 class DataGroup(Sequence[D], Generic[D]):
     """Data descriptors, and the arrays that a batch of them fills.
 
+    A descriptor is any value that says which item the loader function shall load, such
+    as a path.
+
     Args:
       batch_size: The number of items per batch. If there are fewer items, their number
         is used instead, with a warning.

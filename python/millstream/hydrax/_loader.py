@@ -32,7 +32,7 @@ class Dataloader(Generic[D]):
       loader_func: ``(descriptor, arrays, seed)``, called in the loader processes. It
         writes one item's values into ``arrays`` and may return a dict of additional
         data. ``seed`` is None for validation. It must not keep the arrays.
-      training: One group or several. An epoch has the batches of all of them.
+      training: A group or a list of groups. An epoch has the batches of all of them.
       validation: ``("epoch" or "batch", interval, group or groups)``. Validation runs
         after every ``interval`` epochs or batches, counted from epoch 0.
       depth: How many batches exist at once, including the one in use.
@@ -40,7 +40,8 @@ class Dataloader(Generic[D]):
         this many processes each.
       loader_nice: The niceness of the loader processes.
       cacher_count: The number of threads that write to caches.
-      start_at: ``(epoch, batches)`` to start at. ``batches`` may exceed an epoch.
+      start_at: ``(epoch, batches)``: the run starts this many batches after the
+        start of this epoch. ``batches`` may exceed an epoch.
       end_at: ``("epoch" or "batch", number)``: the run ends before this epoch or batch,
         counted from epoch 0. With ``("never", 0)`` or None it runs until interrupted.
       interleave_groups: Whether the batches of several groups are mixed evenly over the
@@ -210,7 +211,9 @@ def _as_groups(name: str, groups: Any) -> tuple[DataGroup[Any], ...]:
     if isinstance(groups, DataGroup):
         return (groups,)
     if not isinstance(groups, Iterable):
-        raise TypeError(f"{name} must be a DataGroup or several; found {groups!r}")
+        raise TypeError(
+            f"{name} must be a DataGroup or a list of DataGroups; found {groups!r}"
+        )
     found = tuple(groups)
     for group in found:
         if not isinstance(group, DataGroup):
@@ -283,8 +286,8 @@ def _warn_of_narrowing(group: DataGroup[Any]) -> None:
         for name, (_, _, dtype, _, _) in (layouts or {}).items():
             if canonical(dtype) != dtype:
                 warnings.warn(
-                    f"the array {name!r} asks for {dtype}, but jax_enable_x64 is off: "
-                    f"it will be {canonical(dtype)}",
+                    f"the array {name!r} has the JAX dtype {dtype}, but "
+                    f"jax_enable_x64 is off, so JAX uses {canonical(dtype)}",
                     UserWarning,
                     stacklevel=4,
                 )

@@ -143,7 +143,7 @@ class Missing:
 
 
 def _merged(host_values: list[Any], rows: int) -> tuple[Additional, tuple[str, ...]]:
-    """The additional data of all items as lists by key, and the distinct remarks."""
+    """The additional data of all items as lists by key, and the distinct warnings."""
     additional: Additional = {}
     remarks: dict[str, None] = {}
     for row, returned in enumerate(host_values[:rows]):

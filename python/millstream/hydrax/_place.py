@@ -35,7 +35,7 @@ def placed(
 ) -> dict[str, jax.Array]:
     """The JAX arrays that ``function`` returns, checked against the layouts.
 
-    Without a function the JAX arrays alias the memory of ``arrays`` where they can.
+    Without a function the JAX arrays alias the memory of ``arrays`` if possible.
     """
     if function is None:
         return _aliases(arrays, layouts)
@@ -102,30 +102,25 @@ def check_arrays(
     import jax
 
     if not isinstance(arrays, Mapping):
-        raise TypeError(
-            f"{who} a {type(arrays).__name__}, where a dict of arrays was expected"
-        )
+        raise TypeError(f"{who} a {type(arrays).__name__}; expected a dict of arrays")
     if arrays.keys() != layouts.keys():
         raise ValueError(
-            f"{who} the arrays {sorted(arrays)}, where the layouts have "
-            f"{sorted(layouts)}"
+            f"{who} the arrays {sorted(arrays)}; expected {sorted(layouts)}"
         )
     for name, (full, _, dtype, _, _) in layouts.items():
         array = arrays[name]
         shape = (rows, *full[1:])
         if not isinstance(array, jax.Array):
             raise TypeError(
-                f"{who} {name!r} as a {type(array).__name__}, where a JAX array was "
-                "expected"
+                f"{who} {name!r} as a {type(array).__name__}; expected a JAX array"
             )
         if array.shape != shape:
             raise ValueError(
-                f"{who} {name!r} with shape {array.shape}, where {shape} was expected"
+                f"{who} {name!r} with shape {array.shape}; expected {shape}"
             )
         if array.dtype != canonical(dtype):
             raise ValueError(
-                f"{who} {name!r} as {array.dtype}, where {canonical(dtype)} was "
-                "expected"
+                f"{who} {name!r} as {array.dtype}; expected {canonical(dtype)}"
             )
 
 

@@ -267,7 +267,7 @@ class Run:
 
 
 def _epoch(step: Step) -> int:
-    """The epoch of a cached batch. Validation is the same in every epoch."""
+    """The epoch under which a batch is cached. Validation always uses epoch 0."""
     return 0 if step.seed is None else step.epoch
 
 

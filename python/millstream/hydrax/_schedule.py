@@ -62,7 +62,7 @@ class GroupOrder:
 
 
 class Permutations:
-    """The last permutations of one group: one of items and one of batches."""
+    """Caches one permutation of a group's items and one of its batches."""
 
     def __init__(self) -> None:
         self._items: tuple[int, Permutation] | None = None

@@ -33,7 +33,7 @@ _DANGLING = (
 
 
 def is_of_an_item(error: Exception) -> bool:
-    """Whether the error is of one item, not of a loader process that failed."""
+    """Whether an item caused the error, and not the failure of a loader process."""
     return hasattr(error, ITEM)
 
 
@@ -74,7 +74,7 @@ class Fill:
     """Calls the user's function for one item.
 
     ``seed`` is relative to the group's seed, because a group's seed may exceed 64 bits.
-    Returns None, or ``(additional data, remarks)``.
+    Returns None, or ``(additional data, remarks)``. A remark is the text of a warning.
     """
 
     function: LoaderFunc
@@ -112,11 +112,12 @@ class Fill:
         return additional, remarks
 
     def tell_item(self, error: BaseException, item: tuple[int, int, Any]) -> None:
-        """Adds a note to an error that names the item."""
+        """Adds a note to ``error`` with the number and the descriptor of the item."""
         _, number, data = item
         setattr(error, ITEM, number)
         error.add_note(
-            f"hydrax: this was item {number} of its group, {reprlib.repr(data)}"
+            f"hydrax: this error was raised for item {number} of its group, "
+            f"{reprlib.repr(data)}"
         )
 
 

@@ -124,8 +124,9 @@ def open_srgb(
 ) -> Image.Image:
     """Opens an image from a path, a file or bytes, and converts it to sRGB.
 
-    An embedded colour profile is converted with ``convert``, or with its default intent
-    if it does not support that one. ``mode`` is "RGB", "RGBA" or "RGBa".
+    ``convert`` is (rendering intent, ImageCms flags) for an image with an embedded
+    colour profile. If the profile does not support the intent, its default intent is
+    used. ``mode`` is "RGB", "RGBA" or "RGBa".
     """
     if isinstance(fp, (bytes, bytearray, memoryview)):
         fp = BytesIO(fp)

@@ -103,7 +103,7 @@ class ProgressMonitor(Generic[D]):
             self._next_validation += passed
             self._validation.update(passed)
         else:
-            raise TypeError(f"a batch was expected; found {batch!r}")
+            raise TypeError(f"expected a batch, found {batch!r}")
         self._dropped += passed - 1
         self._ended += 1
         if self._interval > 0 and self._ended % self._interval == 0:
