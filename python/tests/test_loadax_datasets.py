@@ -226,7 +226,9 @@ def test_sampling_with_replacement() -> None:
     assert all(130 < count < 270 for count in counts.values())
     assert list(dataset.at_epoch(0)) == items
     assert list(dataset.at_epoch(1)) != items
-    with pytest.raises(ValueError, match="3 items cannot be drawn from none"):
+    with pytest.raises(
+        ValueError, match="3 items cannot be drawn from an empty data set"
+    ):
         SampledDatasetWithReplacement([], 3, 0)
 
 

@@ -1,4 +1,6 @@
-"""Loadax's interface on top of Millstream: change the import and keep your code.
+"""The interface of the Loadax library, implemented by Millstream.
+
+To switch from Loadax, change the import and keep your code.
 
 The engine's workers load items ahead, or a plain loop loads them one by one. Items
 always come in order. docs/loadax.md lists the differences from Loadax.

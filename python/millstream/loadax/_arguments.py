@@ -11,7 +11,7 @@ class ArgumentError(ValueError, AssertionError):
 
 
 def whole(name: str, value: Any, least: int) -> int:
-    """``value`` as an int; raises unless it is an integer of at least ``least``."""
+    """Returns ``value`` as an int. Raises unless it is an integer >= ``least``."""
     try:
         if isinstance(value, bool):
             raise TypeError
@@ -27,7 +27,7 @@ def whole(name: str, value: Any, least: int) -> int:
 
 
 def one_of(name: str, value: Any, choices: tuple[str, ...]) -> str:
-    """``value``; raises unless it is one of ``choices``."""
+    """Returns ``value``. Raises unless it is one of ``choices``."""
     if value not in choices:
         raise ArgumentError(
             f"{name} must be {' or '.join(map(repr, choices))}, not {value!r}"
@@ -36,7 +36,7 @@ def one_of(name: str, value: Any, choices: tuple[str, ...]) -> str:
 
 
 def shard_of(num_shards: Any, shard_id: Any) -> tuple[int, int]:
-    """``num_shards`` and ``shard_id`` as ints; raises unless there is such a shard."""
+    """Returns both arguments as ints. Raises unless there is such a shard."""
     try:
         shards, shard = operator.index(num_shards), operator.index(shard_id)
     except TypeError:

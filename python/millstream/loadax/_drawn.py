@@ -96,7 +96,7 @@ class SampledDatasetWithReplacement(_Drawn[T]):
     def _make_order(self) -> _engine.Order:
         if len(self._inner) == 0:
             raise ArgumentError(
-                f"{self._length} items cannot be drawn from none: the data set is empty"
+                f"{self._length} items cannot be drawn from an empty data set"
             )
         return _engine.replacement(len(self._inner), self._length)
 

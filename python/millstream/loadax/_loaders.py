@@ -68,7 +68,7 @@ class Loader(Generic[B_co]):
         return self.num_batches()
 
     def num_items(self) -> int:
-        """The number of items that one iteration loads, without a dropped batch."""
+        """The number of items that one iteration loads, not counting a dropped batch."""
         count, assembler = len(self._positions()), self._assembler
         strategy, cut = assembler.strategy, assembler.drop_last and not self._skip
         if cut and isinstance(strategy, FixedBatchStrategy):
@@ -152,7 +152,7 @@ class DistributedDataLoader(Loader[B]):
 
     ``num_workers`` threads, or processes with ``worker_kind="process"``, load
     ``prefetch_factor`` batches ahead, and at least one item each. An item that fails or
-    is None raises. With ``on_error="skip"`` it is left out with a warning.
+    is None raises an error. With ``on_error="skip"`` it is left out with a warning.
     """
 
     def __init__(

@@ -18,7 +18,7 @@ B_co = TypeVar("B_co", covariant=True)
 
 @dataclass(frozen=True)
 class Progress:
-    """The number of items that an iterator has returned, and of all its items."""
+    """How many items an iterator has returned, and how many it has in total."""
 
     items_processed: int
     items_total: int
@@ -186,7 +186,7 @@ class BatchIterator(Iterator[B_co]):
         return batch
 
     def progress(self) -> Progress:
-        """The number of items returned so far, and of all items."""
+        """How many items were returned so far, and how many there are in total."""
         return self._progress
 
     def close(self) -> None:

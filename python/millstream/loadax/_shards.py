@@ -58,8 +58,8 @@ class ShardedDataset(View[T]):
 class Positions(Sequence[int]):
     """The ``length`` indices that a shard loads.
 
-    They are those of ``own``, cut if it is longer. If it is shorter, the next indices
-    follow, starting again from 0 at the end of the data set.
+    They are the first ``length`` indices of ``own``. If ``own`` has fewer, the indices
+    after its end follow. After the end of the data set they start again from 0.
     """
 
     def __init__(self, own: range, length: int, size: int) -> None:
