@@ -1,4 +1,4 @@
-"""Millstream: a data loader for JAX whose engine is C++."""
+"""Millstream: a data loader for JAX with an engine written in C++."""
 
 from typing import TYPE_CHECKING
 

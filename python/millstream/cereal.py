@@ -1,4 +1,6 @@
-"""Cereal's interface on top of Millstream: change the import and keep your code.
+"""The interface of the Cereal library, implemented by Millstream.
+
+To switch from Cereal, change the import and keep your code.
 
 Cereal's documentation passes the source as the first argument of some stages, and its
 code does not. Both forms work here.

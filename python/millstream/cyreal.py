@@ -1,4 +1,7 @@
-"""Cyreal's interface on top of Millstream: change the import and keep your code."""
+"""The interface of the Cyreal library, implemented by Millstream.
+
+To switch from Cyreal, change the import and keep your code.
+"""
 
 from millstream import (
     ArraySampleSource,
