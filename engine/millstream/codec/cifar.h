@@ -29,11 +29,11 @@ inline int cifar_classes(CifarKind kind) noexcept {
 inline constexpr int kCifarCoarse = 20;
 
 /// Parses a pickled batch without running the pickle. Throws `DataError` unless it
-/// holds a uint8 array of images in C order and as many valid labels.
+/// holds a uint8 array of images in C order and one valid label per image.
 CifarBatch parse_cifar_pickle(ByteReader& reader, CifarKind kind);
 
-/// A record of a binary file is the labels, then the image. These are the bytes of the
-/// labels and of the whole record.
+/// A record of a binary file consists of the labels and then the image. `cifar_labels`
+/// is the number of bytes of the labels, `cifar_record` that of the whole record.
 inline std::int64_t cifar_labels(CifarKind kind) noexcept {
   return kind == CifarKind::kCifar10 ? 1 : 2;
 }

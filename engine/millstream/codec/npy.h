@@ -6,7 +6,7 @@
 
 namespace millstream {
 
-/// The longest header that is accepted; NumPy's own have 128 bytes.
+/// The longest header that `parse_npy` accepts. NumPy usually writes 128 bytes.
 inline constexpr std::int64_t kNpyHeader = 4096;
 
 /// Parses the header of an .npy file of version 1, 2 or 3 and `size` bytes. `reader`

@@ -17,8 +17,8 @@ struct TarEntry {
   std::int64_t size = 0;
 };
 
-/// Parses the header block that `reader` holds. Returns nothing for an empty block,
-/// which ends the archive. Throws `DataError` if the checksum is wrong.
+/// Parses the header block that `reader` holds. Returns nothing for a block of
+/// zeros, which ends the archive. Throws `DataError` if the checksum is wrong.
 std::optional<TarEntry> parse_tar_header(ByteReader& reader);
 
 }  // namespace millstream

@@ -29,7 +29,7 @@ struct ZipMember {
   std::int64_t header = 0;  // offset of the member's own header
 };
 
-/// The last bytes of a zip file that always contain its end records.
+/// The end records of a zip file are always within this many bytes of its end.
 inline constexpr std::int64_t kZipEnd = 65535 + 22 + 20 + 56;
 
 /// Finds the directory. `tail` holds the last `kZipEnd` bytes of the file, or all of a

@@ -9,7 +9,8 @@
 
 namespace millstream {
 
-/// The type of one element. Resume digests contain these values: only append.
+/// The type of one element. Saved states depend on these values: never change one, only
+/// append new ones.
 enum class DType : std::uint8_t {
   kBool,
   kInt8,

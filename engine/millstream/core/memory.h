@@ -20,8 +20,8 @@ inline constexpr std::size_t kAlignment = 64;
 class Block {
  public:
   Block() = default;
-  /// Allocates `bytes` bytes. Throws `OutOfMemory`, whose message says that they were
-  /// for `what`.
+  /// Allocates `bytes` bytes. Throws `OutOfMemory`; its message contains `what`, the
+  /// purpose of the memory.
   explicit Block(std::int64_t bytes, const std::string& what = "working memory");
 
   /// Refers to bytes that `owner` keeps alive; the block shares ownership of `owner`.

@@ -27,7 +27,7 @@ inline std::int64_t byte_size(const Field& field) {
   return byte_size(field.dtype) * field.shape.elements();
 }
 
-/// "image: uint8(28, 28, 1)".
+/// The field as text, e.g. "image: uint8(28, 28, 1)".
 std::string str(const Field& field);
 /// All fields in braces, e.g. "{image: uint8(28, 28, 1), label: uint8()}".
 std::string str(const Schema& schema);

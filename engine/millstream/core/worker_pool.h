@@ -18,7 +18,7 @@
 namespace millstream {
 
 /// The values of a batch that are not arrays, in chunks of several rows. The worker
-/// pool chooses their form. Any thread may call any method.
+/// pool chooses their encoding. Any thread may call any method.
 class HostValues {
  public:
   struct Chunk {

@@ -11,7 +11,7 @@ namespace millstream {
 /// the digest of its plan.
 XLA_FFI_Error* batch_in_jit(XLA_FFI_CallFrame* frame);
 
-/// Like `batch_in_jit`, for sources that wait. If the batch is not ready, XLA gets a
+/// Like `batch_in_jit`, for sources that block. If the batch is not ready, XLA gets a
 /// future. A delivery thread fulfils it; XLA's own threads and workers never do.
 XLA_FFI_Error* batch_in_jit_later(XLA_FFI_CallFrame* frame);
 
@@ -25,8 +25,8 @@ XLA_FFI_Error* indices_in_jit(XLA_FFI_CallFrame* frame);
 /// devices. The results determine the number of rows.
 ///
 /// Operands: states, uint32[..., 8], and the number of the shard, uint32[...], the same
-/// for all states. Results are those of `batch_in_jit`. Attributes too, and "rows", the
-/// rows of a shard.
+/// for all states. Results are those of `batch_in_jit`. Attributes are the same and
+/// "rows", the number of rows of a shard.
 XLA_FFI_Error* shard_in_jit(XLA_FFI_CallFrame* frame);
 XLA_FFI_Error* shard_in_jit_later(XLA_FFI_CallFrame* frame);
 

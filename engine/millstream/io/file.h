@@ -42,7 +42,7 @@ class File {
   const FileStamp& stamp() const noexcept { return stamp_; }
   std::int64_t size() const noexcept { return stamp_.size; }
   std::int64_t changed() const noexcept { return stamp_.changed; }
-  /// The current size in bytes, or -1 if the operating system does not say.
+  /// The current size in bytes, or -1 if it cannot be found out.
   std::int64_t size_now() const noexcept;
 
   /// Fills `to` with the bytes at `offset`. Throws `IoError` if the file ends too

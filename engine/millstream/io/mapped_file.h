@@ -41,9 +41,10 @@ class MappedFile {
     check(guarded(range_, copy));
   }
 
-  /// The same for a map of the whole file, where `copy` reads only bytes before `end`.
-  /// Also touches the last byte, which faults if a page is missing. So the file's size
-  /// is checked only if `copy` read from the last page.
+  /// The same for a map of the whole file and a `copy` that reads only bytes before
+  /// `end`. It also reads the last mapped byte, which faults if the file has lost a
+  /// page. It is faster, because it asks for the file's size only if `end` is in the
+  /// last page.
   template <typename Copy>
   void read(Copy&& copy, std::int64_t end) const {
     const std::byte* fault = guarded(range_, [&] {
@@ -84,7 +85,7 @@ class MappedFile {
   std::optional<File> file_;      // only while few descriptors are in use
   FileIdentity identity_;         // finds the file without a descriptor
   bool owned_ = false;            // whether to unmap the range
-  bool may_query_cache_ = false;  // `mincore` tells the truth
+  bool may_query_cache_ = false;  // `mincore` gives correct results
 };
 
 }  // namespace millstream

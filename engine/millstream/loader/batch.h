@@ -79,9 +79,9 @@ class Batch {
   Failures failures_;
 };
 
-/// Allocates batches and reuses their blocks, whose pages are already mapped in. A
-/// block returns here when its last owner releases it, on any thread. Each block keeps
-/// the `Slots` alive. Thread-safe.
+/// Allocates batches and reuses their memory, whose pages are already mapped in. A slot
+/// is the block that holds one batch. `Slots` takes a block back when its last owner
+/// releases it, on any thread. Each block keeps the `Slots` alive. Thread-safe.
 class Slots : public std::enable_shared_from_this<Slots> {
  public:
   /// Keeps at most `kept` unused blocks. New blocks come from `worker_pool` if it is

@@ -58,7 +58,7 @@ struct DeliveryRequest {
   std::span<const Column> output =
       {};                // where to write; empty: return the batch in its slot
   bool* mask = nullptr;  // one value per row of `output`, or null
-  std::optional<RowRange> shard = {};  // only these rows; all shards get one answer
+  std::optional<RowRange> shard = {};              // only these rows; see `Answers`
   std::chrono::milliseconds timeout = kNoTimeout;  // 0: do not wait
   bool keep = false;  // only make the batch, for a later request
 };

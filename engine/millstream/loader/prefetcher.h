@@ -80,7 +80,7 @@ class Prefetcher {
   struct Stream {
     Position last;
     std::uint64_t used = 0;  // the value of `asked_` at the last use
-    bool counts = false;  // false: perhaps only a jump of a stream with the same seed
+    bool counts = false;     // false: may be only a jump of another stream
     bool abandoned = false;  // until a caller continues it
     int unhinted = 0;        // next batches that the source got no hint about
   };

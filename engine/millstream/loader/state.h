@@ -8,7 +8,7 @@
 
 namespace millstream {
 
-/// A state is eight words that identify the next batch: a check word of the plan's
+/// A state is eight words that identify the next batch: a checksum of the plan's
 /// digest, the two words of the key (high, low, as in JAX), the epoch, the step (low,
 /// high), and two reserved words.
 inline constexpr std::size_t kStateWords = 8;

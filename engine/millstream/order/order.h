@@ -29,7 +29,7 @@ class Order {
   virtual void run(Seed seed, std::uint32_t epoch, std::int64_t first,
                    std::span<std::int64_t> out) const = 0;
 
-  /// Adds everything that determines the order, and nothing else.
+  /// Adds everything that determines the order to `digest`, and nothing else.
   virtual void add_to(Digest& digest) const = 0;
 
  protected:

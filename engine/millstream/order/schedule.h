@@ -28,7 +28,7 @@ struct Position {
 /// An order that is divided into batches. Immutable and thread-safe.
 class Schedule {
  public:
-  /// Throws `ArgumentError` unless the batch size is between 1 and 2^31, and if
+  /// Throws `ArgumentError` unless the batch size is between 1 and 2^31. Also throws if
   /// dropping the remainder leaves no batch.
   Schedule(std::shared_ptr<const Order> order, std::int64_t batch_size,
            Remainder remainder);

@@ -19,7 +19,7 @@ struct FieldFiles {
 /// The header of a mapped file and the position of its rows.
 using OpenedArray = std::pair<ArrayLayout, MappedArray>;
 
-/// Opens the files of each field with `open` and joins them to one column per field.
+/// Opens the files of each field with `open` and joins them into one column per field.
 /// Throws `DataError` if the files of a field have different dtypes or shapes.
 std::vector<MappedColumn> joined_columns(
     const std::vector<FieldFiles>& fields,
@@ -29,8 +29,8 @@ std::vector<MappedColumn> joined_columns(
 /// fixed-size rows on disk use it.
 class ColumnsSource final : public Source {
  public:
-  /// Throws `ArgumentError` without columns. Throws `DataError` unless all columns have
-  /// the same number of rows, at least one.
+  /// Throws `ArgumentError` if there are no columns. Throws `DataError` unless all
+  /// columns have the same number of rows, at least one.
   explicit ColumnsSource(std::vector<MappedColumn> columns);
 
   std::int64_t size() const noexcept override { return columns_.front().size(); }

@@ -93,7 +93,8 @@ class MappedColumn {
   std::unique_ptr<std::atomic<int>> skipped_ = std::make_unique<std::atomic<int>>(0);
 };
 
-/// The array and its field that a header describes. The header begins at `begin`.
+/// These functions return the array that a header describes, and the field of its rows.
+/// The header begins at offset `begin` of the file.
 MappedArray mapped_array(std::shared_ptr<const MappedFile> file,
                          const ArrayLayout& layout, std::int64_t begin = 0);
 Field row_field(std::string name, const ArrayLayout& layout);

@@ -10,7 +10,8 @@ namespace millstream {
 /// Owns a file descriptor and closes it on destruction.
 class Descriptor {
  public:
-  /// `lift` returns numbers from here on. Worker processes inherit lower ones.
+  /// The lowest number that `lift` chooses. Lower numbers are reserved for descriptors
+  /// that worker processes inherit.
   static constexpr int kLifted = 10;
 
   Descriptor() = default;

@@ -17,7 +17,7 @@ namespace millstream {
 /// The kinds of messages between a worker pool and a worker process. A message is a
 /// header and a body.
 enum class MessageKind : std::uint32_t {
-  kSetup = 1,  // to the worker: the location of its row cell, then the setup
+  kSetup = 1,  // to the worker: where it stores its current row, then the setup
   kTask,       // to the worker: a `Task`
   kReady,      // from the worker, after the setup
   kDone,       // from the worker, after a task: the host values of its rows

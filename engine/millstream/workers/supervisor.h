@@ -92,7 +92,7 @@ class Supervisor {
   const Launch launch_;
   const ProcessWorkerPool::Options options_;
   const std::shared_ptr<SharedMemory> memory_;
-  const Block row_cells_;  // one per process, for `ProcessEntry::row`
+  const Block row_cells_;  // one integer per process, for `ProcessEntry::row`
   const Descriptor wake_;  // an eventfd
   ChunkSize chunk_size_;
   int restarts_;
