@@ -28,9 +28,9 @@ VERSION = 1
 
 _NAMES = {
     "samples": "the number of samples",
-    "fields": "the fields of a sample",
+    "fields": "the set of fields",
     "order": "the order",
-    "epoch_length": "the samples of an epoch",
+    "epoch_length": "the length of an epoch",
     "batch_size": "the batch size",
     "remainder": "the remainder",
     "drop_last": "drop_last",
@@ -77,7 +77,9 @@ def differences(theirs: Mapping[str, Any], mine: Mapping[str, Any]) -> list[Any]
         elif a != b and not (key == "epoch_length" and resized):
             found.append((name, a, b))
     if not found and theirs.get("digest") != mine.get("digest"):
-        found.append(("the resume digest", theirs.get("digest"), mine.get("digest")))
+        found.append(
+            ("the digest of the pipeline", theirs.get("digest"), mine.get("digest"))
+        )
     return found
 
 
@@ -129,7 +131,7 @@ def restore_state(built: BuiltPipeline, saved: Any, by: str) -> LoaderState:
             f"but this pipeline has batches of {built.batch_size}. Use "
             "restore(..., by='sample') to continue at the same sample."
         )
-    if found and not (by == "sample" and found[0][0] == "the resume digest"):
+    if found and not (by == "sample" and found[0][0] == "the digest of the pipeline"):
         listed = "; ".join(f"{name} was {a} and is {b}" for name, a, b in found)
         raise ValueError(
             f"this state belongs to another pipeline: {listed}. Restore it with the "
@@ -240,8 +242,9 @@ def _at_sample(
             position = 0
     if repeated := position % size:
         warnings.warn(
-            f"position {position} is not a multiple of the batch size {size}. The "
-            f"next batch repeats {repeated} samples.",
+            f"the saved state is at position {position}, which is not a multiple of the "
+            f"batch size {size}. The next batch repeats {repeated} samples that were "
+            "already delivered.",
             UserWarning,
             stacklevel=4,
         )
