@@ -12,7 +12,7 @@ class OutputError(Exception):
 
 
 def printable(text: str) -> str:
-    """Returns the text with characters that are not printable escaped."""
+    """Returns the text with unprintable characters escaped."""
     if text.isprintable():
         return text
     return "".join(

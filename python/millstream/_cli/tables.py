@@ -39,9 +39,10 @@ def is_table(name: str, head: bytes, *, guess_text: bool) -> bool:
 
 
 def form_of(path: Path, delimiter: str | None, header: bool | None) -> Form:
-    """Returns the form of a table; detects arguments that are None in its first lines.
+    """Returns the form of a table.
 
-    Raises ``DataError`` if several blanks separate two cells.
+    An argument that is None is detected from the first lines of the table. Raises
+    ``DataError`` if several blanks separate two cells.
     """
     text = start_of(path)
     if delimiter is None:

@@ -19,8 +19,8 @@ class ProgressBar:
 
     By default it is shown on terminals only. ``shown`` or the environment variable
     MILLSTREAM_PROGRESS (1 or 0) overrides that. Without tqdm it prints a line after ten
-    seconds, further lines at growing intervals, and one at the end. Errors
-    while writing to the stream are ignored.
+    seconds, further lines at growing intervals, and one at the end. Errors while
+    writing to the stream are ignored.
     """
 
     _format: ClassVar[dict[str, Any]] = {"unit": "B", "unit_scale": True}

@@ -151,7 +151,7 @@ def read_or_replace(
         try:
             replaced = replace()
         except DownloadError as reason:
-            message = f"{error}; it was not replaced: {reason}"
+            message = f"{error}; the file was not replaced: {reason}"
             raise DataError(message, **error_fields(error)) from error
         return read(replaced)
 

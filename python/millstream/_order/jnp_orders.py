@@ -92,7 +92,8 @@ def permuted(n: int, key: Key, epoch: Array, positions: Array, purpose: int) -> 
 
     if rows * columns == n:
         return permute(positions)
-    # The grid has more than n cells: permute again until the index is below n.
+    # The grid has more than n cells (see permutation.h). Permute an index again until
+    # it is below n.
     return lax.while_loop(
         lambda index: jnp.any(index >= _word(n)),
         lambda index: jnp.where(index >= _word(n), permute(index), index),

@@ -33,7 +33,8 @@ class ArraySampleSource(OrderedSource):
 
     The engine reads NumPy arrays and JAX arrays on the CPU in place, at any row stride.
     Other values that NumPy accepts are converted to arrays once. Arrays on an
-    accelerator, or moved there by ``storage_device``, stay there, and XLA gathers them.
+    accelerator, or moved there by ``storage_device``, stay there, and XLA gathers
+    the rows.
 
     An array may lie in a memory map made by ``np.memmap``, ``mmap.mmap`` or another
     library. If the mapped file shrinks, reading raises an ``OSError`` that names it.

@@ -94,8 +94,8 @@ def _put(rows: np.ndarray, k: int, value: Any, column: FieldSpec) -> None:
 def leaves_of(value: Any, tree: Any, path: str = "") -> list[Any]:
     """Returns the leaves of ``value``, which must have the structure of ``tree``.
 
-    The leaves of ``tree`` are positions in the result. Raises ``ValueError`` that names
-    the first node with another structure.
+    The leaves of ``tree`` are positions in the result. Raises ``ValueError`` with
+    the name of the first node that has another structure.
     """
     found: dict[int, Any] = {}
     _collect(value, tree, path, found)

@@ -68,7 +68,7 @@ class Loader(Generic[B_co]):
         return self.num_batches()
 
     def num_items(self) -> int:
-        """The number of items that one iteration loads, not counting a dropped batch."""
+        """The number of items of one iteration, not counting a dropped last batch."""
         count, assembler = len(self._positions()), self._assembler
         strategy, cut = assembler.strategy, assembler.drop_last and not self._skip
         if cut and isinstance(strategy, FixedBatchStrategy):
