@@ -38,7 +38,7 @@ class Random {
 
   std::uint32_t bits() noexcept;
 
-  /// In [0, 1).
+  /// Returns a number in [0, 1).
   float uniform() noexcept { return static_cast<float>(bits() >> 8) * 0x1p-24f; }
 
   /// Returns a number in [0, n) for n > 0. The relative bias is below n / 2^32.

@@ -66,7 +66,7 @@ class Supervisor {
     std::int64_t last_row = 0;  // the value of `row` when it was last checked
     Clock::time_point since;    // when `last_row` was first seen
     Clock::time_point begun;    // when the first chunk of `assigned` was started
-    /// Since when the process works on cancelled rows or has closed its socket.
+    /// When the process began to work on cancelled rows only, or closed its socket.
     std::optional<Clock::time_point> useless_since;
   };
 

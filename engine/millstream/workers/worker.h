@@ -31,7 +31,7 @@ class Worker {
   /// Waits for the next task. Returns false if there are no more.
   bool next();
   const Task& task() const noexcept { return task_; }
-  /// The address of the first row.
+  /// The address of the first of these rows.
   std::byte* data(const Task::Rows& rows) { return blocks_.at(rows.location); }
 
   /// The row that the worker is making, or -n while it makes the first n rows together.
