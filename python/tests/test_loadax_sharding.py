@@ -260,11 +260,11 @@ flat, square = Mesh(devices, ("data",)), Mesh(devices.reshape(2, 2), ("data", "m
 across = Mesh(devices.reshape(2, 2).T, ("data", "model"))
 usual = {"n": 19, "size": 4, "drop_last": True, "mesh": flat}
 for ours, theirs, what in (
-    ({}, {"n": 12}, "process 1 has the number of samples: 12, not 19"),
-    ({}, {"size": 2}, "process 1 has the batch size: 2, not 4"),
-    ({}, {"drop_last": False}, "process 1 has drop_last: False, not True"),
+    ({}, {"n": 12}, "in process 1 the number of samples is 12, not 19"),
+    ({}, {"size": 2}, "in process 1 the batch size is 2, not 4"),
+    ({}, {"drop_last": False}, "in process 1 drop_last is False, not True"),
     ({}, {"mesh": square}, "over mesh (data=2, model=2), not"),
-    ({"mesh": across}, {"mesh": square}, "the number of shards: 2, not 1"),
+    ({"mesh": across}, {"mesh": square}, "the number of shards is 2, not 1"),
 ):
     given = {**usual, **(theirs if rank else ours)}
     odd = DataLoader(Batcher.stack(), drop_last=given["drop_last"])

@@ -211,7 +211,7 @@ def test_processes_with_different_data_raise_errors(group: Group) -> None:
     ended = group.run("differ", 2, data=[str(group.data), str(other)])
     for status, out in ended:
         assert status != 0
-        assert "process 1 has the number of samples: 89, not 90" in out
+        assert "in process 1 the number of samples is 89, not 90" in out
 
 
 @pytest.mark.parametrize("inside", [False, True])
@@ -221,7 +221,7 @@ def test_processes_with_different_states_raise_errors(
     ended = group.run("elsewhere", 2, keys=[11, 12], inside=inside)
     for status, out in ended:
         assert status != 0
-        assert "process 1 has the state's key: [0, 12], not [0, 11]" in out
+        assert "in process 1 the state's key is [0, 12], not [0, 11]" in out
 
 
 def test_a_missing_process_is_named(group: Group) -> None:

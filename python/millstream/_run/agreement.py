@@ -84,9 +84,9 @@ def _collect(
             missing.append(process)
             continue
         found = differences(json.loads(text), mine)
-        found = [f"{what}: {theirs}, not {ours}" for what, theirs, ours in found]
+        found = [f"{what} is {theirs}, not {ours}" for what, theirs, ours in found]
         if found:
-            wrong.append(f"process {process} has {'; '.join(found)}")
+            wrong.append(f"in process {process} {'; '.join(found)}")
     return missing, wrong
 
 

@@ -242,9 +242,9 @@ def _at_sample(
             position = 0
     if repeated := position % size:
         warnings.warn(
-            f"the saved state is at position {position}, which is not a multiple of the "
-            f"batch size {size}. The next batch repeats {repeated} samples that were "
-            "already delivered.",
+            f"the saved state is at position {position}, which is not a multiple of "
+            f"the batch size {size}. The next batch repeats {repeated} samples that "
+            "were already delivered.",
             UserWarning,
             stacklevel=4,
         )
