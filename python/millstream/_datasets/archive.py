@@ -96,11 +96,11 @@ def _version(path: Path) -> tuple[int, int, int] | None:
 
 @contextlib.contextmanager
 def _scratch(archive: Path, target: Path) -> Iterator[Path]:
-    """A private temporary folder next to ``target``, deleted at the end.
+    """Yields a private temporary folder next to ``target`` and deletes it at the end.
 
-    Holds the lock of ``target`` meanwhile, and deletes the folders of killed processes.
+    Holds the lock of ``target`` until then. Deletes the folders of killed processes.
     The caller makes a result in the folder and moves it out. Raises ``DataError`` if
-    ``archive`` turns out to be damaged.
+    ``archive`` is damaged.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     with locked(target) as is_held:

@@ -156,7 +156,7 @@ class _MirrorError(Exception):
 
 @dataclass(frozen=True)
 class _Download:
-    """Downloads ``file`` to ``part``, which nobody else writes meanwhile."""
+    """Downloads ``file`` to ``part``. No other thread or process may write ``part``."""
 
     file: RemoteFile
     part: Path

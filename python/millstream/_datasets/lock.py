@@ -19,8 +19,8 @@ def locked(
     """Hold the lock of ``target``: the file ``.{name}.lock`` next to it.
 
     The lock works between threads and between processes. Yields False on a file system
-    without locks, else True. Calls ``when_waiting`` if somebody else holds the lock.
-    The lock file is not deleted.
+    without locks, else True. Calls ``when_waiting`` if another thread or process holds
+    the lock. The lock file is not deleted.
     """
     import fcntl
 
