@@ -16,7 +16,7 @@ _MAX_LEVELS = 12
 _MARGIN = 16
 
 _serials = itertools.count()
-# Batches as (serial, "") and their arrays as (serial, name). It keeps nothing alive.
+# The keys are (serial, "") for a batch and (serial, name) for one of its arrays.
 _live: weakref.WeakValueDictionary[tuple[int, str], Any] = weakref.WeakValueDictionary()
 
 
@@ -49,7 +49,7 @@ class Watch:
 
 
 def debug_batch_references() -> None:
-    """Prints each batch, or array of a batch, that is alive and what refers to it."""
+    """Prints all batches and arrays that are alive, and the objects that hold them."""
     gc.collect()
     seen: set[int] = set()
     for (serial, name), held in sorted(_live.items(), key=lambda entry: entry[0]):
