@@ -117,7 +117,7 @@ class Listed final : public Order {
   std::vector<std::int64_t> list_;
 };
 
-/// One range of a split of n samples: positions [first, first + length), where `gap`
+/// One range of a split of n samples: `length` positions from `first` on. `gap`
 /// positions from `gap_at` on are skipped. With `shuffled`, the positions refer to a
 /// permutation of the samples that `seed` determines, the same in every epoch. Without
 /// it, they refer to the source's own order.
