@@ -84,7 +84,7 @@ def _read_parts(data: DataSet, findings: Findings) -> None:
 def _read_lines(
     path: Path, form: Form, fields: tuple[str, ...], findings: Findings
 ) -> None:
-    """Adds all damaged lines of a table except the first."""
+    """Adds all damaged lines of a table except the first, which is added already."""
     defects, last = _engine.csv_defects(
         path, form.delimiter, form.header, fields, _MOST_DEFECTS + 1
     )

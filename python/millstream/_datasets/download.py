@@ -188,7 +188,7 @@ class _Download:
 
         If the mirror closes the connection early, the rest is requested again, as long
         as each request makes progress. After an error, a part that can be resumed
-        stays.
+        stays on disk.
         """
         file, part = self.file, self.part
         was_begun = file.has_sum and part.stat().st_size > 0

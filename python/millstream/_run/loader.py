@@ -168,7 +168,9 @@ class DataLoader:
         """
         words = self._built.words(state)
         if is_traced(words):
-            raise TypeError("which_samples() cannot be used inside jit")
+            raise TypeError(
+                "which_samples() cannot be used inside jit. Call it outside."
+            )
         return np.asarray(self._built.plan.indices(np.asarray(words)))
 
     def explain(self) -> str:
