@@ -124,7 +124,7 @@ class IoError : public Error {
 class OutOfMemory : public Error {
  public:
   explicit OutOfMemory(std::string text) : Error(std::move(text), ErrorKind::kMemory) {}
-  /// The message if it is unknown what the memory was for.
+  /// The message for an allocation whose purpose is unknown.
   static constexpr const char* kUnnamed =
       "the engine could not allocate memory. Free memory, raise the memory limit "
       "(ulimit -v, or the container's limit), or use a smaller batch_size= and "

@@ -57,7 +57,8 @@ class MappedBlocks {
   MappedBlocks(const MappedBlocks&) = delete;
   MappedBlocks& operator=(const MappedBlocks&) = delete;
 
-  /// The pointer stays valid until many other blocks have been used.
+  /// Returns the address of `location` in this process. Many later calls for other
+  /// blocks may unmap the block, which makes the pointer invalid.
   std::byte* at(const SharedLocation& location);
 
  private:
