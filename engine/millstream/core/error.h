@@ -18,7 +18,7 @@ struct FileName {
       : path(std::move(file_path)), member(std::move(archive_member)) {}
   FileName(const char* file_path) : path(file_path) {}
 
-  /// "data.npz[image]", or the path alone.
+  /// The name as text, e.g. "data.npz[image]", or the path alone.
   std::string str() const;
 
   std::string path;

@@ -24,10 +24,11 @@ struct PositionHash {
 };
 
 /// A cache in front of `Plan::batch`. Threads of the shared pool make batches ahead of
-/// the callers; the cache key is (seed, epoch, step). It serves several streams at
-/// once, forwards and backwards. If no thread has started a requested batch, the
-/// calling thread makes it, unless that is expensive or waits for a disk or a worker
-/// pool. The cache never changes the content of a batch. Thread-safe.
+/// the callers; the cache key is (seed, epoch, step). A stream is a caller that asks
+/// for one batch after the other, forwards or backwards. There may be several. If no
+/// thread has started a requested batch, the calling thread makes it, unless that is
+/// expensive or waits for a disk or a worker pool. The cache never changes the content
+/// of a batch. Thread-safe.
 class Prefetcher {
  public:
   /// Makes `ahead` batches per stream in advance, on at most `threads` threads of the
@@ -76,7 +77,7 @@ class Prefetcher {
     std::exception_ptr error = {};
     std::atomic<bool> dropped = false;  // no caller will ask for it
   };
-  /// A caller that asks for one batch after the other.
+  /// The position and the recent use of one stream.
   struct Stream {
     Position last;
     std::uint64_t used = 0;  // the value of `asked_` at the last use
