@@ -28,8 +28,8 @@ std::int64_t record_bytes(const Schema& schema);
 ///
 /// All numbers are little-endian. The header is "MSPACKED", u32 version 1, u32 number
 /// of fields, u64 number of records, u64 offset of the first record (a multiple of 64).
-/// For each field follow u16 length and name, u8 length and dtype, u8 rank and u64
-/// extents. Zeros pad the header up to the first record.
+/// Then each field has a u16 length and its name, a u8 length and its dtype, a u8 rank
+/// and the u64 extents. Zeros pad the header up to the first record.
 PackedLayout parse_packed(ByteReader& reader, std::int64_t size);
 
 /// Returns the header of a packed file. Throws `ArgumentError` for a schema that does

@@ -38,9 +38,9 @@ class Mixture final : public Order {
            std::span<std::int64_t> out) const override;
   void add_to(Digest& digest) const override;
 
-  /// An inner node of the tree: of every `weight` consecutive positions, `left_weight`
-  /// go left and the others right. The leaves, one per component, come first and refer
-  /// to themselves. The root is last.
+  /// An inner node of the tree sends `left_weight` of every `weight` consecutive
+  /// positions to the left and the others to the right. The leaves, one per component,
+  /// come first and refer to themselves. The root is last.
   struct Node {
     std::uint32_t left_weight;
     std::uint32_t weight;

@@ -14,7 +14,7 @@ namespace millstream {
 /// blocks. It needs no buffer. The positions of a window read only the blocks of that
 /// window.
 ///
-/// The last block may be shorter. Its slot among the blocks is drawn separately, so
+/// The last block may be shorter. Its place among the blocks is drawn separately, so
 /// that the start of a window can be computed directly.
 class WindowedShuffle final : public Order {
  public:

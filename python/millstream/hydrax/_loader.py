@@ -217,7 +217,9 @@ def _as_groups(name: str, groups: Any) -> tuple[DataGroup[Any], ...]:
     found = tuple(groups)
     for group in found:
         if not isinstance(group, DataGroup):
-            raise TypeError(f"{name} must be DataGroups; found {type(group).__name__}")
+            raise TypeError(
+                f"{name} must contain only DataGroups; found {type(group).__name__}"
+            )
     if not found:
         raise ValueError(f"{name} is empty. Pass at least one DataGroup.")
     return found
