@@ -101,7 +101,11 @@ def test_wrong_groups_are_refused(changes, error, text):
     ("changes", "error", "text"),
     [
         ({"training": []}, ValueError, "training is empty"),
-        ({"training": [3]}, TypeError, "training must contain only DataGroups; found"),
+        (
+            {"training": [3]},
+            TypeError,
+            "training must contain only DataGroups; found int",
+        ),
         (
             {"training": 3},
             TypeError,

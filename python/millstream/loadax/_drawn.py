@@ -75,7 +75,7 @@ class ShuffledDataset(_Drawn[T]):
 
 
 class SampledDatasetWithoutReplacement(_Drawn[T]):
-    """``sample_size`` different items that ``key`` draws at random."""
+    """``sample_size`` different items, drawn at random with ``key``."""
 
     def __init__(self, dataset: Indexed[T], sample_size: int, key: Any = None) -> None:
         super().__init__(dataset, key, whole("sample_size", sample_size, 0))
@@ -88,7 +88,7 @@ class SampledDatasetWithoutReplacement(_Drawn[T]):
 
 
 class SampledDatasetWithReplacement(_Drawn[T]):
-    """``sample_size`` items that ``key`` draws at random. Items may repeat."""
+    """``sample_size`` items, drawn at random with ``key``. Items may repeat."""
 
     def __init__(self, dataset: Indexed[T], sample_size: int, key: Any = None) -> None:
         super().__init__(dataset, key, whole("sample_size", sample_size, 0))
