@@ -14,8 +14,8 @@ namespace millstream {
 class Chain {
  public:
   /// Throws `ArgumentError` if a stage cannot take the output of the stage before it.
-  /// `preceding` are the stages that run before this chain. They count when the stages
-  /// that draw random numbers are numbered.
+  /// `preceding` are the stages that run before this chain. The numbers
+  /// of stages that draw random numbers continue after theirs.
   Chain(Schema input, std::vector<std::shared_ptr<const Transform>> transforms,
         const std::vector<std::shared_ptr<const Transform>>& preceding = {});
 

@@ -9,8 +9,8 @@
 
 namespace millstream {
 
-/// Applies a user's function to each sample in a worker pool. If it draws random
-/// numbers, the function also gets a 64-bit seed, which is keyed by (seed, epoch,
+/// Applies a user's function to each sample in a worker pool. If the function
+/// needs random numbers, it also gets a 64-bit seed that depends only on (seed, epoch,
 /// sample, stage).
 class FunctionTransform : public Transform {
  public:

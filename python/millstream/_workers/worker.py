@@ -173,7 +173,7 @@ def _dumpers() -> list[Any]:
     import pickle
 
     found: list[Any] = [pickle.dumps]
-    # If the function was pickled by value, its exception class may need that too.
+    # Like the function, its exception class may have to be pickled by value.
     if "cloudpickle" in sys.modules:
         found.append(sys.modules["cloudpickle"].dumps)
     return found

@@ -118,7 +118,7 @@ def place_tree(tree: Any, sharding: NamedSharding, axes: tuple[str, ...]) -> Any
             raise ValueError(
                 f"the leaf {jax.tree_util.keystr(path) or 'of the batch'} is a "
                 f"{type(leaf).__name__} without rows. A batch to distribute must "
-                "consist of arrays whose first axis is rows, as Batcher(jnp.stack) "
+                "consist of arrays with one row per item, as Batcher(jnp.stack) "
                 "makes them."
             )
         try:
