@@ -65,7 +65,7 @@ DIFFERENT: dict[str, tuple[dict[str, Any], str]] = {
     "samples": ({"n": 24}, "the number of samples was 23 and is 24\\."),
     "order": ({"ordering": "sequential"}, r"the order was Shuffle\(\) and is Seq"),
     "remainder": ({"remainder": "wrap"}, "the remainder was pad and is wrap"),
-    "fields": ({"data": rows_of(N)["x"]}, r"the fields .*'x': 'int32\[3\]'.* and is"),
+    "fields": ({"data": rows_of(N)["x"]}, r"the set of fields .*'x': 'int32\[3\]'.* and is"),
     "dtype": (
         {"data": {**rows_of(N), "y": np.zeros(N, np.int16)}},
         r"'y': 'uint8\[\]'.* and is .*'y': 'int16\[\]'",
@@ -144,7 +144,7 @@ def test_by_sample_warns_about_repeated_samples() -> None:
         same_bytes(samples(loader, state, left), order[step * 5 - again :])
 
 
-@pytest.mark.filterwarnings("ignore:position")
+@pytest.mark.filterwarnings("ignore:the saved state is at position")
 def test_by_sample_where_the_remainder_wraps_or_is_dropped() -> None:
     before, loader = (loader_of(b, remainder="wrap") for b in (5, 4))
     order = samples(before, before.init_state(7), 3 * STEPS)

@@ -133,7 +133,7 @@ def test_a_startup_cannot_end_the_program() -> None:
         executor = Executor(
             task, [("y", np.int32, ())], BATCH, workers=1, worker_kind=kind
         )
-        with pytest.raises(WorkerError, match="SystemExit in a worker, when it star"):
+        with pytest.raises(WorkerError, match="SystemExit in a worker, during startup"):
             executor.submit([1]).wait(60)
         executor.close()
 
