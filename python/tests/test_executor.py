@@ -78,7 +78,9 @@ def test_short_batches(executor: Executor) -> None:
 
 
 def test_wrong_batches_are_errors(executor: Executor) -> None:
-    with pytest.raises(ValueError, match="a batch has 8 rows, but 9 indices were given"):
+    with pytest.raises(
+        ValueError, match="a batch has 8 rows, but 9 indices were given"
+    ):
         executor.submit(range(9))
     with pytest.raises(ValueError, match="2 seeds do not fit 3 samples"):
         executor.submit([1, 2, 3], np.zeros(2, np.uint64))

@@ -148,8 +148,18 @@ def test_persist_false_does_not_write(tmp_path):
     [
         ({}, None, ValueError, r"the arrays \[\]"),
         ({"latent": np.zeros((4, 2))}, None, TypeError, "expected a JAX array"),
-        ({"latent": jnp.zeros((4, 3))}, None, ValueError, r"\(4, 3\); expected \(4, 2\)"),
-        ({"latent": jnp.zeros((4, 2), int)}, None, ValueError, "int32; expected float32"),
+        (
+            {"latent": jnp.zeros((4, 3))},
+            None,
+            ValueError,
+            r"\(4, 3\); expected \(4, 2\)",
+        ),
+        (
+            {"latent": jnp.zeros((4, 2), int)},
+            None,
+            ValueError,
+            "int32; expected float32",
+        ),
         ({"latent": jnp.zeros((4, 2))}, [1], TypeError, "must be a dict, not list"),
         ({"latent": jnp.zeros((4, 2))}, {"k": (1,)}, TypeError, "a list, not tuple"),
         ({"latent": jnp.zeros((4, 2))}, {"k": [1]}, ValueError, "1 values for 4 items"),

@@ -124,7 +124,11 @@ def test_a_slow_batch_of_fast_items_raises_a_timeout():
             TypeError,
             "expected a JAX array",
         ),
-        (lambda a: {**a, "odd": a["odd"][1:]}, ValueError, r"\(3, 5\); expected \(4, 5\)"),
+        (
+            lambda a: {**a, "odd": a["odd"][1:]},
+            ValueError,
+            r"\(3, 5\); expected \(4, 5\)",
+        ),
         (lambda a: {**a, "odd": a["odd"] * 1.0}, ValueError, "float32; expected uint8"),
     ],
 )

@@ -65,7 +65,10 @@ DIFFERENT: dict[str, tuple[dict[str, Any], str]] = {
     "samples": ({"n": 24}, "the number of samples was 23 and is 24\\."),
     "order": ({"ordering": "sequential"}, r"the order was Shuffle\(\) and is Seq"),
     "remainder": ({"remainder": "wrap"}, "the remainder was pad and is wrap"),
-    "fields": ({"data": rows_of(N)["x"]}, r"the set of fields .*'x': 'int32\[3\]'.* and is"),
+    "fields": (
+        {"data": rows_of(N)["x"]},
+        r"the set of fields .*'x': 'int32\[3\]'.* and is",
+    ),
     "dtype": (
         {"data": {**rows_of(N), "y": np.zeros(N, np.int16)}},
         r"'y': 'uint8\[\]'.* and is .*'y': 'int16\[\]'",
