@@ -119,8 +119,8 @@ Loader::Loader(std::shared_ptr<const Plan> plan, std::span<const DType> dtypes,
 void Loader::make(const Position& position, const RowRange& rows,
                   std::span<const Column> output, bool* mask,
                   const CallContext& context) {
-  if (!prefetcher_)
-    plan_->prepare(position);  // the prefetcher prepares its batches itself
+  // A prefetcher prepares its batches itself.
+  if (!prefetcher_) plan_->prepare(position);
   std::int64_t row_bytes = 1;
   for (const Column& column : output) row_bytes += column.row_bytes();
   if (plan_->traits().workers > 0 || threads_ == 1 ||
@@ -159,7 +159,7 @@ std::shared_ptr<const Batch> Loader::prefetched(const DeliveryRequest& request,
   using Clock = std::chrono::steady_clock;
   if (request.timeout.count() == 0) return prefetcher_->ready(request.position);
   const bool forever = request.timeout == DeliveryRequest::kNoTimeout;
-  const bool in_place = request.output.empty() && !request.shard;
+  const bool stays_in_slot = request.output.empty() && !request.shard;
   const auto deadline = Clock::now() + request.timeout;
   while (true) {
     auto left = kPollInterval;
@@ -169,7 +169,7 @@ std::shared_ptr<const Batch> Loader::prefetched(const DeliveryRequest& request,
       left = std::clamp(until, std::chrono::milliseconds(0), kPollInterval);
     }
     auto batch = prefetcher_->get(request.position, keep, left);
-    if (!in_place && cancelled()) throw Cancelled("interrupted");
+    if (!stays_in_slot && cancelled()) throw Cancelled("interrupted");
     if (batch != nullptr || (!forever && Clock::now() >= deadline)) return batch;
   }
 }
@@ -231,24 +231,24 @@ std::size_t Loader::shard_of(const RowRange& rows) const {
 
 Delivered Loader::deliver_shard(const DeliveryRequest& request) {
   const std::size_t shard = shard_of(*request.shard);
-  const bool in_place = request.output.empty();
+  const bool stays_in_slot = request.output.empty();
   const Traits& traits = plan_->traits();
   // If one shard failed alone, the others would wait for it in a collective operation.
   const bool gathers = traits.immediate() && !traits.may_fail;
   const auto find = [&]() -> Answers::Found {
     if (cancelled()) throw Cancelled("interrupted");
-    if (!in_place && gathers) {  // each shard writes its own rows
+    if (!stays_in_slot && gathers) {  // each shard writes its own rows
       delivered_.fetch_add(1, std::memory_order_relaxed);
       return nullptr;
     }
-    auto batch = in_slot(request, !in_place);
+    auto batch = in_slot(request, !stays_in_slot);
     if (batch == nullptr) return std::nullopt;
     return batch;
   };
   Answers::Found found =
       answers_.get(request.position, request.timeout.count() != 0, find);
   if (!found) return {};
-  if (in_place) {
+  if (stays_in_slot) {
     // Null if the first shard that asked writes its own rows.
     if (*found == nullptr) found = find();
     return {found.has_value(), found.value_or(nullptr)};

@@ -55,12 +55,16 @@ struct DeliveryRequest {
   static constexpr std::chrono::milliseconds kNoTimeout{-1};
 
   Position position;
-  std::span<const Column> output =
-      {};                // where to write; empty: return the batch in its slot
-  bool* mask = nullptr;  // one value per row of `output`, or null
-  std::optional<RowRange> shard = {};              // only these rows; see `Answers`
-  std::chrono::milliseconds timeout = kNoTimeout;  // 0: do not wait
-  bool keep = false;  // only make the batch, for a later request
+  /// Where the loader writes the rows. If empty, the batch stays in its slot.
+  std::span<const Column> output = {};
+  /// One value for each row of `output`, or null.
+  bool* mask = nullptr;
+  /// Only these rows. All shards that request a batch get the same answer.
+  std::optional<RowRange> shard = {};
+  /// How long to wait for the batch; 0 to deliver it only if it is ready.
+  std::chrono::milliseconds timeout = kNoTimeout;
+  /// Only makes the batch, so that a later request need not wait.
+  bool keep = false;
 };
 
 /// The result of a request.

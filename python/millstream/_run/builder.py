@@ -284,8 +284,8 @@ class Builder:
         later = self._first_later
         if later is not None:
             raise TypeError(
-                f"{self.stage}, runs in the engine only and cannot follow {later}, "
-                f"which runs in {later.runs}. Put stage {self._number} before stage "
+                f"{self.stage}, cannot run in XLA, so it cannot follow {later}, which "
+                f"runs in {later.runs}. Put stage {self._number} before stage "
                 f"{later.number}."
             )
         if not self._fields_known:
@@ -295,8 +295,8 @@ class Builder:
         """Makes the engine read the samples, even if an accelerator holds them."""
         if self._traced:
             raise ValueError(
-                f"traced=True runs all stages in XLA, but {self.stage}, runs in the "
-                "engine only. Remove traced=True."
+                f"traced=True runs all stages in XLA, but {self.stage}, cannot run "
+                "there. Remove traced=True."
             )
         if self._check_only or self.head.device() is None or self._copied:
             return
