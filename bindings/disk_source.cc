@@ -5,6 +5,7 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
+#include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
 
 #include <memory>
@@ -12,6 +13,7 @@
 #include <string>
 #include <tuple>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "millstream/core/error.h"
@@ -103,14 +105,46 @@ SourceHandle packed(const Path& path, const std::optional<SchemaSpec>& specs,
   return handle(packed_source(path, schema, offset));
 }
 
-char character(const std::string& delimiter) {
-  if (delimiter.size() == 1) return delimiter.front();
-  throw ArgumentError(text("delimiter must be one character, not '", delimiter, "'"));
+char character(const std::string& value, const char* what = "delimiter") {
+  if (value.size() == 1) return value.front();
+  throw ArgumentError(text(what, " must be one character, not '", value, "'"));
+}
+
+/// A name, an index, or (begin, end, step) of a range.
+using CsvReferenceSpec =
+    std::variant<std::string, std::int64_t,
+                 std::tuple<std::int64_t, std::optional<std::int64_t>, std::int64_t>>;
+
+/// The name of a field, its columns, and whether it is an array.
+using CsvFieldSpec = std::tuple<std::string, std::vector<CsvReferenceSpec>, bool>;
+
+std::vector<CsvField> csv_fields(const std::vector<CsvFieldSpec>& specs) {
+  std::vector<CsvField> fields;
+  for (const auto& [name, references, is_array] : specs) {
+    CsvField& field = fields.emplace_back(CsvField{name, {}, is_array});
+    for (const CsvReferenceSpec& reference : references) {
+      if (const auto* range = std::get_if<2>(&reference)) {
+        const auto& [begin, end, step] = *range;
+        field.columns.push_back(CsvRange{begin, end, step});
+      } else if (const auto* index = std::get_if<1>(&reference)) {
+        field.columns.push_back(*index);
+      } else {
+        field.columns.push_back(std::get<0>(reference));
+      }
+    }
+  }
+  return fields;
 }
 
 SourceHandle csv(const Path& path, const std::string& delimiter, bool header,
-                 const std::vector<std::string>& columns, bool narrow) {
-  ArraysSource source = csv_source(path, {character(delimiter), header, columns});
+                 const std::vector<CsvFieldSpec>& fields, bool narrow,
+                 const std::optional<std::string>& comment,
+                 const std::optional<double>& missing, bool mask) {
+  CsvFormat format = {character(delimiter), header, csv_fields(fields)};
+  if (comment) format.comment = character(*comment, "comment");
+  format.missing = missing;
+  format.mask = mask;
+  ArraysSource source = csv_source(path, format);
   if (narrow) {
     try {
       source.check_narrow();
@@ -156,8 +190,10 @@ void bind_writers(nb::module_& module) {
       [](const Path& path, const std::string& delimiter, bool header,
          const std::vector<std::string>& columns, std::size_t most) {
         const File file(path);
-        CsvDefects found = csv_defects(file.bytes(0, file.size()), path.string(),
-                                       {character(delimiter), header, columns}, most);
+        CsvFormat format = {character(delimiter), header};
+        for (const std::string& column : columns) format.fields.push_back({column});
+        CsvDefects found =
+            csv_defects(file.bytes(0, file.size()), path.string(), format, most);
         return std::pair(std::move(found.messages), found.last_line);
       },
       "path"_a, "delimiter"_a, "header"_a, "columns"_a, "most"_a, Released(),
@@ -188,17 +224,22 @@ Args:
   path: The file.
   schema: (name, dtype, shape) of each field, or None to read it from the file's header.
   offset: The byte offset of the first record; used only with a schema.)");
-  module.def("csv", csv, "path"_a, "delimiter"_a, "header"_a, "columns"_a, "narrow"_a,
-             Released(), R"(
-Parses a CSV file of numbers into memory.
+  module.def("csv", csv, "path"_a, "delimiter"_a, "header"_a, "fields"_a, "narrow"_a,
+             "comment"_a.none() = nb::none(), "missing"_a.none() = nb::none(),
+             "mask"_a = false, Released(), R"(
+Parses a CSV file of numbers and booleans into memory.
 
 Args:
   path: The file.
   delimiter: The character between cells.
   header: Whether the first line names the columns.
-  columns: The names of the columns to read; empty for all.
+  fields: (name, columns, is_array) of each field; empty for one field per column. A
+    column is a name, an index, or (begin, end, step) of a range.
   narrow: Whether batches will hold 32-bit integers. Integers that do not fit then raise
-    an error.)");
+    an error.
+  comment: The first character of lines to skip.
+  missing: The value for missing cells.
+  mask: Whether each field has a second field that tells which values are present.)");
   bind_writers(module);
 }
 

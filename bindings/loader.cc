@@ -75,16 +75,29 @@ Position position(const Plan& plan, const StateWords& state) {
   return decoded(plan, state.words());
 }
 
+/// An array with one value per row of a batch. `fill` writes the values.
+template <typename T, typename Fill>
+nb::object row_array(const Plan& plan, Fill&& fill) {
+  const auto rows = static_cast<std::size_t>(plan.batch_size());
+  auto* data = new T[rows];
+  const nb::capsule owner(
+      data, [](void* pointer) noexcept { delete[] static_cast<T*>(pointer); });
+  fill(std::span(data, rows));
+  return nb::cast(nb::ndarray<nb::numpy, T, nb::ndim<1>>(data, {rows}, owner));
+}
+
 nb::object indices(const PlanHandle& handle, const StateWords& state) {
   const Plan& plan = *handle.shared;
-  const auto rows = static_cast<std::size_t>(plan.batch_size());
-  auto* data = new std::int64_t[rows];
-  const nb::capsule owner(data, [](void* pointer) noexcept {
-    delete[] static_cast<std::int64_t*>(pointer);
+  return row_array<std::int64_t>(plan, [&](std::span<std::int64_t> out) {
+    plan.schedule().run(position(plan, state), 0, out);
   });
-  plan.schedule().run(position(plan, state), 0, std::span(data, rows));
-  return nb::cast(
-      nb::ndarray<nb::numpy, std::int64_t, nb::ndim<1>>(data, {rows}, owner));
+}
+
+nb::object epochs(const PlanHandle& handle, const StateWords& state) {
+  const Plan& plan = *handle.shared;
+  return row_array<std::uint32_t>(plan, [&](std::span<std::uint32_t> out) {
+    plan.schedule().epochs(position(plan, state), 0, out);
+  });
 }
 
 std::unique_ptr<RegisteredLoader> loader(
@@ -223,22 +236,18 @@ nb::list batch_arrays(std::shared_ptr<const Batch> batch, const Layout& layout,
 
 nb::list host_values_of(const Batch& batch) {
   nb::list result;
-  for (const HostValues::Chunk& chunk : batch.host_values().chunks()) {
-    nb::object values;
-    if (chunk.object != nullptr) {
-      values = nb::borrow(
-          const_cast<PyObject*>(static_cast<const PyObject*>(chunk.object.get())));
-    } else {
-      values = nb::bytes(chunk.bytes.data(), chunk.bytes.size());
-    }
-    nb::list rows;
-    for (std::int64_t k = 0; k < chunk.rows; ++k) {
-      rows.append(chunk.at.empty() ? chunk.first + k
-                                   : chunk.at[static_cast<std::size_t>(k)]);
-    }
-    result.append(nb::make_tuple(rows, values));
+  for (const HostValue& value : batch.host_values().values()) {
+    result.append(nb::make_tuple(value.row, python_value(value)));
   }
   return result;
+}
+
+nb::object python_value(const HostValue& value) {
+  if (value.object == nullptr) {
+    return nb::bytes(value.bytes.data(), value.bytes.size());
+  }
+  return nb::make_tuple(nb::handle(
+      const_cast<PyObject*>(static_cast<const PyObject*>(value.object.get()))));
 }
 
 void bind_loader(nb::module_& module) {
@@ -252,6 +261,8 @@ void bind_loader(nb::module_& module) {
       .def_ro("blocks", &Traits::blocks,
               "How many samples are best read together; 0 if each can be read alone.")
       .def_ro("workers", &Traits::workers, "How many workers make the samples.")
+      .def_ro("draws", &Traits::draws,
+              "Whether the source's samples depend on the seed and the epoch.")
       .def_prop_ro("immediate", &Traits::immediate,
                    "Whether the calling thread can do the work at once: cheap and "
                    "without waiting.");
@@ -288,6 +299,9 @@ void bind_loader(nb::module_& module) {
                    [](const PlanHandle& p) { return check_word(*p.shared); })
       .def("indices", indices, "state"_a,
            "Returns the sample index of each row of the batch; -1 in padding.")
+      .def("epochs", epochs, "state"_a,
+           "Returns the epoch of each row of the batch. With remainder=\"wrap\", rows "
+           "may be of different epochs.")
       .def("next_state", next_state, "state"_a,
            nb::sig("def next_state(self, state: NDArray[numpy.uint32]) -> "
                    "NDArray[numpy.uint32]"),
@@ -319,6 +333,10 @@ void bind_loader(nb::module_& module) {
       .def_prop_ro(
           "delivered", [](const RegisteredLoader& l) { return l.shared->delivered(); },
           "How many batches were delivered so far.")
+      .def_prop_ro(
+          "samples_delivered",
+          [](const RegisteredLoader& l) { return l.shared->samples_delivered(); },
+          "How many samples the delivered batches had, without padding.")
       .def_prop_ro(
           "bytes_read",
           [](const RegisteredLoader& l) { return l.shared->plan().bytes_read(); },

@@ -34,7 +34,11 @@ nanobind::list batch_arrays(std::shared_ptr<const Batch> batch, const Layout& la
                             std::size_t first_shard = 0,
                             std::size_t shards = std::numeric_limits<int>::max());
 
-/// (rows, bytes or values) of each chunk of host values of a batch.
+/// A host value as the Python code takes it: the bytes of a pickled value, or a tuple
+/// that contains the value.
+nanobind::object python_value(const HostValue& value);
+
+/// (row, value) of each host value of a batch.
 nanobind::list host_values_of(const Batch& batch);
 
 }  // namespace millstream::python

@@ -19,6 +19,7 @@
 #include "millstream/source/arrays.h"
 #include "millstream/source/combine.h"
 #include "millstream/source/recast.h"
+#include "millstream/source/windows.h"
 #include "module.h"
 
 using namespace nanobind::literals;
@@ -167,6 +168,13 @@ Args:
       "`size` samples of a source: `start`, `start + step`, and so on.");
   module.def("subset", subset, "source"_a, "indices"_a,
              "The listed samples of a source, in the order of the list.");
+  module.def(
+      "windows",
+      [](const SourceHandle& source, std::int64_t length, std::int64_t stride) {
+        return SourceHandle{windows(source.shared, length, stride)};
+      },
+      "source"_a, "length"_a, "stride"_a,
+      "Windows of `length` consecutive samples of a source, `stride` samples apart.");
   module.def("zipped", combined<Zipped>, "sources"_a,
              "Samples that combine the fields of several sources.");
   module.def("recast", recast, "source"_a, "fields"_a, "order"_a.none() = nb::none(),

@@ -20,10 +20,12 @@
 #include "arrays.h"
 #include "loader.h"
 #include "millstream/core/error.h"
+#include "millstream/core/random.h"
 #include "millstream/core/worker_pool.h"
 #include "millstream/loader/executor.h"
 #include "millstream/source/function.h"
 #include "millstream/transform/function.h"
+#include "millstream/transform/transform.h"
 #include "millstream/workers/current_row.h"
 #include "millstream/workers/process_worker_pool.h"
 #include "millstream/workers/thread_worker_pool.h"
@@ -36,6 +38,10 @@ namespace millstream::python {
 namespace {
 
 using FieldSpec = std::tuple<std::string, std::string, std::vector<std::int64_t>>;
+
+constexpr std::uint32_t number_of(StageKind kind) {
+  return static_cast<std::uint32_t>(kind);
+}
 
 Schema schema(const std::vector<FieldSpec>& specs) {
   Schema fields;
@@ -103,6 +109,50 @@ FunctionError failure(nb::python_error& error, const WorkRequest& chunk,
                        sample, "", shared_object(error.value()), transient(error));
 }
 
+/// The host value of each row, or None; an empty list if there are none.
+nb::list host_value_list(const WorkRequest& chunk) {
+  nb::list result;
+  if (chunk.host_values.empty()) return result;
+  for (std::int64_t k = 0; k < chunk.rows(); ++k) result.append(nb::none());
+  for (const HostValue& value : chunk.host_values) {
+    result[static_cast<std::size_t>(value.row - chunk.first)] = python_value(value);
+  }
+  return result;
+}
+
+/// Adds the host values that a task returned for the rows of a chunk.
+void add_host_values(const WorkRequest& chunk, nb::handle values) {
+  std::vector<HostValue> added;
+  for (const nb::handle value : nb::cast<nb::list>(values)) {
+    const auto row = chunk.first + static_cast<std::int64_t>(added.size());
+    added.push_back({row, shared_object(value), ""});
+  }
+  chunk.context.host_values->add(std::move(added));
+}
+
+/// Pickles the host values that are objects of this process.
+void pickle_host_values(const WorkRequest& request) {
+  const auto gil = in_python([] { return std::make_unique<nb::gil_scoped_acquire>(); });
+  std::int64_t row = 0;
+  try {
+    const nb::object pickled =
+        nb::module_::import_("millstream._workers.pools").attr("pickled_host_value");
+    for (HostValue& value : request.host_values) {
+      if (value.object == nullptr) continue;
+      row = value.row - request.first;
+      const nb::handle object(
+          const_cast<PyObject*>(static_cast<const PyObject*>(value.object.get())));
+      const nb::object bytes = in_python([&] {
+        return pickled(object, request.indices[static_cast<std::size_t>(row)]);
+      });
+      value.bytes = as_string(nb::cast<nb::bytes>(bytes));
+      value.object.reset();
+    }
+  } catch (nb::python_error& error) {
+    throw failure(error, request, row);
+  }
+}
+
 void call(const std::shared_ptr<const void>& function, const WorkRequest& chunk,
           std::atomic<std::int64_t>& row, const std::shared_ptr<const void>& memory) {
   const auto gil = in_python([] { return std::make_unique<nb::gil_scoped_acquire>(); });
@@ -117,13 +167,13 @@ void call(const std::shared_ptr<const void>& function, const WorkRequest& chunk,
         nb::make_tuple(numbers_array(chunk.indices.data(), chunk.indices.size()), seeds,
                        views(chunk.input, chunk.rows(), owner),
                        views(chunk.output, chunk.rows(), owner),
-                       cell_array(reinterpret_cast<std::int64_t*>(&row), owner));
+                       cell_array(reinterpret_cast<std::int64_t*>(&row), owner),
+                       host_value_list(chunk));
     const nb::object values = nb::steal(in_python(
         [&] { return PyObject_Call(callable.ptr(), arguments.ptr(), nullptr); }));
     if (!values.is_valid()) throw nb::python_error();
     if (chunk.context.host_values != nullptr && !values.is_none()) {
-      chunk.context.host_values->add(
-          {chunk.first, chunk.rows(), "", shared_object(values)});
+      add_host_values(chunk, values);
     }
   } catch (nb::python_error& error) {
     throw failure(error, chunk, row.load());
@@ -170,7 +220,7 @@ std::unique_ptr<WorkerPoolHandle> process_worker_pool(
     launch.environment.push_back(as_string(word));
   }
   const ProcessWorkerPool::Options options{workers, std::chrono::milliseconds(timeout),
-                                           restarts};
+                                           restarts, pickle_host_values};
   return std::unique_ptr<WorkerPoolHandle>(new WorkerPoolHandle{
       std::make_shared<ProcessWorkerPool>(std::move(launch), options)});
 }
@@ -248,8 +298,9 @@ void ready(WorkerHandle& handle, const std::vector<FieldSpec>& inputs,
   handle.worker.ready();
 }
 
-/// Returns (indices, seeds, inputs, outputs) of the next task, or None if there are no
-/// more. Inputs and outputs are in shared memory, which is valid only during this task.
+/// Returns (indices, seeds, inputs, outputs, host values) of the next task, or None if
+/// there are no more. Inputs and outputs are in shared memory, which is valid only
+/// during this task.
 nb::object next_task(nb::handle self) {
   auto& handle = nb::cast<WorkerHandle&>(self);
   Worker& worker = handle.worker;
@@ -274,9 +325,14 @@ nb::object next_task(nb::handle self) {
   const nb::object seeds = task.seeds.empty()
                                ? nb::none()
                                : numbers_array(task.seeds.data(), task.seeds.size());
+  nb::list host_values;
+  for (const std::string& value : task.host_values) {
+    host_values.append(
+        value.empty() ? nb::none() : nb::object(nb::bytes(value.data(), value.size())));
+  }
   return nb::make_tuple(numbers_array(task.indices.data(), task.indices.size()), seeds,
                         listed(task.input, handle.inputs),
-                        listed(task.output, handle.outputs));
+                        listed(task.output, handle.outputs), host_values);
 }
 
 }  // namespace
@@ -296,8 +352,8 @@ void bind_workers(nb::module_& module) {
 Creates threads that make chunks of batches with a Python function.
 
 Args:
-  function: Called with (indices, seeds, inputs, outputs, row). Returns the host values,
-    one per row, or None.
+  function: Called with (indices, seeds, inputs, outputs, row, host values). Returns the
+    host values, one per row, or None.
   workers: The number of threads.
   timeout: The time limit for one row in milliseconds; 0 for no limit.)");
   module.def("process_worker_pool", process_worker_pool, "command"_a, "environment"_a,
@@ -314,12 +370,28 @@ Args:
   module.def(
       "function_source",
       [](std::int64_t size, const std::vector<FieldSpec>& fields,
-         const WorkerPoolHandle& worker_pool) {
-        return Handle<Source>{
-            std::make_shared<FunctionSource>(size, schema(fields), worker_pool.shared)};
+         const WorkerPoolHandle& worker_pool, std::optional<std::uint32_t> stage) {
+        const bool is_function = stage == number_of(StageKind::kFunction);
+        return Handle<Source>{std::make_shared<FunctionSource>(
+            size, schema(fields), worker_pool.shared, stage, is_function ? 1 : 0)};
       },
-      "size"_a, "fields"_a, "worker_pool"_a,
-      "Samples that a worker pool makes from their indices.");
+      "size"_a, "fields"_a, "worker_pool"_a, "stage"_a.none() = nb::none(), R"(
+Samples that a worker pool makes from their indices.
+
+Args:
+  size: The number of samples.
+  fields: (name, dtype, shape) of each field.
+  worker_pool: The workers.
+  stage: `FUNCTION_STAGE` or `SOURCE_STAGE` if each sample needs a seed, or None.)");
+  module.def(
+      "sample_seed",
+      [](std::uint32_t stage, std::int64_t sample) {
+        return Random({}, 0, sample, stage).bits64();
+      },
+      "stage"_a, "sample"_a,
+      "Returns the seed of a sample of a function for seed 0 and epoch 0.");
+  module.attr("FUNCTION_STAGE") = number_of(StageKind::kFunction);
+  module.attr("SOURCE_STAGE") = number_of(StageKind::kSource);
   module.def(
       "function_transform",
       [](const std::string& name, const std::vector<FieldSpec>& inputs,
@@ -368,14 +440,17 @@ Args:
       .def("ready", ready, "inputs"_a, "outputs"_a,
            "Tells the pool that the worker is ready. `inputs` and `outputs` list the "
            "(name, dtype, shape) of the fields of a task.")
-      .def(
-          "next", next_task,
-          "Waits for a task and returns its (indices, seeds, inputs, outputs). Returns "
-          "None if there are no more.")
+      .def("next", next_task,
+           "Waits for a task and returns its (indices, seeds, inputs, outputs, host "
+           "values). Returns None if there are no more.")
       .def(
           "done",
-          [](WorkerHandle& w, const nb::bytes& host_values) {
-            w.worker.done({host_values.c_str(), host_values.size()});
+          [](WorkerHandle& w, const std::vector<nb::bytes>& host_values) {
+            std::vector<std::string> values;
+            for (const nb::bytes& value : host_values) {
+              values.push_back(as_string(value));
+            }
+            w.worker.done(values);
           },
           "host_values"_a)
       .def(

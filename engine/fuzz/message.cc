@@ -13,6 +13,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     require(again.size() <= size && bytes.starts_with(again));
   });
   accept_or_refuse([&] {
+    const std::string again = encoded(decoded_host_values(bytes));
+    require(again.size() <= size && bytes.starts_with(again));
+  });
+  accept_or_refuse([&] {
     const Failure failure = decoded_failure(bytes);
     const std::string again = encoded(failure);
     require(again.size() <= size && bytes.starts_with(again));

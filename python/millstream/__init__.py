@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from millstream._sources.combine import Subset as Subset
     from millstream._sources.combine import concatenate as concatenate
     from millstream._sources.combine import zip_sources as zip_sources
+    from millstream._sources.csv import CsvSource as CsvSource
     from millstream._sources.disk import CifarSource as CifarSource
-    from millstream._sources.disk import CsvSource as CsvSource
     from millstream._sources.disk import IdxSource as IdxSource
     from millstream._sources.disk import NpySource as NpySource
     from millstream._sources.disk import NpzSource as NpzSource
@@ -56,10 +56,13 @@ if TYPE_CHECKING:
     from millstream._sources.materialize import dataset_to_jax as dataset_to_jax
     from millstream._sources.mixture import mix as mix
     from millstream._sources.source import Source as Source
+    from millstream._sources.windows import WindowSource as WindowSource
     from millstream._sources.write import write_csv as write_csv
     from millstream._sources.write import write_idx as write_idx
     from millstream._sources.write import write_npy as write_npy
     from millstream._sources.write import write_packed as write_packed
+    from millstream._stages.augment import RandomCropTransform as RandomCropTransform
+    from millstream._stages.augment import RandomFlipTransform as RandomFlipTransform
     from millstream._stages.batch import BatchTransform as BatchTransform
     from millstream._stages.device_put import DevicePutTransform as DevicePutTransform
     from millstream._stages.map import HostCallbackTransform as HostCallbackTransform

@@ -18,7 +18,6 @@ from millstream import (
     ArraySampleSource,
     CIFAR10Dataset,
     CIFAR10DiskSource,
-    DataLoader,
     DevicePutTransform,
     MapTransform,
     MNISTDataset,
@@ -26,6 +25,7 @@ from millstream import (
     Source,
     dataset_to_jax,
 )
+from millstream.cyreal import DataLoader
 
 __all__ = [
     "ArraySampleSource",

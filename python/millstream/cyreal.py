@@ -3,12 +3,12 @@
 To switch from Cyreal, change the import and keep your code.
 """
 
+import millstream
 from millstream import (
     ArraySampleSource,
     BatchTransform,
     CIFAR10Dataset,
     CIFAR10DiskSource,
-    DataLoader,
     DevicePutTransform,
     FlattenTransform,
     HostCallbackTransform,
@@ -22,6 +22,13 @@ from millstream import (
 )
 
 ArraySource = ArraySampleSource
+
+
+class DataLoader(millstream.DataLoader):
+    """``millstream.DataLoader``, except that ``iterate`` may repeat an epoch."""
+
+    _warns_of_repeats = False
+
 
 __all__ = [
     "ArraySampleSource",

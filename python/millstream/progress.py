@@ -1,8 +1,9 @@
-"""Shows how fast a loop over batches runs, and whether data or compute limits it.
+"""Shows how fast a loop over batches runs, and whether the data or the step limits it.
 
 ``loader.iterate(state, progress=True)`` shows a tqdm bar on standard error. ``track``
-does the same for any iterable of batches. Without tqdm, or if standard error is not a
-terminal, a line is printed from time to time instead.
+does the same for any iterable of batches. Without tqdm, one line of text is rewritten.
+If standard error is neither a terminal nor a Jupyter notebook, lines are printed from
+time to time instead.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sized
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, TextIO, TypeVar
+from typing import Any, Generic, TextIO, TypeVar
 
 from millstream._core.progress_bar import ProgressBar
 
@@ -27,6 +28,7 @@ _MARKS = 20
 # The first steps start workers and compile, so later reports leave them out.
 _WARMUP_STEPS = 5
 _BAR = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} steps{postfix}"
+_NO_TOTAL = "{desc}: {n_fmt} steps{postfix}"
 
 
 @dataclass(frozen=True)
@@ -43,8 +45,8 @@ class Report:
 
     @property
     def limit(self) -> str:
-        """What limits the loop: "data" if ``wait_share`` is above 0.1, or "compute"."""
-        return "data" if self.wait_share > DATA_LIMIT else "compute"
+        """What limits the loop: "data" if ``wait_share`` is above 0.1, or "step"."""
+        return "data" if self.wait_share > DATA_LIMIT else "step"
 
     def __str__(self) -> str:
         waited = f"{self.wait_per_step * 1e3:.2f} ms per step ({self.wait_share:.0%})"
@@ -52,25 +54,29 @@ class Report:
 
     def _text(self, waited: str = "") -> str:
         rate = _rate_text(self.samples_per_second)
-        return f"{rate} samples/s, {waited}limited by {self.limit}"
+        return f"{rate} samples/s, {waited}limited by the {self.limit}"
 
 
 class StepProgress(ProgressBar):
-    """A bar of steps. Call ``wait`` before requesting a batch and ``got`` after it."""
+    """A bar of steps. Call ``wait`` before requesting a batch and ``got`` after it.
 
-    _format: ClassVar[dict[str, Any]] = {"bar_format": _BAR}
-    _lines_without_terminal: ClassVar[bool] = True
+    ``first`` is the number of steps that were done before. They count in ``total``.
+    """
+
+    _lines_without_terminal = True
 
     def __init__(
         self,
         label: str,
         total: int | None = None,
         *,
+        first: int = 0,
         shown: bool | None = None,
         stream: TextIO | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         super().__init__(label, total, shown=shown, stream=stream, clock=clock)
+        self._first = first
         self._steps = self._samples = 0
         self._waited = self._asked = self._came = 0.0
         self._marks: deque[tuple[float, int, int, float]] = deque()
@@ -79,9 +85,10 @@ class StepProgress(ProgressBar):
     def wait(self) -> None:
         """Records that the loop is about to request a batch."""
         self._asked = self._clock()
-        if not self._marks:
-            self._marks.append((self._asked, 0, 0, 0.0))
-            self.update(0)
+        if self._done is None:  # the time since an earlier loop does not count
+            mark = (self._asked, self._steps, self._samples, self._waited)
+            self._marks = deque([mark])
+            self.update(self._first + self._steps)
 
     def got(self, samples: int) -> None:
         """Records that the batch has arrived, with its number of samples."""
@@ -99,13 +106,12 @@ class StepProgress(ProgressBar):
             self._marks.append(mark)
             while len(self._marks) > 2 and now - self._marks[1][0] > _WINDOW:
                 self._marks.popleft()
-            self._show_report()
-        self.update(self._steps)
+        self.update(self._first + self._steps)
 
     def report(self) -> Report:
         """The speed over the last seconds."""
-        if self._steps == 0:
-            return Report(0, 0.0, 0.0, 0.0)
+        if not self._is_measured:
+            return Report(self._steps, 0.0, 0.0, 0.0)
         then, steps, samples, waited = self._marks[0]
         seconds = max(self._came - then, 1e-9)
         waiting = self._waited - waited
@@ -116,11 +122,6 @@ class StepProgress(ProgressBar):
             wait_share=min(waiting / seconds, 1.0),
         )
 
-    def close(self) -> None:
-        """Shows the last state and ends the line."""
-        self._show_report()
-        super().close()
-
     def __del__(self) -> None:
         # After `break` the cursor would stay on the bar's line.
         try:  # noqa: SIM105 - at exit, modules may already be unloaded
@@ -128,13 +129,22 @@ class StepProgress(ProgressBar):
         except Exception:
             pass
 
-    def _show_report(self) -> None:
-        if self._bar is not None:
-            self._bar.set_postfix_str(self.report()._text(), refresh=False)
+    @property
+    def _is_measured(self) -> bool:
+        """Whether a batch has arrived since the loop started."""
+        return bool(self._marks) and self._steps > self._marks[0][1]
+
+    def _format(self) -> dict[str, Any]:
+        return {"bar_format": _BAR if self._total else _NO_TOTAL}
+
+    def _postfix(self) -> str:
+        return self.report()._text() if self._is_measured else ""
 
     def _line(self) -> str:
         total = f" of {self._total}" if self._total else ""
-        return f"{self._label}: {self._steps}{total} steps, {self.report()}"
+        line = f"{self.label}: {self._first + self._steps}{total} steps"
+        report = self._postfix() if self._rewrites else str(self.report())
+        return f"{line}, {report}" if self._is_measured else line
 
 
 class Tracked(Generic[T]):
@@ -187,7 +197,8 @@ def track(
       total: The number of batches; ``len(batches)`` by default, if it has a length.
       batch_size: The number of samples per batch. By default it is the length of the
         first array of each batch.
-      shown: Whether to show a bar. None shows a bar on a terminal and lines elsewhere.
+      shown: Whether to show a bar. None shows a bar on a terminal and in a notebook,
+        and lines elsewhere.
       stream: Where to write; standard error by default.
     """
     if total is None and isinstance(batches, Sized):

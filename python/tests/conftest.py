@@ -9,6 +9,7 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import file_server
 import millstream
@@ -24,6 +25,15 @@ TESTS = Path(__file__).resolve().parent
 # forever, so this restores the default, which child processes inherit.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def fails(call: Any, *texts: str, kind: type[Exception] = TypeError) -> None:
+    """Checks that ``call`` raises an error that contains all texts."""
+    with pytest.raises(kind) as caught:
+        call()
+    message = "\n".join([str(caught.value), *getattr(caught.value, "__notes__", [])])
+    for text in texts:
+        assert text in message
 
 
 def rows_of(n: int) -> dict[str, np.ndarray]:

@@ -165,7 +165,7 @@ def test_each_row_is_read_once(layout: str, source: Any) -> None:
         loader = loader_of(source, sharding_of(layout), prefetch=0)
         walk(loader, loader.init_state(7), STEPS)
         resident_in_jit = loader._built.traits.immediate and walk is not iterated
-        copies = loader._built.split.devices // len(loader._built.split.parts)
+        copies = loader._built.split.devices // len(loader._built.split.local_shards)
         row = sum(x[0].nbytes for x in data().values())
         # Inside jit every device gathers its own rows from memory.
         assert loader.bytes_read == N * row * (copies if resident_in_jit else 1)

@@ -107,7 +107,14 @@ def train(folder: Path, job: dict[str, Any], process: int) -> None:
         if job["absent"] == process:
             time.sleep(4)
             return
-    loader = loader_of(job, process, NamedSharding(mesh, PartitionSpec("data")))
+    sharding: Any = NamedSharding(mesh, PartitionSpec("data"))
+    if job.get("specs"):  # for each process, the axes of each field
+        specs = job["specs"][process % len(job["specs"])]
+        sharding = {
+            key: NamedSharding(mesh, PartitionSpec(*axes))
+            for key, axes in specs.items()
+        }
+    loader = loader_of(job, process, sharding)
     everywhere = NamedSharding(mesh, PartitionSpec())
     checkpoint = folder / "checkpoint.json"
     key = job.get("keys", [11])
@@ -132,6 +139,8 @@ def train(folder: Path, job: dict[str, Any], process: int) -> None:
         else:
             iterator = loader.iterate(state, steps=1)
             seen = next(iterator)
+            if job.get("specs"):
+                assert {key: x.sharding for key, x in seen[0].items()} == sharding
             if job.get("functions"):
                 check_names(loader, state, seen[0])
             state = iterator.state
@@ -159,8 +168,13 @@ def keep(
     if seen is not None:
         batch, mask = seen
         for key, leaf in {**batch, "mask": mask}.items():
+            rows: dict[int, dict[int, np.ndarray]] = {}
             for shard in leaf.addressable_shards:
-                arrays[f"{key}.{shard.index[0].start or 0}"] = np.asarray(shard.data)
+                row, column = (at.start or 0 for at in (*shard.index, slice(0))[:2])
+                rows.setdefault(row, {})[column] = np.asarray(shard.data)
+            for row, parts in rows.items():
+                whole = np.concatenate([parts[at] for at in sorted(parts)], axis=-1)
+                arrays[f"{key}.{row}"] = whole
     np.savez(folder / f"{name}-{process}-{at}.npz", **arrays)
 
 

@@ -56,3 +56,22 @@ def loader_of(source: Any, sharding: Any, **more: Any) -> ms.DataLoader:
 
 def plain_of(source: Any) -> ms.DataLoader:
     return ms.DataLoader([source, ms.BatchTransform(BATCH)])
+
+
+SIZES = {"data": 2, "model": 4}
+SPECS = {"tokens": P("data", "model"), "label": P("data")}
+
+
+def samples() -> dict[str, np.ndarray]:
+    """Returns samples to split with ``SPECS`` over a mesh of ``SIZES``."""
+    tokens = np.arange(N * 8, dtype=np.int32).reshape(N, 8)
+    return {"tokens": tokens, "label": (np.arange(N) % 251 + 1).astype(np.uint8)}
+
+
+def shardings(specs: Any = SPECS, kind: AxisType = AxisType.Auto) -> Any:
+    mesh = mesh_of(SIZES, kind)
+    return jax.tree.map(lambda spec: NamedSharding(mesh, spec), specs)
+
+
+def rows() -> NamedSharding:
+    return NamedSharding(mesh_of(SIZES), P("data"))

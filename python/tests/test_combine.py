@@ -25,7 +25,7 @@ from millstream import (
     mix,
     zip_sources,
 )
-from walks import indexed, iterated, same_bytes, same_walk, scanned
+from walks import check, iterated, same_walk, taken
 
 N = 61
 
@@ -40,35 +40,11 @@ def source(request: Any, tmp_path: Path) -> Any:
     return NpySource({name: tmp_path / f"{name}.npy" for name in data})
 
 
-def taken(data: Any, which: Any) -> Any:
-    return jax.tree.map(lambda x: x[which], data)
-
-
 SHUFFLED = "ordering=Shuffle()"
 
 
 def rolled(data: Any) -> Any:
     return jax.tree.map(lambda x: np.roll(x, -1, axis=0), data)
-
-
-def check(source: Any, data: Any) -> None:
-    """Checks the samples one by one and by every way of delivery."""
-    n = len(jax.tree.leaves(data)[0])
-    assert len(source) == source.num_samples == n
-    for i in (0, n // 2, -1):
-        same_bytes(source[i], taken(data, i))
-    for wrong in (n, -n - 1):
-        with pytest.raises(IndexError, match=f"sample {wrong} of {n}"):
-            source[wrong]
-    loader = DataLoader([source, BatchTransform(7)])
-    state = loader.init_state(3)
-    steps = loader.steps_per_epoch + 2
-    expected = indexed(loader, data, state, steps)
-    same_walk(iterated(loader, state, steps), expected)
-    same_walk(scanned(loader, state, steps), expected)
-    if source.arrays() is not None:
-        traced = DataLoader([source, BatchTransform(7)], traced=True)
-        same_walk(scanned(traced, state, steps), expected)
 
 
 SLICES = [

@@ -98,3 +98,21 @@ def test_a_traced_gather_takes_indices_from_the_engine(order, remainder, elsewhe
     assert state == end
     again, *_ = jax.vmap(traced.next_batch)(states)
     np.testing.assert_array_equal(again["x"], mapped["x"])
+
+
+@pytest.mark.parametrize("traced", [False, True])
+def test_a_host_callback_gives_the_same_keys(traced, elsewhere):
+    def loader():
+        wrap = ms.BatchTransform(4, remainder="wrap")
+        noise = ms.MapTransform(lambda x, key: x + jax.random.uniform(key))
+        head = ms.ArraySampleSource(np.arange(10, dtype=np.float32))
+        return ms.DataLoader([head, noise, wrap], traced=traced)
+
+    def walk(loader):
+        return loader.scan_epoch(
+            loader.init_state(5), 0, lambda carry, x, _: (0, x), steps=7
+        )[2]
+
+    expected = walk(loader())
+    elsewhere()
+    np.testing.assert_array_equal(walk(loader()), expected)

@@ -128,7 +128,8 @@ def test_csv(tmp_path: Path) -> None:
     assert (error.path, error.line, error.field) == (str(path), 3, "height")
     assert (error.expected, error.found) == ("a number", "'tall'")
     assert str(error) == (
-        f"{path}: line 3, column 2 ('height'): expected a number, found 'tall'"
+        f"{path}: line 3, column 2 ('height'): expected a number, found 'tall'; read "
+        "only other columns with columns=, or convert this one to numbers"
     )
     error = raised(ValueError, lambda: CsvSource(path, columns=["age", "weight"]))
     assert (error.path, error.field) == (str(path), "weight")

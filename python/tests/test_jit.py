@@ -24,13 +24,14 @@ def made(**knobs: Any) -> DataLoader:
     return DataLoader([ArraySampleSource(rows_of(N)), BatchTransform(BATCH)], **knobs)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def loader() -> DataLoader:
     return made()
 
 
 @pytest.fixture(scope="module")
-def walk(loader: DataLoader) -> Any:
+def walk() -> Any:
+    loader = made()
     return specified(loader, loader.init_state(7), 3 * STEPS)
 
 

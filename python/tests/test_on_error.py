@@ -157,6 +157,80 @@ def test_host_fields_of_skipped_samples_are_none() -> None:
         assert np.flatnonzero(~np.asarray(mask)).tolist() == [6]
 
 
+@pytest.mark.parametrize("stage_kind", KINDS)
+@pytest.mark.parametrize("source_kind", KINDS)
+def test_sample_0_is_skipped_too(source_kind: str, stage_kind: str) -> None:
+    """The fields are found from a later sample, in the source and in the stage."""
+    source = DiskSampleSource(
+        12, fns.bad_story, None, "sequential", worker_kind=source_kind
+    )
+    stage = PythonMapTransform(fns.picky_tokenizer, worker_kind=stage_kind, workers=2)
+    loader = DataLoader([source, stage, BatchTransform(12)], on_error="skip")
+    state = loader.init_state(0)
+    batch, mask = next(loader.iterate(state))
+    good = [i not in (0, 1, 5, 6) for i in range(12)]
+    assert mask.tolist() == good
+    assert batch["id"] == [f"s{i}" if good[i] else None for i in range(12)]
+    tokens = np.stack([fns.tokens_of(fns.story(i)["text"]) for i in range(12)])
+    tokens[~np.array(good)] = 0
+    same_bytes(batch["tokens"], tokens)
+    assert sorted(loader.skipped) == [0, 1, 5, 6]
+    again, _, _ = jax.jit(loader.next_batch)(state)
+    same_bytes(again, {"tokens": tokens})
+
+    strict = DataLoader([source, stage, BatchTransform(12)])
+    with pytest.raises(fns.OwnError, match="no story") as caught:
+        next(strict.iterate(strict.init_state(0)))
+    assert "raised for sample 0" in "".join(caught.value.__notes__)
+
+
+def test_a_stage_that_fails_at_sample_0() -> None:
+    for batched in (False, True):
+        source = DiskSampleSource(7, fns.story, None, "sequential")
+        stages = [PythonMapTransform(fns.picky_tokenizer), BatchTransform(7)]
+        stages = stages[::-1] if batched else stages
+        loader = DataLoader([source, *stages], on_error="skip")
+        batch, mask = next(loader.iterate(loader.init_state(0)))
+        assert np.flatnonzero(~np.asarray(mask)).tolist() == [0, 5]
+        assert batch["id"] == [None, "s1", "s2", "s3", "s4", None, "s6"]
+        strict = DataLoader([source, *stages])
+        with pytest.raises(fns.OwnError, match="without tokens"):
+            next(strict.iterate(strict.init_state(0)))
+
+
+def test_if_the_first_samples_all_fail_the_first_error_is_raised() -> None:
+    tried: list[int] = []
+
+    def failing(i: int) -> Any:
+        tried.append(i)
+        raise fns.OwnError(f"no sample {i}", i)
+
+    with pytest.raises(fns.OwnError, match="no sample 0"):
+        source_of(failing)
+    assert tried == list(range(10))
+    tried.clear()
+    with pytest.raises(fns.OwnError, match="no sample 0"):
+        DiskSampleSource(3, failing)
+    assert tried == [0, 1, 2]
+
+    def failing_stage(sample: Any) -> Any:
+        return failing(int(sample["y"]) - 1)
+
+    with pytest.raises(fns.OwnError, match="no sample 0"):
+        DataLoader([source_of(fns.plain), PythonMapTransform(failing_stage)])
+
+
+def test_a_dead_worker_is_reported_when_the_fields_are_found() -> None:
+    """The loader would not skip sample 0, so no other sample is tried."""
+    shape = jax.ShapeDtypeStruct
+    spec = {"x": shape((3,), np.int32), "y": shape((), np.int32)}
+    spec["z"] = shape((2, 2), np.float32)
+    dying = fns.Dying("exit", at=0)
+    source = source_of(dying, sample_spec=spec, worker_kind="process")
+    with pytest.raises(WorkerError, match="sample 0"):
+        DataLoader([source, PythonMapTransform(lambda sample: sample)])
+
+
 def test_files_with_a_bad_sample(tmp_path: Path) -> None:
     """Errors of the engine's own sources are skipped in the same way."""
     numbers = np.arange(40).reshape(20, 2)

@@ -165,6 +165,32 @@ def test_every_layout_has_the_same_global_batches(
         check(found[at], want)
 
 
+TWO_SPECS = {"x": ["data", "model"], "y": ["data"]}
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_fields_with_different_shardings(group: Group, inside: bool) -> None:
+    ended = group.run(
+        "specs", 2, mesh=[4, 2], specs=[TWO_SPECS], inside=inside, end=loopback.STEPS
+    )
+    assert [status for status, _ in ended] == [0, 0], ended
+    found = group.steps("specs")
+    assert sorted(found) == list(range(loopback.STEPS))
+    for at, want in enumerate(expected()[: loopback.STEPS]):
+        check(found[at], want)
+
+
+def test_processes_with_different_shardings_raise_errors(group: Group) -> None:
+    rows = {key: ["data"] for key in TWO_SPECS}
+    ended = group.run("differ", 2, mesh=[4, 2], specs=[TWO_SPECS, rows])
+    for status, out in ended:
+        assert status != 0
+        assert (
+            "in process 1 the sharding is x: P('data',), y: P('data',) over mesh "
+            "(data=4, model=2), not x: P('data', 'model'), y: P('data',) over" in out
+        )
+
+
 def test_functions_with_host_fields(group: Group) -> None:
     ended = group.run("functions", 2, functions=True, end=loopback.STEPS)
     assert [status for status, _ in ended] == [0, 0], ended

@@ -33,7 +33,7 @@ def steps(bar, clock, count, *, wait, work, samples=10):
         clock.now += work
 
 
-def test_a_loop_that_computes_is_limited_by_compute():
+def test_a_loop_that_computes_is_limited_by_the_step():
     clock = Clock()
     bar = watched(clock)
     steps(bar, clock, 20, wait=0.001, work=0.099)
@@ -42,9 +42,9 @@ def test_a_loop_that_computes_is_limited_by_compute():
     assert report.samples_per_second == pytest.approx(100, rel=0.01)
     assert report.wait_per_step == pytest.approx(0.001)
     assert report.wait_share == pytest.approx(0.01, rel=0.05)
-    assert report.limit == "compute"
+    assert report.limit == "step"
     assert str(report) == (
-        "100 samples/s, waited 1.00 ms per step (1%), limited by compute"
+        "100 samples/s, waited 1.00 ms per step (1%), limited by the step"
     )
 
 
@@ -62,7 +62,7 @@ def test_only_the_last_seconds_count():
     steps(bar, clock, 100, wait=0.09, work=0.01)
     assert bar.report().limit == "data"
     steps(bar, clock, 100, wait=0.0001, work=0.0999)
-    assert bar.report().limit == "compute"
+    assert bar.report().limit == "step"
     assert bar.report().wait_per_step == pytest.approx(0.0001)
 
 
@@ -73,7 +73,7 @@ def test_warmup_steps_do_not_count():
     steps(bar, clock, 3, wait=1.0, work=0.1)
     assert bar.report().limit == "data"
     steps(bar, clock, 5, wait=0.0, work=0.1)
-    assert bar.report().limit == "compute"
+    assert bar.report().limit == "step"
 
 
 def test_a_stream_that_is_not_a_terminal_gets_occasional_lines(monkeypatch):
@@ -118,20 +118,37 @@ class Terminal(io.StringIO):
 @pytest.mark.parametrize("total", [3, None])
 def test_a_narrow_terminal_shows_what_limits(monkeypatch, total):
     monkeypatch.delenv("MILLSTREAM_PROGRESS", raising=False)
-    monkeypatch.setenv("COLUMNS", "80" if total else "50")
+    monkeypatch.setenv("COLUMNS", "70" if total else "55")
     clock, stream = Clock(), Terminal()
     bar = watched(clock, stream, total=total)
     steps(bar, clock, 3, wait=0.001, work=0.099)
     bar.close()
     last = stream.getvalue().split("\r")[-1]
     assert "3/3 steps, " in last or not total
-    assert last.rstrip().endswith(" samples/s, limited by compute")
+    assert last.rstrip().endswith(" samples/s, limited by the step")
 
 
-def test_without_tqdm_there_are_lines(monkeypatch):
+def test_without_tqdm_a_line_is_rewritten(monkeypatch):
+    monkeypatch.delenv("MILLSTREAM_PROGRESS", raising=False)
+    monkeypatch.setenv("COLUMNS", "51")
     monkeypatch.setitem(sys.modules, "tqdm", None)
     clock, stream = Clock(), Terminal()
-    bar = watched(clock, stream, total=300)
+    bar = watched(clock, stream, total=30)
+    steps(bar, clock, 12, wait=0.001, work=0.099)
+    bar.say("a message")
+    steps(bar, clock, 18, wait=0.001, work=0.099)
+    bar.close()
+    above, below = stream.getvalue().removesuffix("\n").split("a message\n")
+    texts = [text.rstrip() for text in (above + below).split("\r") if text.strip()]
+    assert texts[0] == "train: 0 of 30 steps"
+    assert len(texts) == 7  # every 0.5 of 3 seconds, and at the end
+    assert texts[-1] == "train: 30 of 30 steps, 100 samples/s, limited by t"
+
+
+def test_without_tqdm_a_file_gets_occasional_lines(monkeypatch):
+    monkeypatch.setitem(sys.modules, "tqdm", None)
+    clock, stream = Clock(), io.StringIO()
+    bar = watched(clock, stream, total=300, shown=True)
     steps(bar, clock, 300, wait=0.01, work=0.09)
     bar.close()
     lines = stream.getvalue().splitlines()
@@ -139,7 +156,7 @@ def test_without_tqdm_there_are_lines(monkeypatch):
         "train: 101 of 300",
         "train: 300 of 300",
     ]
-    assert lines[-1].endswith("limited by compute")
+    assert lines[-1].endswith("limited by the step")
 
 
 def test_a_terminal_gets_a_bar_that_ends_its_line(monkeypatch):
@@ -160,7 +177,7 @@ def test_a_loop_that_breaks_ends_its_line():
     stream = Terminal()
     for _ in progress.track(iter(range(10)), shown=True, stream=stream):
         break
-    assert "1/? steps" in stream.getvalue()
+    assert "1 steps" in stream.getvalue()
     assert stream.getvalue().endswith("\n")
 
 
@@ -236,3 +253,58 @@ def test_iterate_without_a_terminal_is_quiet(monkeypatch, capsys):
     with pytest.raises(ValueError, match="closed"):
         next(shown)
     assert capsys.readouterr().err == ""
+
+
+def bars(capsys):
+    """Returns the last text of each bar that was drawn on standard error."""
+    lines = capsys.readouterr().err.split("\n")
+    assert lines.pop() == ""
+    return [line.split("\r")[-1] for line in lines]
+
+
+def test_a_run_shows_its_epoch_and_all_steps(monkeypatch, capsys):
+    monkeypatch.setenv("MILLSTREAM_PROGRESS", "1")
+    run = loader().run(epochs=4, progress=True)
+    for _ in run:
+        if run.step == 5:
+            break
+    state = run.state
+    for _ in run:
+        pass
+    assert list(run) == []
+    broken, rest = bars(capsys)
+    assert broken.startswith("epoch 1:  42%|")
+    assert "| 5/12 steps, " in broken
+    assert rest.startswith("epoch 3: 100%|")
+    assert "| 12/12 steps, " in rest
+    assert run.report().steps == 12
+
+    resumed = loader().run(state, epochs=4, progress=True)
+    next(resumed)
+    resumed.set_state(resumed.get_state())
+    next(resumed)
+    resumed.close()
+    first, second = bars(capsys)
+    assert "| 6/12 steps, " in first
+    assert "| 7/12 steps, " in second
+
+
+def test_a_run_without_an_end_shows_no_total(monkeypatch, capsys):
+    monkeypatch.setenv("MILLSTREAM_PROGRESS", "1")
+    run = loader().run(progress=True)
+    for _ in range(4):
+        next(run)
+    run.close()
+    assert [bar.partition(",")[0] for bar in bars(capsys)] == ["epoch 1: 4 steps"]
+
+
+def test_time_between_two_loops_does_not_count():
+    clock = Clock()
+    bar = watched(clock)
+    steps(bar, clock, 20, wait=0.001, work=0.099)
+    bar.close()
+    clock.now += 1000
+    bar.wait()
+    assert bar.report().samples_per_second == 0
+    steps(bar, clock, 20, wait=0.001, work=0.099)
+    assert bar.report().samples_per_second == pytest.approx(100, rel=0.1)

@@ -25,7 +25,8 @@ from millstream import (
     RenameTransform,
     fill_source,
 )
-from millstream._workers.tasks import Chunk, FieldSpec, FillTask
+from millstream._workers.rows import FieldSpec
+from millstream._workers.tasks import Chunk, FillTask
 from walks import (
     indexed,
     iterated,
@@ -377,7 +378,12 @@ def test_wrong_functions_are_errors() -> None:
     with pytest.raises(TypeError, match="takes both seed and key"):
         PythonMapTransform(lambda sample, seed, key: sample)
     source = ArraySampleSource(rows_of(N))
+    stage = PythonMapTransform(lambda sample: {"x": "text"}, host_fields=())
     with pytest.raises(TypeError, match=r"'x' has the dtype .* JAX arrays cannot hold"):
+        DataLoader([source, stage])
+    with pytest.raises(TypeError, match=r"dtype <U4, .* Return a dict"):
+        DataLoader([source, PythonMapTransform(lambda sample: "text")])
+    with pytest.raises(ValueError, match=r"only the host fields \['x'\]"):
         DataLoader([source, PythonMapTransform(lambda sample: {"x": "text"})])
 
     def fails(sample: Any) -> Any:
@@ -407,7 +413,7 @@ def test_explain_names_it() -> None:
     for stages in ([stage, BatchTransform(BATCH)], [BatchTransform(BATCH), stage]):
         text = DataLoader([source, *stages]).explain()
         line = next(x for x in text.splitlines() if "PythonMapTransform" in x)
-        assert "Python workers" in line
+        assert "Python, 2 worker threads" in line
         assert "float32" in line
         assert "bool" in line
 

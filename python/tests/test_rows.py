@@ -13,7 +13,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from millstream._engine import RowWriter
-from millstream._workers.tasks import FieldSpec, writer
+from millstream._workers.rows import FieldSpec, writer
 
 ROWS = 5
 

@@ -252,9 +252,9 @@ def test_drop_leaves_the_remainder_out() -> None:
 
 def test_partial_shortens_the_last_batch_and_is_an_error_in_jit() -> None:
     loader = loader_of(5, 2, "partial")
-    state = loader.init_state(0)
     padded = loader_of(5, 2)
     for _ in range(2):
+        state = loader.init_state(0)
         sizes = []
         expected = padded.iterate(padded.init_state(0))
         for (batch, mask), (whole, valid) in zip(

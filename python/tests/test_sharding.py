@@ -9,7 +9,11 @@ from conftest import TESTS, Python
 
 FILES = [
     "eight_devices.py",
+    "eight_devices_augment.py",
     "eight_devices_errors.py",
+    "eight_devices_pytrees.py",
+    "eight_devices_pytrees_errors.py",
+    "eight_devices_keys.py",
     "eight_devices_workers.py",
     "sharded_examples.py",
 ]

@@ -153,8 +153,8 @@ def test_a_bad_key_is_named(
 
 def bad_states() -> list[tuple[Any, type[Exception], str]]:
     return [
-        (7, TypeError, "found int. Pass the result of init_state"),
-        (None, TypeError, "found NoneType"),
+        (7, TypeError, "found (int. Pass the result of init_state|7. To start)"),
+        (None, TypeError, "found None|needs a state"),
         ({}, TypeError, "found dict"),
         ({"word": np.zeros(8, np.uint32)}, TypeError, "found dict"),
         ([0] * 8, TypeError, "found list"),

@@ -7,7 +7,8 @@ from typing import Any
 
 import jax
 import numpy as np
-from millstream import DataLoader
+import pytest
+from millstream import BatchTransform, DataLoader
 
 Walk = tuple[Any, np.ndarray, np.ndarray]
 """Batches, masks and the words of the states after them, each stacked along axis 0."""
@@ -116,6 +117,31 @@ def same_walk(found: Walk, expected: Walk) -> None:
     same_bytes(found[:2], expected[:2])
     words, wanted = found[2], expected[2]
     same_bytes(words, wanted if words.ndim == wanted.ndim else wanted[-1])
+
+
+def taken(data: Any, which: Any) -> Any:
+    """Returns the rows ``which`` of every array."""
+    return jax.tree.map(lambda x: x[which], data)
+
+
+def check(source: Any, data: Any) -> None:
+    """Compares a source with the arrays of its samples, in every way of delivery."""
+    n = len(jax.tree.leaves(data)[0])
+    assert len(source) == source.num_samples == n
+    for i in (0, n // 2, -1):
+        same_bytes(source[i], taken(data, i))
+    for wrong in (n, -n - 1):
+        with pytest.raises(IndexError, match=f"sample {wrong} of {n}"):
+            source[wrong]
+    loader = DataLoader([source, BatchTransform(7)])
+    state = loader.init_state(3)
+    steps = loader.steps_per_epoch + 2
+    expected = indexed(loader, data, state, steps)
+    same_walk(iterated(loader, state, steps), expected)
+    same_walk(scanned(loader, state, steps), expected)
+    if source.arrays() is not None:
+        traced = DataLoader([source, BatchTransform(7)], traced=True)
+        same_walk(scanned(traced, state, steps), expected)
 
 
 def resumes_everywhere(loader: DataLoader, state: Any, steps: int) -> None:

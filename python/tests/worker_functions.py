@@ -584,3 +584,111 @@ class Surrounded:
 def unreadable(i: int) -> dict[str, Any]:
     """Raises an error with a file name that is not UTF-8, as from os.listdir."""
     raise ValueError("cannot read sch\udcf6n, schön")
+
+
+# Text samples and a tokenizer, for stages that take host fields.
+
+_STORIES = (
+    "the reader unread the reading list",
+    "walking is unwalkable",
+    "",
+    "a list reads a walker zzz",
+)
+PIECES = (
+    *("[pad]", "[unknown]", "the", "read", "##er", "un", "##read", "##ing", "list"),
+    *("walk", "##walk", "##able", "is", "a", "##s"),
+)
+LENGTH = 12
+
+
+def story(i: int) -> dict[str, Any]:
+    """Returns a sample without arrays."""
+    return {"text": f"{_STORIES[i % len(_STORIES)]} {'a ' * (i % 3)}", "id": f"s{i}"}
+
+
+def pieces_of(word: str) -> list[int]:
+    """Splits a word into the longest pieces of the vocabulary, from the left."""
+    found: list[int] = []
+    start = 0
+    while start < len(word):
+        prefix = "##" if start else ""
+        ends = range(len(word), start, -1)
+        end = next((e for e in ends if prefix + word[start:e] in PIECES), None)
+        if end is None:
+            return [PIECES.index("[unknown]")]
+        found.append(PIECES.index(prefix + word[start:end]))
+        start = end
+    return found
+
+
+def tokens_of(text: str) -> np.ndarray:
+    tokens = [piece for word in text.split() for piece in pieces_of(word)][:LENGTH]
+    return np.array(tokens + [0] * (LENGTH - len(tokens)), np.int32)
+
+
+def tokenized(sample: dict[str, Any]) -> dict[str, Any]:
+    assert sorted(sample) == ["id", "text"]
+    return {"tokens": tokens_of(sample["text"])}
+
+
+def split_words(sample: dict[str, Any]) -> dict[str, Any]:
+    """Returns host fields only, and one that the input does not have."""
+    return {**sample, "words": ["", *sample["text"].split()]}
+
+
+def tokenized_words(sample: dict[str, Any]) -> dict[str, Any]:
+    text = " ".join(sample["words"])
+    return {"id": sample["id"], "tokens": tokens_of(text), "count": len(text.split())}
+
+
+def upper_case(sample: dict[str, Any]) -> dict[str, Any]:
+    return {**sample, "words": sample["words"].upper()}
+
+
+def bad_story(i: int) -> dict[str, Any]:
+    """Raises an error at samples 0, 1 and 6."""
+    if i in (0, 1, 6):
+        raise OwnError("no story", i)
+    return story(i)
+
+
+def picky_tokenizer(sample: dict[str, Any]) -> dict[str, Any]:
+    """Raises an error at samples 0 and 5 of ``story``."""
+    if sample["id"] in ("s0", "s5"):
+        raise OwnError("a story without tokens", int(sample["id"][1:]))
+    return {**sample, "tokens": tokens_of(sample["text"])}
+
+
+class DyingTokenizer:
+    """Ends its process at sample 6, the first time only."""
+
+    def __init__(self, once: Path) -> None:
+        self._dying = Dying("exit", once)
+
+    def __call__(self, sample: dict[str, Any]) -> dict[str, Any]:
+        self._dying(int(sample["id"][1:]))
+        return tokenized(sample)
+
+
+class InProcess:
+    """Unpickling it raises an error."""
+
+    def __reduce__(self) -> Any:
+        return _refuse, ()
+
+
+def _refuse() -> Any:
+    raise OwnError("cannot be unpickled", 3)
+
+
+def with_one_refusal(i: int) -> dict[str, Any]:
+    return {"x": i, "object": InProcess() if i == 3 else {}}
+
+
+def only_numbers(sample: dict[str, Any]) -> dict[str, Any]:
+    return {"x": sample["x"] + 1}
+
+
+def labelled(sample: dict[str, Any]) -> dict[str, Any]:
+    """Adds a host field to a sample without one."""
+    return {**sample, "name": f"row {int(sample['x'][0])}"}

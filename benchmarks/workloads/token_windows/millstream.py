@@ -1,6 +1,6 @@
-"""Millstream's `iterate` over a strided view of the memory map, with default options.
+"""Millstream's `iterate` over a `WindowSource`, with default options.
 
-`ArraySampleSource` reads views in place, so the engine copies each window only once.
+The engine copies each window in one piece from the memory map into the batch.
 """
 
 from pathlib import Path
@@ -14,5 +14,5 @@ from workloads.token_windows.workload import BATCH, WINDOW, mapped
 
 def build(path: Path) -> Stream:
     """The stream of the loader over the windows."""
-    windows = ms.sliding_window_many(mapped(path), WINDOW, stride=WINDOW)
-    return Stream(epochs(ms.ArraySampleSource(windows, ordering="shuffle"), BATCH))
+    tokens = ms.ArraySampleSource(mapped(path))
+    return Stream(epochs(ms.WindowSource(tokens, WINDOW, WINDOW), BATCH))

@@ -136,8 +136,11 @@ class HeaderParser {
                    text(quote_bytes(value), ": save x.astype('<", code, "') instead"));
     }
     reader_.fail(at, "a dtype of numbers such as '<f4' or '|u1'",
-                 value == "|O" ? "'|O': objects cannot be read without running code"
-                               : quote_bytes(value));
+                 value == "|O" ? "'|O', Python objects: save an array of numbers, such "
+                                 "as np.stack(list(rows)), instead"
+                               : text(quote_bytes(value),
+                                      ": convert the array to numbers and save it "
+                                      "again"));
   }
 
   Shape shape() {

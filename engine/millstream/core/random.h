@@ -38,6 +38,12 @@ class Random {
 
   std::uint32_t bits() noexcept;
 
+  /// Returns two words of `bits`, the first in the upper half.
+  std::uint64_t bits64() noexcept {
+    const std::uint64_t high = bits();
+    return (high << 32) | bits();
+  }
+
   /// Returns a number in [0, 1).
   float uniform() noexcept { return static_cast<float>(bits() >> 8) * 0x1p-24f; }
 

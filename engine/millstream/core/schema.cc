@@ -4,6 +4,13 @@
 
 namespace millstream {
 
+Field stacked(const Field& field, std::int64_t length) {
+  std::vector<std::int64_t> extents = {length};
+  const auto row = field.shape.extents();
+  extents.insert(extents.end(), row.begin(), row.end());
+  return {field.name, field.dtype, Shape(extents)};
+}
+
 std::string str(const Field& field) {
   return text(field.name, ": ", name(field.dtype), field.shape.str());
 }

@@ -27,6 +27,9 @@ inline std::int64_t byte_size(const Field& field) {
   return byte_size(field.dtype) * field.shape.elements();
 }
 
+/// The field of `length` values of `field`, stacked along a new first axis.
+Field stacked(const Field& field, std::int64_t length);
+
 /// The field as text, e.g. "image: uint8(28, 28, 1)".
 std::string str(const Field& field);
 /// All fields in braces, e.g. "{image: uint8(28, 28, 1), label: uint8()}".

@@ -5,8 +5,9 @@
 
 namespace millstream {
 
-/// The cost of reading from a source or of applying a transform. The plan combines the
-/// traits of its source and stages to decide which threads make batches, and when.
+/// The cost of reading from a source or of applying a transform, and the random numbers
+/// of a source. The plan combines the traits of its source and stages to decide which
+/// threads make batches, and when.
 struct Traits {
   /// The call blocks the calling thread on something other than its own CPU, e.g. a
   /// disk or a worker pool.
@@ -21,6 +22,11 @@ struct Traits {
   std::int64_t blocks = 0;
   /// The number of workers that do the work; 0 if the calling thread does it.
   int workers = 0;
+  /// Only for sources: samples depend on the seed and the epoch.
+  bool draws = false;
+  /// Only for sources: how many stage numbers of `StageKind::kFunction` they use. Later
+  /// functions use the numbers after these.
+  std::uint32_t function_numbers = 0;
 
   /// Whether the calling thread should do the work itself, because handing it to
   /// another thread would take longer.
@@ -31,8 +37,13 @@ struct Traits {
 
 /// The traits of doing `a` and then `b`.
 inline Traits combined(const Traits& a, const Traits& b) noexcept {
-  return {a.waits || b.waits, a.cheap && b.cheap, a.may_fail || b.may_fail,
-          std::max(a.blocks, b.blocks), a.workers + b.workers};
+  return {a.waits || b.waits,
+          a.cheap && b.cheap,
+          a.may_fail || b.may_fail,
+          std::max(a.blocks, b.blocks),
+          a.workers + b.workers,
+          a.draws || b.draws,
+          std::max(a.function_numbers, b.function_numbers)};
 }
 
 }  // namespace millstream

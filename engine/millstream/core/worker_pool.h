@@ -1,8 +1,10 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -17,30 +19,35 @@
 
 namespace millstream {
 
-/// The values of a batch that are not arrays, in chunks of several rows. The worker
-/// pool chooses their encoding. Any thread may call any method.
+/// The part of a sample that is not an array. It is an object of this process, or, if
+/// `object` is null, the bytes to which a worker process has encoded it.
+struct HostValue {
+  std::int64_t row = 0;  // of the batch
+  std::shared_ptr<const void> object;
+  std::string bytes;
+};
+
+/// The host values of a batch, at most one per row, in any order. Any thread may call
+/// `add` and `take`.
 class HostValues {
  public:
-  struct Chunk {
-    std::int64_t first = 0;  // row of the batch
-    std::int64_t rows = 0;
-    std::string bytes;                   // from another process
-    std::shared_ptr<const void> object;  // of this process
-    std::vector<std::int64_t> at = {};   // the rows, if not consecutive
-  };
+  void add(std::vector<HostValue> values) {
+    const std::lock_guard lock(mutex_);
+    std::ranges::move(values, std::back_inserter(values_));
+  }
 
-  void add(Chunk chunk) {
+  /// Removes all values and returns them.
+  std::vector<HostValue> take() {
     const std::lock_guard lock(mutex_);
-    chunks_.push_back(std::move(chunk));
+    return std::exchange(values_, {});
   }
-  std::vector<Chunk> chunks() const {
-    const std::lock_guard lock(mutex_);
-    return chunks_;
-  }
+
+  /// Call this only after the batch is complete.
+  const std::vector<HostValue>& values() const noexcept { return values_; }
 
  private:
-  mutable std::mutex mutex_;
-  std::vector<Chunk> chunks_;
+  std::mutex mutex_;
+  std::vector<HostValue> values_;
 };
 
 /// The samples that were left out of a batch, and why. Any thread may call `add`.
@@ -87,7 +94,8 @@ struct WorkRequest {
   std::span<const Column> input;          // fields that exist already, or none
   std::span<const Column> output;         // dense
   CallContext context;
-  std::int64_t first = 0;  // the batch row of row 0, for host values
+  std::int64_t first = 0;                 // the batch row of row 0, for host values
+  std::span<HostValue> host_values = {};  // of the input; the pool may move them
 
   std::int64_t rows() const noexcept {
     return static_cast<std::int64_t>(indices.size());

@@ -338,17 +338,27 @@ ffi::Error samples_in_jit(ffi::Buffer<ffi::U32> states, ffi::RemainingRets rets,
     const Plan& schedules = loader->plan();
     const std::int64_t rows = schedules.batch_size();
     const auto words = static_cast<std::int64_t>(states.element_count());
-    const Results results(rets, 3);
+    const std::size_t lists = rets.size() == 4 ? 2 : 1;
+    const Results results(rets, lists + 2);
     DType dtype;
     const std::int64_t elements = rows * (words / kStateWords);
     auto* indices = reinterpret_cast<std::uint32_t*>(results.data(0, elements, &dtype));
-    auto* mask = reinterpret_cast<bool*>(results.data(1, elements, &dtype));
-    std::byte* after = results.data(2, words, &dtype);
+    std::uint32_t* epochs = nullptr;
+    if (lists == 2) {
+      epochs = reinterpret_cast<std::uint32_t*>(results.data(1, elements, &dtype));
+    }
+    auto* mask = reinterpret_cast<bool*>(results.data(lists, elements, &dtype));
+    std::byte* after = results.data(lists + 1, words, &dtype);
     std::vector<std::int64_t> samples(static_cast<std::size_t>(rows));
     for (std::int64_t k = 0; k < words; k += kStateWords) {
       const std::span<const std::uint32_t, kStateWords> state(states.typed_data() + k,
                                                               kStateWords);
-      schedules.schedule().run(decoded(schedules, state), 0, samples);
+      const Position position = decoded(schedules, state);
+      schedules.schedule().run(position, 0, samples);
+      if (epochs != nullptr) {
+        schedules.schedule().epochs(position, 0, {epochs, samples.size()});
+        epochs += rows;
+      }
       for (const std::int64_t sample : samples) {
         *mask++ = sample >= 0;
         *indices++ = static_cast<std::uint32_t>(std::max<std::int64_t>(sample, 0));

@@ -18,7 +18,8 @@ XLA_FFI_Error* batch_in_jit_later(XLA_FFI_CallFrame* frame);
 /// Lists the samples of a batch, for programs that gather them on the device.
 ///
 /// Operand and attributes are those of `batch_in_jit`. Results: the sample indices,
-/// uint32[..., rows], 0 in padding; the mask; and the next states.
+/// uint32[..., rows], 0 in padding; the mask; and the next states. If there are four
+/// results, the second is the epoch of each row, uint32[..., rows].
 XLA_FFI_Error* indices_in_jit(XLA_FFI_CallFrame* frame);
 
 /// Delivers one shard of the batch of a state, inside a program that runs on several

@@ -190,8 +190,14 @@ std::shared_ptr<const Batch> Loader::in_slot(const DeliveryRequest& request,
   }
   if (batch == nullptr) return nullptr;
   skipped_.count(batch->failures());
-  delivered_.fetch_add(1, std::memory_order_relaxed);
+  count_delivery(request.position);
   return batch;
+}
+
+void Loader::count_delivery(const Position& position) noexcept {
+  delivered_.fetch_add(1, std::memory_order_relaxed);
+  samples_delivered_.fetch_add(plan_->schedule().valid_rows(position),
+                               std::memory_order_relaxed);
 }
 
 Delivered Loader::deliver(const DeliveryRequest& request) {
@@ -216,7 +222,7 @@ Delivered Loader::deliver(const DeliveryRequest& request) {
   const auto start = std::chrono::steady_clock::now();
   write(request, rows);
   if (ahead) prefetcher_->record_time(std::chrono::steady_clock::now() - start);
-  delivered_.fetch_add(1, std::memory_order_relaxed);
+  count_delivery(request.position);
   return {true};
 }
 
@@ -238,7 +244,7 @@ Delivered Loader::deliver_shard(const DeliveryRequest& request) {
   const auto find = [&]() -> Answers::Found {
     if (cancelled()) throw Cancelled("interrupted");
     if (!stays_in_slot && gathers) {  // each shard writes its own rows
-      delivered_.fetch_add(1, std::memory_order_relaxed);
+      count_delivery(request.position);
       return nullptr;
     }
     auto batch = in_slot(request, !stays_in_slot);

@@ -113,6 +113,11 @@ class Loader {
     return delivered_.load(std::memory_order_relaxed);
   }
 
+  /// How many samples the delivered batches had, without padding.
+  std::int64_t samples_delivered() const noexcept {
+    return samples_delivered_.load(std::memory_order_relaxed);
+  }
+
   /// The samples that delivered batches have skipped, each with its error message.
   std::map<std::int64_t, std::string> skipped() const { return skipped_.samples(); }
 
@@ -137,6 +142,7 @@ class Loader {
   std::shared_ptr<const Batch> in_slot(const DeliveryRequest& request, bool keep);
   std::shared_ptr<const Batch> prefetched(const DeliveryRequest& request, bool keep);
   bool fits(std::span<const Column> output) const;
+  void count_delivery(const Position& position) noexcept;
 
   const std::shared_ptr<const Plan> plan_;
   const std::shared_ptr<Slots> slots_;
@@ -146,6 +152,7 @@ class Loader {
   const bool whole_;
   std::atomic<bool> cancelled_{false};
   std::atomic<std::int64_t> delivered_{0};
+  std::atomic<std::int64_t> samples_delivered_{0};
   mutable std::mutex mutex_;
   std::exception_ptr last_error_;
   Skipped skipped_;

@@ -52,8 +52,10 @@ Plan::Plan(std::shared_ptr<const Source> source, Schedule schedule, Transforms b
            Transforms after, bool skip)
     : source_(std::move(source)),
       schedule_(std::move(schedule)),
-      chain_(source_->schema(), joined(before, after)),
-      tail_(Chain(source_->schema(), before).output(), after, before),
+      chain_(source_->schema(), joined(before, after), {},
+             source_->traits().function_numbers),
+      tail_(Chain(source_->schema(), before).output(), after, before,
+            source_->traits().function_numbers),
       skip_(skip),
       traits_(combined(source_->traits(), chain_.traits())),
       worker_pool_(source_->worker_pool()) {
@@ -164,8 +166,18 @@ void Plan::valid_rows(const Request& request, Rows& output) const {
   }
   samples_read_.fetch_add(count, std::memory_order_relaxed);
   Rows samples{columns, memory};
-  source_->read(request, samples);
-  chain_.run(request, samples, output);
+  // Stages may need host values that the caller does not want. A call that fails must
+  // not leave any behind.
+  HostValues host_values;
+  CallContext context = request.context;
+  context.host_values = &host_values;
+  const Request inner = {request.indices, request.epochs, request.seed, request.first,
+                         context};
+  source_->read(inner, samples);
+  chain_.run(inner, samples, output);
+  if (request.context.host_values != nullptr) {
+    request.context.host_values->add(host_values.take());
+  }
 }
 
 void Plan::padding(const Position& position, std::int64_t count, Rows& output) const {

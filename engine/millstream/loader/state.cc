@@ -18,11 +18,11 @@ State encoded(const Plan& plan, const Position& position) noexcept {
 
 Position decoded(const Plan& plan, std::span<const std::uint32_t, kStateWords> state) {
   if (state[0] != check_word(plan)) {
-    throw ArgumentError(text(
-        "this state belongs to another pipeline: its check word is ", state[0],
-        ", this pipeline's is ", check_word(plan),
-        " (the number of samples, their dtypes and shapes, the order, the batch size "
-        "and the remainder must be the same as when the state was saved)"));
+    throw ArgumentError(
+        "this state belongs to another pipeline. The number of samples, their dtypes "
+        "and shapes, the order, the batch size and the remainder must be the same as "
+        "when the state was made. If it was stored with save(), restore() lists the "
+        "differences.");
   }
   const std::uint64_t step = (std::uint64_t{state[5]} << 32) | state[4];
   if (step >= static_cast<std::uint64_t>(plan.schedule().steps())) {

@@ -33,6 +33,8 @@ class ArraysSource final : public Source {
   /// bits.
   void check_narrow() const;
 
+  const std::vector<Array>& arrays() const noexcept { return arrays_; }
+
   std::int64_t size() const noexcept override { return arrays_.front().size; }
   const Schema& schema() const noexcept override { return schema_; }
   Traits traits() const noexcept override { return traits_; }

@@ -33,6 +33,8 @@ class ColumnsSource final : public Source {
   /// columns have the same number of rows, at least one.
   explicit ColumnsSource(std::vector<MappedColumn> columns);
 
+  const std::vector<MappedColumn>& columns() const noexcept { return columns_; }
+
   std::int64_t size() const noexcept override { return columns_.front().size(); }
   const Schema& schema() const noexcept override { return schema_; }
   Traits traits() const noexcept override { return {.waits = true, .may_fail = true}; }

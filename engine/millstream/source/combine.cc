@@ -41,20 +41,6 @@ Request translated(Request request, Memory& memory, const Index& index) {
   return request;
 }
 
-/// Renumbers the host values of one source: its row k is row first + rows[k] of the
-/// batch.
-HostValues::Chunk moved(HostValues::Chunk chunk, std::span<const std::int64_t> rows,
-                        std::int64_t first) {
-  std::vector<std::int64_t> at;
-  for (std::int64_t k = 0; k < chunk.rows; ++k) {
-    const std::int64_t row =
-        chunk.at.empty() ? chunk.first + k : chunk.at[static_cast<std::size_t>(k)];
-    at.push_back(first + rows[static_cast<std::size_t>(row)]);
-  }
-  chunk.at = std::move(at);
-  return chunk;
-}
-
 }  // namespace
 
 Combined::Combined(std::vector<SharedSource> sources) : sources_(std::move(sources)) {
@@ -162,13 +148,16 @@ void Concatenated::read(const Request& request, Rows& rows) const {
       if (context.host_values != nullptr) context.host_values = &host_values;
       scratch.reset();
       Rows some_rows{lent, some == taken ? memory : scratch};
-      sources_[source]->read(
-          {samples, epochs.empty() ? epochs : epochs.subspan(begin, some), request.seed,
-           0, context},
-          some_rows);
-      for (HostValues::Chunk& values : host_values.chunks()) {
-        request.context.host_values->add(
-            moved(std::move(values), its_rows, request.first));
+      const Request its_request = {
+          samples, epochs.empty() ? epochs : epochs.subspan(begin, some), request.seed,
+          0, context};
+      sources_[source]->read(its_request, some_rows);
+      if (context.host_values != nullptr) {
+        std::vector<HostValue> values = host_values.take();
+        for (HostValue& value : values) {
+          value.row = request.first + its_rows[static_cast<std::size_t>(value.row)];
+        }
+        request.context.host_values->add(std::move(values));
       }
       for (std::size_t i = 0; i < fields.size(); ++i) {
         const Column& to = columns[i];
@@ -179,7 +168,7 @@ void Concatenated::read(const Request& request, Rows& rows) const {
             to.rows[its_rows[k]] = lent[i].rows[k];
           } else if (convert(lent[i].rows[k], to.row(its_rows[k]), elements) !=
                      elements) {
-            refuse(source, samples[k], columns, memory);
+            refuse(source, its_request.slice(k, 1), columns, memory);
           }
         }
       }
@@ -187,7 +176,7 @@ void Concatenated::read(const Request& request, Rows& rows) const {
   }
 }
 
-void Concatenated::refuse(std::size_t source, std::int64_t sample,
+void Concatenated::refuse(std::size_t source, const Request& request,
                           std::span<const Column> columns, Memory& memory) const {
   const auto into = memory.array<Column>(static_cast<std::int64_t>(columns.size()));
   for (std::size_t i = 0; i < columns.size(); ++i) {
@@ -197,8 +186,9 @@ void Concatenated::refuse(std::size_t source, std::int64_t sample,
     into[i] = {dtype, field.shape, memory.allocate(bytes), bytes, nullptr};
   }
   // Read the sample again with its own source, whose error names the file.
-  read_samples(*sources_[source], {&sample, 1}, into, memory);
-  throw DataError({.sample = sample,
+  Rows rows{into, memory};
+  sources_[source]->read(request, rows);
+  throw DataError({.sample = request.indices[0],
                    .text = text("of source ", source,
                                 " holds a value that the dtype of its batch cannot "
                                 "hold")});

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -16,6 +17,7 @@ class Combined : public Source {
  public:
   Traits traits() const noexcept override { return traits_; }
   WorkerPool* worker_pool() const noexcept override { return worker_pool_; }
+  const std::vector<SharedSource>& sources() const noexcept { return sources_; }
 
  protected:
   /// Throws `ArgumentError` if there are no sources or one of them is null.
@@ -38,6 +40,7 @@ class Wrapping : public Source {
     source_->prepare(indices);
   }
   WorkerPool* worker_pool() const noexcept override { return source_->worker_pool(); }
+  const SharedSource& source() const noexcept { return source_; }
 
  protected:
   /// Throws `ArgumentError` if `source` is null.
@@ -62,7 +65,8 @@ class Concatenated final : public Combined {
  private:
   std::size_t source_of(std::int64_t index) const noexcept;
   /// Throws `DataError` for a sample with a value that does not fit into `columns`.
-  [[noreturn]] void refuse(std::size_t source, std::int64_t sample,
+  /// `request` asks its source for this sample only.
+  [[noreturn]] void refuse(std::size_t source, const Request& request,
                            std::span<const Column> columns, Memory& memory) const;
 
   std::vector<std::int64_t> first_ = {0};  // first samples, then the total
@@ -83,6 +87,12 @@ class Subset final : public Wrapping {
   std::int64_t size() const noexcept override { return size_; }
   void read(const Request& request, Rows& rows) const override;
   void prepare(std::span<const std::int64_t> indices) const noexcept override;
+
+  /// The first sample, if the subset is a slice of neighbouring samples.
+  std::optional<std::int64_t> range_start() const noexcept {
+    if (samples_.empty() && (step_ == 1 || size_ == 1)) return start_;
+    return {};
+  }
 
  private:
   std::int64_t sample(std::int64_t index) const noexcept {

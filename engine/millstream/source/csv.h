@@ -7,8 +7,9 @@
 
 namespace millstream {
 
-/// The lines of a table of numbers, with one scalar field per column. The table is
-/// parsed once and kept in memory. Throws like `parse_csv`.
+/// The lines of a table. It is parsed once and kept in memory. With `mask`, each field
+/// NAME has a second field NAME_present of booleans, false for missing values. Throws
+/// like `parse_csv`, and `ArgumentError` if there is another field of that name.
 ArraysSource csv_source(const std::filesystem::path& path,
                         const CsvFormat& format = {});
 

@@ -8,8 +8,14 @@
 namespace millstream {
 
 FunctionSource::FunctionSource(std::int64_t size, Schema schema,
-                               std::shared_ptr<WorkerPool> worker_pool)
-    : size_(size), schema_(std::move(schema)), worker_pool_(std::move(worker_pool)) {
+                               std::shared_ptr<WorkerPool> worker_pool,
+                               std::optional<std::uint32_t> stage,
+                               std::uint32_t function_numbers)
+    : size_(size),
+      schema_(std::move(schema)),
+      worker_pool_(std::move(worker_pool)),
+      stage_(stage),
+      function_numbers_(function_numbers) {
   if (size < 1) {
     throw ArgumentError(text("a source must have at least one sample, not ", size));
   }
@@ -27,7 +33,14 @@ void FunctionSource::read(const Request& request, Rows& rows) const {
                in_place ? columns[i].data : memory.allocate(bytes * count),
                in_place ? columns[i].stride : bytes, nullptr};
   }
-  worker_pool_->make({request.indices, {}, {}, made, request.context, request.first});
+  std::span<const std::uint64_t> seeds;
+  if (stage_) {
+    Request drawing = request;
+    drawing.stage = *stage_;
+    seeds = drawing.function_seeds(memory);
+  }
+  worker_pool_->make(
+      {request.indices, seeds, {}, made, request.context, request.first});
   for (std::size_t i = 0; i < columns.size(); ++i) {
     if (columns[i].rows != nullptr) {
       for (std::int64_t k = 0; k < count; ++k) columns[i].rows[k] = made[i].row(k);

@@ -120,6 +120,19 @@ void MappedColumn::read(std::span<const std::int64_t> indices, const Column& to,
   }
 }
 
+std::optional<MappedColumn> MappedColumn::windows(std::int64_t begin, std::int64_t end,
+                                                  std::int64_t length) const {
+  const std::size_t i = array_of(begin);
+  MappedArray array = arrays_[i];
+  if (array.stride != row_bytes_ || form_.stored == Stored::kPlanar ||
+      form_.below < 256) {
+    return {};
+  }
+  array.offset = offset_of(i, begin);
+  array.rows = end - begin - length + 1;
+  return MappedColumn(stacked(field_, length), {std::move(array)}, form_);
+}
+
 void MappedColumn::check_range(std::span<const std::int64_t> indices,
                                const Column& values) const {
   for (std::size_t k = 0; k < indices.size(); ++k) {

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -52,6 +53,15 @@ class MappedColumn {
   FileName file() const { return arrays_.empty() ? FileName() : name_of(0); }
   /// The offset of row 0 in that file.
   std::int64_t offset() const { return arrays_.empty() ? 0 : arrays_.front().offset; }
+
+  /// The first row of each array, then the number of rows.
+  std::span<const std::int64_t> borders() const noexcept { return first_; }
+
+  /// The windows of `length` neighbouring rows within the rows [begin, end), which are
+  /// in one array. Nothing if these rows do not lie side by side, or if their bytes
+  /// must be rearranged or checked one by one.
+  std::optional<MappedColumn> windows(std::int64_t begin, std::int64_t end,
+                                      std::int64_t length) const;
 
   /// Reads row indices[k] into row k of `to`, like `Source::read`. Throws `IoError`
   /// with the file if it was truncated or cannot be read, `DataError` for values out of

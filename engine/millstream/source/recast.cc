@@ -64,6 +64,14 @@ Recast::Recast(SharedSource source, std::vector<RecastField> fields)
   }
 }
 
+std::vector<RecastField> Recast::fields() const {
+  std::vector<RecastField> fields;
+  for (std::size_t i = 0; i < schema_.size(); ++i) {
+    fields.push_back({schema_[i], static_cast<int>(from_[i]), transposed_[i]});
+  }
+  return fields;
+}
+
 void Recast::read(const Request& request, Rows& rows) const {
   const auto& [columns, memory] = rows;
   const std::int64_t count = request.rows();

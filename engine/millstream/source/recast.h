@@ -24,6 +24,9 @@ class Recast final : public Wrapping {
   Traits traits() const noexcept override { return traits_; }
   void read(const Request& request, Rows& rows) const override;
 
+  /// The arguments of the constructor.
+  std::vector<RecastField> fields() const;
+
  private:
   Schema schema_;
   std::vector<std::size_t> from_;

@@ -11,7 +11,8 @@
 namespace millstream {
 
 /// Random-access samples. Implementations are immutable after construction; all methods
-/// are thread-safe, and a sample is the same every time.
+/// are thread-safe. A sample depends only on its index and, if `traits().draws`, on the
+/// seed and the epoch of the request.
 ///
 /// No method has a default, so that a wrapping source cannot forget to forward one.
 class Source {
@@ -38,7 +39,7 @@ class Source {
   virtual WorkerPool* worker_pool() const noexcept = 0;
 };
 
-/// Reads samples that do not belong to a batch.
+/// Reads samples that do not belong to a batch, with seed 0 and epoch 0.
 inline void read_samples(const Source& source, std::span<const std::int64_t> indices,
                          std::span<const Column> columns, Memory& memory) {
   Rows rows{columns, memory};

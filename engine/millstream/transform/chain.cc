@@ -23,15 +23,29 @@ Flow passing(const Schema& input) {
   return flow;
 }
 
+std::string named(const std::string& name, const std::vector<std::string>& fields) {
+  std::string result = name + "(";
+  for (const std::string& field : fields) {
+    if (&field != &fields.front()) result += ", ";
+    result += field;
+  }
+  return result + ")";
+}
+
 Chain::Chain(Schema input, std::vector<std::shared_ptr<const Transform>> transforms,
-             const std::vector<std::shared_ptr<const Transform>>& preceding)
+             const std::vector<std::shared_ptr<const Transform>>& preceding,
+             std::uint32_t function_numbers)
     : input_(std::move(input)) {
-  std::map<StageKind, std::uint32_t> drawing;  // stages of each kind so far that draw
+  // The stages of each kind so far that draw.
+  std::map<StageKind, std::uint32_t> drawing = {
+      {StageKind::kFunction, function_numbers}};
   for (const auto& transform : preceding)
     drawing[transform->kind()] += transform->draws();
   for (auto& transform : transforms) {
     Flow flow = transform->flow(output());
-    const bool makes = std::ranges::count(flow.from, Flow::kMade) > 0;
+    // A worker pool may make nothing but host values.
+    const bool makes = std::ranges::count(flow.from, Flow::kMade) > 0 ||
+                       transform->worker_pool() != nullptr;
     std::uint32_t& before = drawing[transform->kind()];
     const std::uint32_t number = static_cast<std::uint32_t>(transform->kind()) + before;
     before += transform->draws();

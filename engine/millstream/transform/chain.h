@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <vector>
@@ -15,14 +16,16 @@ class Chain {
  public:
   /// Throws `ArgumentError` if a stage cannot take the output of the stage before it.
   /// `preceding` are the stages that run before this chain. The numbers
-  /// of stages that draw random numbers continue after theirs.
+  /// of stages that draw random numbers continue after theirs. `function_numbers` is
+  /// that of the source's traits.
   Chain(Schema input, std::vector<std::shared_ptr<const Transform>> transforms,
-        const std::vector<std::shared_ptr<const Transform>>& preceding = {});
+        const std::vector<std::shared_ptr<const Transform>>& preceding = {},
+        std::uint32_t function_numbers = 0);
 
   const Schema& input() const noexcept { return input_; }
   const Schema& output() const noexcept;
 
-  /// Whether any stage writes new bytes.
+  /// Whether any stage writes new bytes or calls workers.
   bool makes() const noexcept;
 
   /// The output field that is input field i unchanged, or -1. The source may write such

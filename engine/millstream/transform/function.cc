@@ -1,6 +1,7 @@
 #include "millstream/transform/function.h"
 
 #include <utility>
+#include <vector>
 
 #include "millstream/core/error.h"
 
@@ -25,14 +26,14 @@ Flow FunctionTransform::flow(const Schema& input) const {
 
 void FunctionTransform::apply(const Flow&, const Request& request, const Rows& in,
                               Rows& out) const {
-  const auto seeds = out.memory.array<std::uint64_t>(draws_ ? request.rows() : 0);
-  for (std::size_t k = 0; k < seeds.size(); ++k) {
-    Random random = request.random(static_cast<std::int64_t>(k));
-    const std::uint64_t high = random.bits();
-    seeds[k] = (high << 32) | random.bits();
+  std::span<const std::uint64_t> seeds;
+  if (draws_) seeds = request.function_seeds(out.memory);
+  std::vector<HostValue> host_values;
+  if (request.context.host_values != nullptr) {
+    host_values = request.context.host_values->take();
   }
   worker_pool_->make({request.indices, seeds, in.columns, out.columns, request.context,
-                      request.first});
+                      request.first, host_values});
 }
 
 }  // namespace millstream

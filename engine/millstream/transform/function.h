@@ -11,7 +11,8 @@ namespace millstream {
 
 /// Applies a user's function to each sample in a worker pool. If the function
 /// needs random numbers, it also gets a 64-bit seed that depends only on (seed, epoch,
-/// sample, stage).
+/// sample, stage). The pool takes the host values of the rows, and what it returns
+/// replaces them.
 class FunctionTransform : public Transform {
  public:
   /// `name` appears in messages. `input` and `output` are the fields that the function

@@ -29,6 +29,10 @@ enum class StageKind : std::uint32_t {
   kNormalize = 1 << 16,
   kFlatten = 2 << 16,
   kRename = 3 << 16,
+  kMap = 4 << 16,     // a function that XLA runs with a JAX key; see `Origin`
+  kSource = 5 << 16,  // sources that draw; several of them use the same number
+  kRandomFlip = 6 << 16,
+  kRandomCrop = 7 << 16,
 };
 
 /// A pure function of a sample and of random numbers that are keyed by that sample. One
@@ -56,7 +60,8 @@ class Transform {
 
   /// Writes the columns of `out` that are `kMade` in `flow`. The caller has already set
   /// the other columns. `flow` is what `flow()` returned. Row k of `in` and `out` holds
-  /// sample `request.indices[k]`.
+  /// sample `request.indices[k]`. If the context has host values, they are those of
+  /// these rows.
   virtual void apply(const Flow& flow, const Request& request, const Rows& in,
                      Rows& out) const = 0;
 
@@ -67,5 +72,8 @@ class Transform {
 
 /// The flow of a transform that leaves every field unchanged.
 Flow passing(const Schema& input);
+
+/// The name of a transform of several fields, e.g. "random_flip(image, mask)".
+std::string named(const std::string& name, const std::vector<std::string>& fields);
 
 }  // namespace millstream

@@ -38,6 +38,7 @@ std::string encoded(const Task& task) {
   writer.values(std::span(task.seeds));
   writer.values(std::span(task.input));
   writer.values(std::span(task.output));
+  writer.strings(task.host_values);
   return body;
 }
 
@@ -48,7 +49,18 @@ Task decoded_task(std::string_view body) {
   task.seeds = reader.values<std::uint64_t>();
   task.input = reader.values<Task::Rows>();
   task.output = reader.values<Task::Rows>();
+  task.host_values = reader.strings();
   return task;
+}
+
+std::string encoded(std::span<const std::string> host_values) {
+  std::string body;
+  MessageWriter(body).strings(host_values);
+  return body;
+}
+
+std::vector<std::string> decoded_host_values(std::string_view body) {
+  return MessageReader(body).strings();
 }
 
 std::string encoded(const Failure& failure) {
@@ -65,10 +77,8 @@ Failure decoded_failure(std::string_view body) {
   MessageReader reader(body);
   Failure failure;
   failure.row = reader.value<std::int64_t>();
-  const auto message = reader.values<char>();
-  const auto bytes = reader.values<char>();
-  failure.message.assign(message.begin(), message.end());
-  failure.bytes.assign(bytes.begin(), bytes.end());
+  failure.message = reader.string();
+  failure.bytes = reader.string();
   const auto transient = reader.value<std::uint8_t>();
   if (transient > 1)
     throw DataError(text("expected 0 or 1 for a flag in a worker's message, found ",

@@ -20,7 +20,7 @@ enum class MessageKind : std::uint32_t {
   kSetup = 1,  // to the worker: where it stores its current row, then the setup
   kTask,       // to the worker: a `Task`
   kReady,      // from the worker, after the setup
-  kDone,       // from the worker, after a task: the host values of its rows
+  kDone,       // from the worker, after a task: the host value of each row, or nothing
   kFailed,     // from the worker: a `Failure`
 };
 
@@ -41,6 +41,7 @@ struct Task {
   std::vector<std::uint64_t> seeds;
   std::vector<Rows> input;
   std::vector<Rows> output;
+  std::vector<std::string> host_values;  // one per row, empty if it has none; or none
 };
 
 /// The row that failed (-1 for the setup), the message, and the exception as the worker
@@ -66,6 +67,10 @@ class MessageWriter {
   void values(std::span<const T> values) {
     value(static_cast<std::int64_t>(values.size()));
     to_.append(reinterpret_cast<const char*>(values.data()), values.size_bytes());
+  }
+  void strings(std::span<const std::string> strings) {
+    value(static_cast<std::int64_t>(strings.size()));
+    for (const std::string& string : strings) values(std::span<const char>(string));
   }
 
  private:
@@ -95,6 +100,22 @@ class MessageReader {
     if (count > 0) std::memcpy(result.data(), raw.data(), raw.size());
     return result;
   }
+  std::vector<std::string> strings() {
+    const auto count = value<std::int64_t>();
+    // Each string takes the bytes of its length at least.
+    if (count < 0 ||
+        static_cast<std::size_t>(count) > from_.size() / sizeof(std::int64_t)) {
+      throw DataError("a worker's message is cut off");
+    }
+    std::vector<std::string> result(static_cast<std::size_t>(count));
+    for (std::string& string : result) string = this->string();
+    return result;
+  }
+  std::string string() {
+    const auto size = value<std::int64_t>();
+    if (size < 0) throw DataError("a worker's message is cut off");
+    return std::string(bytes(static_cast<std::size_t>(size)));
+  }
   std::string_view rest() const noexcept { return from_; }
 
  private:
@@ -112,6 +133,8 @@ std::string framed(MessageKind kind, std::string_view body);
 
 std::string encoded(const Task& task);
 Task decoded_task(std::string_view body);
+std::string encoded(std::span<const std::string> host_values);
+std::vector<std::string> decoded_host_values(std::string_view body);
 std::string encoded(const Failure& failure);
 Failure decoded_failure(std::string_view body);
 

@@ -147,6 +147,11 @@ void ProcessWorkerPool::make(const WorkRequest& request) {
   if (rows == 0) return;
   if (!request.context.wanted()) throw Cancelled("the request was cancelled");
 
+  const bool encodes = std::ranges::any_of(
+      request.host_values,
+      [](const HostValue& value) { return value.object != nullptr; });
+  if (encodes) options_.encode(request);
+
   // Columns outside shared memory are copied through a shared block.
   std::vector<Task::Rows> places[2];
   std::vector<std::pair<Column, Column>>
@@ -199,7 +204,14 @@ void ProcessWorkerPool::make(const WorkRequest& request) {
     for (auto* side : {&chunk->task.input, &chunk->task.output}) {
       for (Task::Rows& column : *side) column.location.at += begin * column.stride;
     }
+    if (!request.host_values.empty()) chunk->task.host_values.resize(count);
     chunks.push_back(std::move(chunk));
+  }
+  for (HostValue& value : request.host_values) {
+    const std::int64_t row = value.row - request.first;
+    Task& task = chunks[static_cast<std::size_t>(row / rows_per_chunk)]->task;
+    task.host_values[static_cast<std::size_t>(row % rows_per_chunk)] =
+        std::move(value.bytes);
   }
   running->add(std::move(chunks));
   request.context.queued();

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -24,6 +25,9 @@ class ProcessWorkerPool final : public WorkerPool {
     int workers = 1;
     std::chrono::milliseconds timeout{0};  // for one row; 0: no limit
     int restarts = 0;  // how many processes may be replaced; their rows are retried
+    /// Sets the bytes of the request's host values that are objects of this process.
+    /// Throws `FunctionError` for a value that cannot be sent to a worker process.
+    std::function<void(const WorkRequest& request)> encode = {};
   };
 
   ProcessWorkerPool(Launch launch, Options options);

@@ -286,7 +286,17 @@ void Supervisor::answer(ProcessEntry& process, MessageKind kind,
     throw DataError("it has no task, or the answer has the wrong kind");
   }
   std::optional<Failure> failure;
-  if (kind == MessageKind::kFailed) failure = decoded_failure(body);
+  std::vector<std::string> host_values;
+  if (kind == MessageKind::kFailed) {
+    failure = decoded_failure(body);
+  } else {
+    host_values = decoded_host_values(body);
+    const auto rows = process.assigned.front()->task.indices.size();
+    if (!host_values.empty() && host_values.size() != rows) {
+      throw DataError(
+          text("it has ", host_values.size(), " host values for ", rows, " rows"));
+    }
+  }
   const std::shared_ptr<Chunk> chunk = std::move(process.assigned.front());
   process.assigned.pop_front();
   const auto begun = process.begun;
@@ -302,8 +312,13 @@ void Supervisor::answer(ProcessEntry& process, MessageKind kind,
     return;
   }
   chunk_size_.record(chunk->rows(), now - begun);
-  if (chunk->host_values != nullptr && !body.empty()) {
-    chunk->host_values->add({chunk->first, chunk->rows(), body, nullptr});
+  if (chunk->host_values != nullptr && !host_values.empty()) {
+    std::vector<HostValue> values;
+    for (std::string& bytes : host_values) {
+      const auto row = chunk->first + static_cast<std::int64_t>(values.size());
+      values.push_back({row, nullptr, std::move(bytes)});
+    }
+    chunk->host_values->add(std::move(values));
   }
   chunk->progress->finish(chunk->rows());
 }

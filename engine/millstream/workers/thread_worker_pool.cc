@@ -75,6 +75,7 @@ struct ThreadWorkerPool::ChunkRows {
   std::vector<Block> blocks;
   std::vector<Column> input;
   std::vector<Column> output;
+  std::vector<HostValue> host_values;  // of the input
   std::atomic<std::int64_t> row{0};
 };
 
@@ -165,6 +166,11 @@ void ThreadWorkerPool::make(const WorkRequest& request) {
     chunk->first = request.first + begin;
     chunks.push_back(std::move(chunk));
   }
+  for (HostValue& value : request.host_values) {
+    const std::int64_t chunk = (value.row - request.first) / rows_per_chunk;
+    chunks[static_cast<std::size_t>(chunk)]->rows->host_values.push_back(
+        std::move(value));
+  }
   {
     const std::lock_guard lock(shared.mutex);
     if (!shared.close_reason.empty()) std::rethrow_exception(shared.close_error());
@@ -193,9 +199,7 @@ void ThreadWorkerPool::make(const WorkRequest& request) {
       }
     }
     if (request.context.host_values == nullptr) continue;
-    for (auto& values : chunk->host_values.chunks()) {
-      request.context.host_values->add(std::move(values));
-    }
+    request.context.host_values->add(chunk->host_values.take());
   }
 }
 
@@ -266,9 +270,9 @@ void ThreadWorkerPool::run_thread(const std::shared_ptr<Shared>& shared) {
     try {
       if (chunk->progress->cancelled()) throw Cancelled("the request was cancelled");
       const CallContext context{&chunk->host_values, nullptr, nullptr};
-      shared->function.make(
-          {rows.indices, rows.seeds, rows.input, rows.output, context, chunk->first},
-          rows.row, chunk->rows);
+      shared->function.make({rows.indices, rows.seeds, rows.input, rows.output, context,
+                             chunk->first, rows.host_values},
+                            rows.row, chunk->rows);
       shared->chunk_size.record(rows.count(), Clock::now() - start);
     } catch (...) {
       error = std::current_exception();

@@ -49,8 +49,8 @@ bool Worker::next() {
   return true;
 }
 
-void Worker::done(std::string_view host_values) {
-  send_all(kWorkerSocket, framed(MessageKind::kDone, host_values));
+void Worker::done(std::span<const std::string> host_values) {
+  send_all(kWorkerSocket, framed(MessageKind::kDone, encoded(host_values)));
 }
 
 void Worker::failed(const Failure& failure) {

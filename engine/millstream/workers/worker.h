@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <thread>
 
@@ -38,8 +39,8 @@ class Worker {
   /// The supervisor reads it for timeouts and errors.
   std::atomic<std::int64_t>& row() noexcept { return *row_; }
 
-  /// Report the result of the task.
-  void done(std::string_view host_values);
+  /// Report the result of the task. There is one host value per row, or none.
+  void done(std::span<const std::string> host_values);
   void failed(const Failure& failure);
 
  private:

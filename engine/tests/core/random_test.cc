@@ -120,6 +120,14 @@ TEST(Random, BelowReachesTheEndsOfTheLargestRange) {
   EXPECT_GT(highest, 0xFFC00000u);
 }
 
+TEST(Random, Bits64AreTwoWords) {
+  Random words({14, 0}, 2, 3, 4);
+  Random random({14, 0}, 2, 3, 4);
+  const std::uint64_t high = words.bits();
+  EXPECT_EQ(random.bits64(), (high << 32) | words.bits());
+  EXPECT_EQ(random.bits(), words.bits());
+}
+
 TEST(Purpose, ValuesNeverChange) {
   EXPECT_EQ(static_cast<int>(Purpose::kShuffle), 1);
   EXPECT_EQ(static_cast<int>(Purpose::kReplacement), 2);

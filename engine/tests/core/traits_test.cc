@@ -26,5 +26,12 @@ TEST(Traits, CombineTheCostsOfBoth) {
   EXPECT_EQ(combined(function, function).workers, 4);
 }
 
+TEST(Traits, CombineTheRandomNumbersOfSources) {
+  const Traits drawing = {.draws = true, .function_numbers = 1};
+  EXPECT_EQ(combined(drawing, {}), drawing);
+  EXPECT_EQ(combined({}, drawing), drawing);
+  EXPECT_EQ(combined(drawing, drawing), drawing);  // both use the same number
+}
+
 }  // namespace
 }  // namespace millstream

@@ -120,6 +120,19 @@ TEST_P(Handlers, ListTheSamplesOfSeveralBatches) {
     EXPECT_TRUE(
         std::ranges::equal(std::span(after.as<std::uint32_t>() + k * 8, 8), next));
   }
+  const std::vector<std::uint32_t> alone(samples.as<std::uint32_t>(),
+                                         samples.as<std::uint32_t>() + 2 * kRows);
+  FakeBuffer epochs(XLA_FFI_DataType_U32, {2, kRows}, 4);
+  ASSERT_EQ(
+      call(indices_in_jit, {&states}, {&samples, &epochs, &mask, &after}, names()),
+      std::nullopt);
+  EXPECT_TRUE(
+      std::ranges::equal(std::span(samples.as<std::uint32_t>(), 2 * kRows), alone));
+  for (std::uint32_t k = 0; k < 2; ++k) {
+    for (std::int64_t row = 0; row < kRows; ++row) {
+      EXPECT_EQ(epochs.as<std::uint32_t>()[k * kRows + row], k);
+    }
+  }
   states.as<std::uint32_t>()[0] ^= 1;  // another check word
   const auto error =
       call(indices_in_jit, {&states}, {&samples, &mask, &after}, names());

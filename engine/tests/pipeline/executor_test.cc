@@ -149,16 +149,20 @@ TEST(Executor, RethrowsTheErrorToEveryWaitingCaller) {
 }
 
 TEST(Executor, KeepsHostValuesWithTheirBatch) {
-  Executor executor(
-      pool_of([](const WorkRequest& chunk) {
-        chunk.context.host_values->add({chunk.first, chunk.rows(), "words", nullptr});
-      }),
-      kSchema, 4, 1);
+  Executor executor(pool_of([](const WorkRequest& chunk) {
+                      for (std::int64_t k = 0; k < chunk.rows(); ++k) {
+                        const std::int64_t sample =
+                            chunk.indices[static_cast<std::size_t>(k)];
+                        chunk.context.host_values->add(
+                            {{chunk.first + k, nullptr, std::to_string(sample)}});
+                      }
+                    }),
+                    kSchema, 4, 1);
   const auto batch = executor.submit({1, 2, 3}, {})->wait(kLong);
-  std::int64_t rows = 0;
-  for (const HostValues::Chunk& chunk : batch->host_values().chunks())
-    rows += chunk.rows;
-  EXPECT_EQ(rows, 3);
+  ASSERT_EQ(batch->host_values().values().size(), 3u);
+  for (const HostValue& value : batch->host_values().values()) {
+    EXPECT_EQ(value.bytes, std::to_string(value.row + 1));
+  }
 }
 
 TEST(Executor, RejectsBadArguments) {

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "millstream/core/error.h"
+#include "millstream/core/random.h"
+#include "millstream/source/combine.h"
 #include "millstream/source/function.h"
 #include "millstream/workers/thread_worker_pool.h"
 #include "source/source_conformance.h"
@@ -81,6 +83,58 @@ TEST(FunctionSource, ReportsTheSampleThatCannotBeConverted) {
 
 TEST(FunctionSource, RejectsASizeOfZero) {
   EXPECT_THROW(FunctionSource(0, kMixed, copying({}, 1, 0)), ArgumentError);
+}
+
+/// A pool of threads that write the seed of each sample, or 1 without seeds.
+std::shared_ptr<WorkerPool> drawing() {
+  ThreadWorkerPool::Function function;
+  function.make = [](const WorkRequest& chunk, std::atomic<std::int64_t>&,
+                     const std::shared_ptr<const void>&) {
+    for (std::int64_t k = 0; k < chunk.rows(); ++k) {
+      const std::uint64_t value =
+          chunk.seeds.empty() ? 1 : chunk.seeds[static_cast<std::size_t>(k)];
+      std::memcpy(chunk.output[0].row(k), &value, sizeof(value));
+    }
+  };
+  function.stack_of = [](std::uint64_t) { return std::string(); };
+  return std::make_shared<ThreadWorkerPool>(std::move(function), 2,
+                                            std::chrono::milliseconds(0));
+}
+
+std::vector<std::uint64_t> values(const Source& source, const Request& request) {
+  std::vector<std::uint64_t> result(static_cast<std::size_t>(request.rows()));
+  const Column column{DType::kUint64, Shape(),
+                      reinterpret_cast<std::byte*>(result.data()), 8, nullptr};
+  Memory memory;
+  Rows rows{{&column, 1}, memory};
+  source.read(request, rows);
+  return result;
+}
+
+TEST(FunctionSource, SeedsDependOnTheSeedTheEpochAndItsOwnIndex) {
+  constexpr std::uint32_t kStage = 77;
+  const Schema schema = {{"x", DType::kUint64, {}}};
+  const auto first = std::make_shared<FunctionSource>(5, schema, drawing(), kStage, 1);
+  const auto second = std::make_shared<FunctionSource>(9, schema, drawing(), kStage);
+  const auto plain = std::make_shared<FunctionSource>(3, schema, drawing());
+  const auto all =
+      std::make_shared<Concatenated>(std::vector<SharedSource>{first, second, plain});
+  const Subset source(all, 16, 17, -1);  // in reverse
+  const std::vector<std::int64_t> indices = {16, 11, 0, 3};
+  const std::vector<std::uint32_t> epochs = {5, 6, 7, 8};
+  const Seed seed{12, 34};
+  EXPECT_EQ(values(source, {indices, epochs, seed}),
+            (std::vector<std::uint64_t>{Random(seed, 5, 0, kStage).bits64(),
+                                        Random(seed, 6, 0, kStage).bits64(), 1,
+                                        Random(seed, 8, 8, kStage).bits64()}));
+  EXPECT_EQ(values(source, {indices}),
+            (std::vector<std::uint64_t>{Random({}, 0, 0, kStage).bits64(),
+                                        Random({}, 0, 0, kStage).bits64(), 1,
+                                        Random({}, 0, 8, kStage).bits64()}));
+  EXPECT_TRUE(source.traits().draws);
+  EXPECT_EQ(source.traits().function_numbers, 1u);
+  EXPECT_EQ(second->traits().function_numbers, 0u);
+  EXPECT_FALSE(plain->traits().draws);
 }
 
 TEST(FunctionSource, ReadsSamplesFromWorkerProcesses) {

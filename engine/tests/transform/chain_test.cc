@@ -220,6 +220,24 @@ TEST(Chain, StageNumbersDependOnTheKindOfTheStage) {
   EXPECT_EQ(native.stage, 0x10000u);
 }
 
+TEST(Chain, FunctionNumbersContinueAfterThoseOfTheSource) {
+  const Sample sample;
+  Probe::Seen first;
+  Probe::Seen native;
+  Probe::Seen second;
+  const Chain chain(kInput,
+                    {std::make_shared<Probe>(&first),
+                     std::make_shared<Probe>(&native, StageKind::kNormalize),
+                     std::make_shared<Probe>(&second)},
+                    {}, 1);
+  TypedRows<std::uint8_t> image(DType::kUint8, {2, 3}, 3);
+  const Column output[] = {image.column, sample.label.column};
+  run(chain, sample.columns(), output, 3);
+  EXPECT_EQ(first.stage, 1u);
+  EXPECT_EQ(second.stage, 2u);
+  EXPECT_EQ(native.stage, 0x10000u);
+}
+
 TEST(Chain, CombinesTheTraitsOfItsStages) {
   Probe::Seen seen;
   EXPECT_EQ(Chain(kInput, {}).traits(), Traits{});
@@ -240,6 +258,9 @@ TEST(StageKind, NumbersAndTheirRandomBitsNeverChange) {
       {StageKind::kNormalize, 0x10000, 1652931548u},
       {StageKind::kFlatten, 0x20000, 3891051861u},
       {StageKind::kRename, 0x30000, 2388313474u},
+      {StageKind::kRandomFlip, 0x60000, 531197893u},
+      {StageKind::kRandomCrop, 0x70000, 3048949843u},
+      {StageKind::kSource, 0x50000, 1233912142u},
   };
   for (const auto& [kind, number, word] : kinds) {
     EXPECT_EQ(static_cast<std::uint32_t>(kind), number);

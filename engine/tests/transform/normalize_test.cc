@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "millstream/core/convert.h"
@@ -28,22 +29,25 @@ std::string refusal(const std::function<void()>& function) {
 /// Applies the transform to one row of values.
 template <typename To, typename From>
 std::vector<To> normalized(const Normalize& normalize, DType dtype,
-                           std::vector<From> values) {
-  const auto count = static_cast<std::int64_t>(values.size());
-  const Flow flow = normalize.flow({{"x", dtype, {count}}});
+                           std::vector<From> values, const Shape& shape) {
+  const Flow flow = normalize.flow({{"x", dtype, shape}});
   std::vector<To> result(values.size());
-  const Column from = {
-      dtype, {count}, reinterpret_cast<std::byte*>(values.data()), 0, nullptr};
-  const Column to = {flow.schema[0].dtype,
-                     {count},
-                     reinterpret_cast<std::byte*>(result.data()),
-                     0,
-                     nullptr};
+  const Column from = {dtype, shape, reinterpret_cast<std::byte*>(values.data()), 0,
+                       nullptr};
+  const Column to = {flow.schema[0].dtype, shape,
+                     reinterpret_cast<std::byte*>(result.data()), 0, nullptr};
   Memory memory;
   const std::int64_t index = 0;
   Rows out{{&to, 1}, memory};
   normalize.apply(flow, Request{{&index, 1}}, {{&from, 1}, memory}, out);
   return result;
+}
+
+template <typename To, typename From>
+std::vector<To> normalized(const Normalize& normalize, DType dtype,
+                           std::vector<From> values) {
+  const auto count = static_cast<std::int64_t>(values.size());
+  return normalized<To>(normalize, dtype, std::move(values), {count});
 }
 
 std::vector<std::uint8_t> all_bytes() {
@@ -88,6 +92,97 @@ void expect_small_steps(DType dtype) {
 TEST(Normalize, RoundsAfterEachOperationInSmallFloats) {
   expect_small_steps<Half>(DType::kFloat16);
   expect_small_steps<BFloat16>(DType::kBfloat16);
+}
+
+/// All bytes, three times each, as pixels with three channels.
+std::vector<std::uint8_t> all_pixels() {
+  std::vector<std::uint8_t> values(768);
+  for (std::size_t i = 0; i < 768; ++i) values[i] = static_cast<std::uint8_t>(i / 3);
+  return values;
+}
+
+TEST(Normalize, StandardizesEachChannelInFloat32) {
+  const std::vector<double> mean = {0.485, 0.456, 0.406};
+  const std::vector<double> std = {0.229, 0.224, 0.225};
+  const Normalize normalize("x", DType::kFloat32, 1.0 / 255, 0.1, mean, std);
+  const auto made =
+      normalized<float>(normalize, DType::kUint8, all_pixels(), {16, 16, 3});
+  for (std::size_t i = 0; i < made.size(); ++i) {
+    volatile float product = static_cast<float>(i / 3) * static_cast<float>(1.0 / 255);
+    volatile float sum = product + 0.1f;
+    volatile float difference = sum - static_cast<float>(mean[i % 3]);
+    EXPECT_EQ(made[i], difference / static_cast<float>(std[i % 3])) << i;
+  }
+}
+
+template <typename Small>
+void expect_small_channels(DType dtype) {
+  const std::vector<double> mean = {0.485, 0.456, 0.406};
+  const Normalize normalize("x", dtype, 0.1, 0.0, mean, 0.3);
+  const auto made = normalized<Small>(normalize, DType::kUint8, all_pixels(), {256, 3});
+  const auto rounded = [](float value) { return static_cast<float>(Small(value)); };
+  for (std::size_t i = 0; i < made.size(); ++i) {
+    const float product = rounded(rounded(static_cast<float>(i / 3)) * rounded(0.1f));
+    const float difference =
+        rounded(product - rounded(static_cast<float>(mean[i % 3])));
+    EXPECT_EQ(made[i].bits, Small(difference / rounded(0.3f)).bits) << i;
+  }
+}
+
+TEST(Normalize, StandardizesEachChannelInSmallFloats) {
+  expect_small_channels<Half>(DType::kFloat16);
+  expect_small_channels<BFloat16>(DType::kBfloat16);
+}
+
+TEST(Normalize, OneMeanAndStandardDeviationTakeAnyShape) {
+  const Normalize normalize("x", DType::kFloat64, 1, 0, 1.5, 2.0);
+  for (const Shape& shape : {Shape{200}, Shape{100, 2}, Shape{2, 100, 1}}) {
+    const std::vector<double> made = normalized<double>(
+        normalize, DType::kUint8, std::vector<std::uint8_t>(200, 4), shape);
+    EXPECT_EQ(made, std::vector<double>(200, 1.25)) << shape.str();
+  }
+}
+
+TEST(Normalize, TakesManyChannels) {
+  std::vector<double> mean(150);
+  for (std::size_t i = 0; i < mean.size(); ++i) mean[i] = static_cast<double>(i);
+  const Normalize normalize("x", DType::kFloat32, 1, 0, mean);
+  const auto made = normalized<float>(normalize, DType::kUint8,
+                                      std::vector<std::uint8_t>(300, 9), {2, 150});
+  for (std::size_t i = 0; i < made.size(); ++i) {
+    EXPECT_EQ(made[i], 9.0f - static_cast<float>(i % 150)) << i;
+  }
+}
+
+TEST(Normalize, RejectsAnotherNumberOfChannels) {
+  const std::vector<double> three = {1, 2, 3};
+  const Normalize mean("x", DType::kFloat32, 1, 0, three);
+  EXPECT_EQ(refusal([&] {
+              mean.flow({{"x", DType::kUint8, {28, 28, 1}}});
+            }),
+            "normalize(x): mean has 3 entries, but the last axis of x: "
+            "uint8(28, 28, 1) has 1 channels. Pass one entry per channel, or one "
+            "number");
+  const Normalize std("x", DType::kFloat32, 1, 0, 0.5, three);
+  EXPECT_EQ(refusal([&] {
+              std.flow({{"x", DType::kUint8, {}}});
+            }),
+            "normalize(x): std has 3 entries, but the last axis of x: uint8() has 0 "
+            "channels. Pass one entry per channel, or one number");
+}
+
+TEST(Normalize, RejectsAMeanAndAStandardDeviationThatDisagree) {
+  const std::vector<double> two = {1, 2};
+  const std::vector<double> three = {1, 2, 3};
+  const std::vector<double> none;
+  EXPECT_EQ(refusal([&] { Normalize("x", DType::kFloat32, 1, 0, two, three); }),
+            "normalize(x): mean has 2 entries, but std has 3. Pass one entry per "
+            "channel to both");
+  EXPECT_EQ(refusal([&] { Normalize("x", DType::kFloat32, 1, 0, none); }),
+            "normalize(x): mean has no entries. Pass a number, or one per channel");
+  EXPECT_EQ(refusal([&] { Normalize("x", DType::kInt8, 1, 0, 2.0); }),
+            "normalize(x): a mean and a standard deviation need a floating dtype, not "
+            "int8");
 }
 
 TEST(Normalize, WithoutAnOffsetKeepsNegativeZero) {

@@ -7,6 +7,9 @@
 #include <vector>
 
 #include "millstream/transform/normalize.h"
+#include "millstream/transform/origin.h"
+#include "millstream/transform/random_crop.h"
+#include "millstream/transform/random_flip.h"
 #include "millstream/transform/reshape.h"
 #include "transform/transform_conformance.h"
 
@@ -66,6 +69,52 @@ std::vector<TransformCase> normalizes() {
   return cases;
 }
 
+std::vector<TransformCase> standardizes() {
+  const std::vector<double> mean = {0.4, -3, 7};
+  const std::vector<double> std = {0.2, 1, 3};
+  std::vector<TransformCase> cases;
+  for (const auto& [from, to] :
+       {Pair{DType::kUint8, DType::kFloat16}, Pair{DType::kUint8, DType::kBfloat16},
+        Pair{DType::kUint8, DType::kFloat32}, Pair{DType::kFloat64, DType::kFloat64}}) {
+    const std::string title = text(name(from), "To", name(to));
+    cases.push_back({title, std::make_shared<Normalize>("x", to, 0.3, -1.0, mean, std),
+                     schema(from, {5, 7, 3})});
+    cases.push_back({text(title, "WithoutOffset"),
+                     std::make_shared<Normalize>("x", to, 0.3, 0.0, mean, 2.0),
+                     schema(from, {67, 3})});
+  }
+  return cases;
+}
+
+std::vector<TransformCase> augments() {
+  const auto flip = [](int axis) {
+    return std::make_shared<RandomFlip>(std::vector<std::string>{"x"}, axis);
+  };
+  const auto crop = [](HeightWidth size, HeightWidth padding) {
+    return std::make_shared<RandomCrop>(std::vector<std::string>{"x"}, size, padding);
+  };
+  const Schema several = {{"x", DType::kUint8, {6, 5, 3}},
+                          {"label", DType::kInt32, {}},
+                          {"mask", DType::kBool, {6, 5}}};
+  const std::vector<std::string> both = {"mask", "x"};
+  return {
+      {"FlipWidth", flip(1), schema(DType::kUint8, {4, 5, 3}), true},
+      {"FlipHeight", flip(0), schema(DType::kFloat32, {4, 5, 3}), true},
+      {"FlipChannels", flip(-1), schema(DType::kInt64, {4, 5, 3}), true},
+      {"FlipVector", flip(0), schema(DType::kComplex128, {7}), true},
+      {"FlipNothing", flip(1), schema(DType::kUint8, {3, 0})},
+      {"FlipTwoFields", std::make_shared<RandomFlip>(both), several, true},
+      {"Crop", crop({3, 2}, {}), schema(DType::kUint8, {6, 5, 3}), true},
+      {"CropPadded", crop({6, 5}, {2, 1}), schema(DType::kBfloat16, {6, 5}), true},
+      {"CropLarger", crop({9, 9}, {3, 3}), schema(DType::kFloat64, {4, 5, 1}), true},
+      {"CropInPadding", crop({2, 2}, {2, 2}), schema(DType::kUint8, {3, 3}), true},
+      {"CropWhole", crop({6, 5}, {}), schema(DType::kUint8, {6, 5, 3})},
+      {"CropTwoFields",
+       std::make_shared<RandomCrop>(both, HeightWidth{4, 4}, HeightWidth{1, 0}),
+       several, true},
+  };
+}
+
 std::vector<TransformCase> casts() {
   std::vector<TransformCase> cases;
   for (const auto& [from, to] :
@@ -95,11 +144,16 @@ std::vector<TransformCase> others() {
       {"NormalizeImage", std::make_shared<Normalize>("x", DType::kFloat32, 2.0, 1.0),
        schema(DType::kUint8, {28, 28, 3})},
       {"Noise", std::make_shared<Noise>(), schema(DType::kUint8, {9}), true},
+      {"Origin", std::make_shared<Origin>(), schema(DType::kUint8, {9}), false, true},
   };
 }
 
 INSTANTIATE_TEST_SUITE_P(Normalize, TransformConformance,
                          testing::ValuesIn(normalizes()), case_name);
+INSTANTIATE_TEST_SUITE_P(Standardize, TransformConformance,
+                         testing::ValuesIn(standardizes()), case_name);
+INSTANTIATE_TEST_SUITE_P(Augment, TransformConformance, testing::ValuesIn(augments()),
+                         case_name);
 INSTANTIATE_TEST_SUITE_P(Cast, TransformConformance, testing::ValuesIn(casts()),
                          case_name);
 INSTANTIATE_TEST_SUITE_P(Other, TransformConformance, testing::ValuesIn(others()),

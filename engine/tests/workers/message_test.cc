@@ -30,6 +30,7 @@ Task some_task() {
   task.seeds = {1, std::numeric_limits<std::uint64_t>::max(), 0};
   task.input = {{{4096, 8192, 64}, 24}};
   task.output = {{{0, 4096, 0}, 8}, {{8192, 4096, 1}, 0}};
+  task.host_values = {"text", "", std::string("\0b", 2)};
   return task;
 }
 
@@ -45,7 +46,19 @@ TEST(Message, TasksRoundTrip) {
   EXPECT_EQ(again.input[0].stride, 24);
   ASSERT_EQ(again.output.size(), 2u);
   EXPECT_EQ(again.output[1].location.at, 1);
+  EXPECT_EQ(again.host_values, task.host_values);
   EXPECT_TRUE(decoded_task(encoded(Task{})).indices.empty());
+}
+
+TEST(Message, HostValuesRoundTrip) {
+  const std::vector<std::string> values = some_task().host_values;
+  EXPECT_EQ(decoded_host_values(encoded(values)), values);
+  EXPECT_TRUE(decoded_host_values(encoded(std::vector<std::string>())).empty());
+  const std::string body = encoded(values);
+  for (std::size_t size = 0; size < body.size(); ++size) {
+    EXPECT_THROW(decoded_host_values(std::string_view(body).substr(0, size)),
+                 DataError);
+  }
 }
 
 TEST(Message, FailuresRoundTrip) {
@@ -84,6 +97,7 @@ TEST(Message, InvalidCountsAreRejected) {
     MessageWriter(body).value(count);
     body.append(16, 'x');
     EXPECT_THROW(decoded_task(body), DataError) << count;
+    EXPECT_THROW(decoded_host_values(body), DataError) << count;
   }
 }
 

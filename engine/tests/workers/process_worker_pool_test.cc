@@ -110,19 +110,82 @@ TEST(ProcessWorkerPool, ReturnsHostValues) {
   WorkRequest request = made.request({&host_values, nullptr, nullptr});
   request.first = 1000;
   pool->make(request);
-  auto chunks = host_values.chunks();
-  std::ranges::sort(chunks, {}, &HostValues::Chunk::first);
-  std::int64_t next = 1000;
-  std::string words;
-  for (const HostValues::Chunk& chunk : chunks) {
-    EXPECT_EQ(chunk.first, next);
-    next += chunk.rows;
-    words += chunk.bytes;
+  auto values = host_values.take();
+  std::ranges::sort(values, {}, &HostValue::row);
+  ASSERT_EQ(values.size(), 30u);
+  for (std::int64_t k = 0; k < 30; ++k) {
+    const HostValue& value = values[static_cast<std::size_t>(k)];
+    EXPECT_EQ(value.row, 1000 + k);
+    EXPECT_EQ(value.object, nullptr);
+    EXPECT_EQ(value.bytes, std::to_string(100 + k));
   }
-  EXPECT_EQ(next, 1030);
-  std::string expected;
-  for (std::int64_t k = 100; k < 130; ++k) expected += std::to_string(k) + ' ';
-  EXPECT_EQ(words, expected);
+}
+
+TEST(ProcessWorkerPool, PassesHostValuesToWorkers) {
+  const auto pool = pool_of(
+      {.mode = "host_values"},
+      {.workers = 3, .encode = [](const WorkRequest& request) {
+         for (HostValue& value : request.host_values) {
+           if (value.object == nullptr) continue;
+           value.bytes = *std::static_pointer_cast<const std::string>(value.object);
+         }
+       }});
+  for (const std::int64_t rows : {1, 30}) {
+    PoolRows made(*pool, samples(100, rows), {24}, true);
+    HostValues host_values;
+    std::vector<HostValue> given;
+    for (std::int64_t k = rows - 1; k >= 0; --k) {  // in any order
+      if (k % 5 == 2) continue;                     // a row without a value
+      const std::string word = " of row " + std::to_string(k);
+      given.push_back({1000 + k, nullptr, word});
+      if (k % 2 == 0) {
+        given.back() = {1000 + k, std::make_shared<const std::string>(word), ""};
+      }
+    }
+    WorkRequest request = made.request({&host_values, nullptr, nullptr});
+    request.first = 1000;
+    request.host_values = given;
+    pool->make(request);
+    const auto values = host_values.take();
+    ASSERT_EQ(values.size(), static_cast<std::size_t>(rows));
+    for (const HostValue& value : values) {
+      const std::int64_t k = value.row - 1000;
+      const std::string word = k % 5 == 2 ? "" : " of row " + std::to_string(k);
+      EXPECT_EQ(value.bytes, std::to_string(100 + k) + word);
+    }
+  }
+}
+
+TEST(ProcessWorkerPool, AHostValueThatCannotBeEncodedIsAnError) {
+  const auto pool =
+      pool_of({.mode = "host_values"}, {.encode = [](const WorkRequest& request) {
+                throw FunctionError("no bytes", request.indices[1], "", nullptr);
+              }});
+  PoolRows made(*pool, samples(100, 3), {24}, true);
+  std::vector<HostValue> given = {{1, std::make_shared<const int>(1), ""}};
+  WorkRequest request = made.request();
+  request.host_values = given;
+  try {
+    pool->make(request);
+    FAIL() << "the value was encoded";
+  } catch (const FunctionError& error) {
+    EXPECT_EQ(error.sample(), 101);
+  }
+  EXPECT_TRUE(pool->pids().empty());
+}
+
+TEST(ProcessWorkerPool, AWorkerThatSendsTooFewHostValuesIsAnError) {
+  const auto pool = pool_of({.mode = "few_host_values"}, {});
+  PoolRows made(*pool, samples(100, 3), {24}, true);
+  HostValues host_values;
+  try {
+    pool->make(made.request({&host_values, nullptr, nullptr}));
+    FAIL() << "the answer was accepted";
+  } catch (const WorkerDied& error) {
+    EXPECT_NE(std::string(error.what()).find("1 host values for 3 rows"),
+              std::string::npos)
+        << error.what();
+  }
 }
 
 TEST(ProcessWorkerPool, BlocksOutliveThePool) {

@@ -163,8 +163,11 @@ TEST(ThreadWorkerPool, ReturnsHostValuesByRow) {
     ThreadWorkerPool::Function function;
     function.make = [](const WorkRequest& chunk, std::atomic<std::int64_t>&,
                        const std::shared_ptr<const void>&) {
-      chunk.context.host_values->add(
-          {chunk.first, chunk.rows(), std::to_string(chunk.indices[0]), nullptr});
+      for (std::int64_t k = 0; k < chunk.rows(); ++k) {
+        const std::int64_t sample = chunk.indices[static_cast<std::size_t>(k)];
+        chunk.context.host_values->add(
+            {{chunk.first + k, nullptr, std::to_string(sample)}});
+      }
     };
     ThreadWorkerPool pool(function, 4, timeout);
     HostValues host_values;
@@ -173,12 +176,47 @@ TEST(ThreadWorkerPool, ReturnsHostValuesByRow) {
     request = rows.request({&host_values, nullptr, nullptr});
     request.first = 500;
     pool.make(request);
-    std::int64_t total = 0;
-    for (const HostValues::Chunk& chunk : host_values.chunks()) {
-      EXPECT_EQ(chunk.bytes, std::to_string(chunk.first - 500));
-      total += chunk.rows;
+    const auto values = host_values.take();
+    for (const HostValue& value : values) {
+      EXPECT_EQ(value.bytes, std::to_string(value.row - 500));
     }
-    EXPECT_EQ(total, 40);
+    EXPECT_EQ(values.size(), 40u);
+  }
+}
+
+TEST(ThreadWorkerPool, PassesEachHostValueToItsRow) {
+  ThreadWorkerPool::Function function;
+  function.make = [](const WorkRequest& chunk, std::atomic<std::int64_t>&,
+                     const std::shared_ptr<const void>&) {
+    for (const HostValue& value : chunk.host_values) {
+      const std::int64_t row = value.row - chunk.first;
+      ASSERT_LT(row, chunk.rows());
+      const std::int64_t sample = chunk.indices[static_cast<std::size_t>(row)];
+      const auto number = std::static_pointer_cast<const std::int64_t>(value.object);
+      const std::string bytes = number ? std::to_string(*number) : value.bytes;
+      chunk.context.host_values->add(
+          {{value.row, nullptr, std::to_string(sample) + " " + bytes}});
+    }
+  };
+  ThreadWorkerPool pool(function, 4, milliseconds(0));
+  const Rows rows(40);
+  HostValues host_values;
+  std::vector<HostValue> given;
+  for (std::int64_t k = 39; k >= 0; --k) {  // in any order
+    if (k % 5 == 2) continue;               // a row without a value
+    given.push_back({500 + k, nullptr, std::to_string(k)});
+    if (k % 2 == 0)
+      given.back() = {500 + k, std::make_shared<const std::int64_t>(k), ""};
+  }
+  WorkRequest request = rows.request({&host_values, nullptr, nullptr});
+  request.first = 500;
+  request.host_values = given;
+  pool.make(request);
+  const auto values = host_values.take();
+  EXPECT_EQ(values.size(), 32u);
+  for (const HostValue& value : values) {
+    const std::string k = std::to_string(value.row - 500);
+    EXPECT_EQ(value.bytes, k + " " + k);
   }
 }
 

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "millstream/workers/process_worker_pool.h"
 #include "millstream/workers/worker.h"
@@ -79,7 +80,7 @@ void serve(Worker& worker, const Instructions& instructions) {
   while (worker.next()) {
     const Task& task = worker.task();
     bool failed = false;
-    std::string host_values;
+    std::vector<std::string> host_values;
     for (std::size_t k = 0; k < task.indices.size() && !failed; ++k) {
       const auto row = static_cast<std::int64_t>(k);
       const std::int64_t sample = task.indices[k];
@@ -99,10 +100,13 @@ void serve(Worker& worker, const Instructions& instructions) {
       }
       if (instructions.mode == "slow")
         usleep(static_cast<useconds_t>(instructions.number));
-      if (instructions.mode == "host_values")
-        host_values += std::to_string(sample) + ' ';
+      if (instructions.mode == "host_values") {
+        const std::string given = task.host_values.empty() ? "" : task.host_values[k];
+        host_values.push_back(std::to_string(sample) + given);
+      }
       make_row(worker, instructions, row);
     }
+    if (instructions.mode == "few_host_values") host_values = {"one"};
     if (!failed) worker.done(host_values);
   }
 }

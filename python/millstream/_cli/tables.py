@@ -28,7 +28,8 @@ class Form:
 
     def open(self, path: Path, columns: Sequence[str]) -> _engine.Source:
         """Returns the engine's source of a table of this form."""
-        return _engine.csv(path, self.delimiter, self.header, list(columns), False)
+        fields = [(name, [name], False) for name in columns]
+        return _engine.csv(path, self.delimiter, self.header, fields, False)
 
 
 def is_table(name: str, head: bytes, *, guess_text: bool) -> bool:

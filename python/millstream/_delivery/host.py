@@ -18,7 +18,9 @@ from millstream._core.description import Tree
 from millstream._delivery import jit
 from millstream._delivery.aliasing import Aliasing
 from millstream._delivery.sharding import Assembly
+from millstream._run.keys import Origin
 from millstream._run.state import LoaderState, check_x64, is_traced
+from millstream._run.stats import recent_steps
 from millstream._workers.host_values import host_value_rows
 
 if TYPE_CHECKING:
@@ -41,10 +43,13 @@ MAX_HELD = 8
 _WAIT_SECONDS = 0.02
 _HELD_FOR_WARNING = 64
 
+# How many loops may have ended before the list of unfinished calls is cleaned up.
+_MAX_UNFINISHED = 8
+
 _config: Any = jax.config
 
-Run = Callable[[Tree, Any], Tree]
-"""One or more stages as a function ``(value, mask) -> value``."""
+Run = Callable[[Tree, Any, Origin], Tree]
+"""One or more stages as a function ``(value, mask, origin) -> value``."""
 
 
 class HostDelivery:
@@ -62,11 +67,14 @@ class HostDelivery:
         self._assembly = None
         if built.split is not None:
             natively = built.splits_natively
-            self._assembly = Assembly(built.split, self._specs, natively)
+            self._assembly = Assembly(built.split, self._specs, built.tree, natively)
         self._partial = built.remainder == "partial"
         self._has_device = built.device is not None
         self._workers = built.traits.workers > 0
         self._alias = Aliasing()
+        self._unfinished: list[Any] = []
+        self.steps = recent_steps()
+        """The times of the last steps of Python loops."""
         self._may_compile = (
             not built.traced
             and not built.later
@@ -156,6 +164,25 @@ class HostDelivery:
             value = {**value, **host_values}
         return value, mask, cursor
 
+    def finish_later(self, cursor: Any) -> None:
+        """Keeps the loader alive until the call that returned ``cursor`` has run.
+
+        XLA runs calls after they return, and they need the engine. Call it with the
+        last cursor of a loop, because each call of a loop waits for the one before.
+        """
+        if cursor is None or is_traced(cursor):
+            return
+        if len(self._unfinished) >= _MAX_UNFINISHED:
+            self._unfinished = [c for c in self._unfinished if not c.is_ready()]
+        self._unfinished.append(cursor)
+
+    def __del__(self) -> None:
+        try:
+            for cursor in self._unfinished:
+                cursor.block_until_ready()
+        except Exception:  # the call failed, or the interpreter exits
+            pass
+
     def fetch_if_ready(self, words: Any) -> tuple[Tree, Any, Any] | None:
         """Returns the same as ``fetch`` if the batch is ready, and else None.
 
@@ -191,19 +218,22 @@ class HostDelivery:
         built = self.built
         host_values: dict[str, Any] = {}
         if built.host_fields:
-            fields, chunks = built.engine.take_with_host_values(words)
-            values = host_value_rows(chunks, built.batch_size)
+            fields, listed = built.engine.take_with_host_values(words)
+            values = host_value_rows(listed, built.batch_size)
             for key in built.host_fields:
                 column = [None if row is None else row[key] for row in values]
                 host_values[key] = column if built.batched else column[0]
         else:
             fields = built.engine.take(words)
-        value, mask = self._placed(fields)
-        value, mask = self._without_padding(value, mask, words)
+        leaves, mask = self._leaves(fields)
+        value, origin = built.unflatten(leaves), Origin()
+        if built.keyed:
+            origin = built.origin(built.on_device(words), leaves)
+        value, mask, origin = self._shortened(value, mask, origin, words)
         if self._partial:
             host_values = {key: rows[: len(mask)] for key, rows in host_values.items()}
         for run in self._stages:
-            value = run(value, mask)
+            value = run(value, mask, origin)
         return value, mask, host_values
 
     def _without_padding(
@@ -215,13 +245,26 @@ class HostDelivery:
             return value, mask
         return jax.tree.map(lambda x: lax.slice_in_dim(x, 0, valid), (value, mask))
 
+    def _shortened(
+        self, value: Tree, mask: Any, origin: Origin, words: np.ndarray
+    ) -> tuple[Tree, Any, Origin]:
+        """Cuts padding off a batch, as ``_without_padding``, and off its origin."""
+        rows = value, origin.rows
+        (value, short), mask = self._without_padding(rows, mask, words)
+        return value, mask, origin._replace(rows=short)
+
     def _placed(self, fields: list[Any]) -> tuple[Tree, Any]:
         """Returns (value, mask) of the engine's fields, as JAX arrays on a device."""
+        leaves, mask = self._leaves(fields)
+        return self.built.unflatten(leaves), mask
+
+    def _leaves(self, fields: list[Any]) -> tuple[list[Any], Any]:
+        """Returns the engine's fields and the mask, as JAX arrays on a device."""
         if self._assembly is not None:
             *leaves, mask = self._assembly(fields)
         else:
             *leaves, mask = self._alias(self.built.rows_of(fields), self._target())
-        return self.built.unflatten(leaves), mask
+        return leaves, mask
 
     def _target(self) -> Any:
         """Returns the device to put batches on, or None for JAX's default device."""
@@ -270,12 +313,12 @@ class HostDelivery:
         if cursor is None:
             built.forget_error()
             cursor = built.on_device(words)
-        value, mask, after = first(cursor, built.arrays())
+        value, mask, origin, after = first(cursor, built.arrays())
         if not built.traits.immediate and not is_traced(after):
             after.block_until_ready()  # so that read errors are raised here
-        value, mask = self._without_padding(value, mask, words)
+        value, mask, origin = self._shortened(value, mask, origin, words)
         for run in rest:
-            value = run(value, mask)
+            value = run(value, mask, origin)
         return value, mask, after
 
     @functools.cached_property
@@ -284,7 +327,7 @@ class HostDelivery:
         first = list(itertools.takewhile(lambda p: not _calls(p), built.later))
         if self._partial:  # a partial batch is cut before any stage
             first = []
-        run = jax.jit(lambda words, arrays: built.step(words, arrays, first))
+        run = jax.jit(functools.partial(built.step_through, first))
         return run, _runs(built, built.later[len(first) :])
 
     @functools.cached_property
@@ -315,7 +358,11 @@ def _calls(placed: Placed) -> bool:
 
 
 def _call(
-    built: BuiltPipeline, callback: HostCallbackTransform, value: Tree, mask: Any
+    built: BuiltPipeline,
+    callback: HostCallbackTransform,
+    value: Tree,
+    mask: Any,
+    origin: Origin,
 ) -> Tree:
     if built.batched and len(mask) < built.batch_size:
         callback = callback.shortened(built.batch_size, len(mask))
@@ -342,7 +389,8 @@ def stepper(delivery: HostDelivery) -> Callable[[Any], tuple[Tree, LoaderState, 
             value, mask, words = built.step(words, built.arrays())
         else:
             current = np.asarray(words)
-            value, mask, _ = delivery.fetch(current)
+            value, mask, cursor = delivery.fetch(current)
+            delivery.finish_later(cursor)
             words = built.plan.next_state(current)
         return value, LoaderState(words), mask
 

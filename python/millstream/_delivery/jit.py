@@ -58,24 +58,27 @@ def native_batch(built: BuiltPipeline, words: Any) -> tuple[list[Any], Any, Any]
     return _call_engine(built, _target(built, "batch"), fetch, results, words)
 
 
-def native_indices(built: BuiltPipeline, words: Any) -> tuple[Any, Any, Any]:
-    """Returns ``(indices, mask, words)`` of a batch. The index of padding is 0."""
+def native_indices(built: BuiltPipeline, words: Any) -> tuple[list[Any], Any, Any]:
+    """Returns ``([indices], mask, words)`` of a batch. The index of padding is 0.
+
+    The epochs of the rows follow the indices if a stage needs them.
+    """
     rows = (built.batch_size,)
+    lists = 2 if built.keys_samples else 1
     results = [
-        jax.ShapeDtypeStruct(rows, np.uint32),
+        *[jax.ShapeDtypeStruct(rows, np.uint32)] * lists,
         jax.ShapeDtypeStruct(rows, np.bool_),
         STATE_SPEC,
     ]
 
     def fetch(words: np.ndarray) -> list[np.ndarray]:
         samples: Any = built.plan.indices(words)
-        return [np.maximum(samples, 0).astype(np.uint32), samples >= 0]
+        epochs: Any = built.plan.epochs(words)
+        found = [np.maximum(samples, 0).astype(np.uint32), epochs]
+        return [*found[:lists], samples >= 0]
 
-    def on_device(words: Any) -> tuple[Any, Any, Any]:
-        (indices,), mask, after = _call_engine(
-            built, "millstream_indices", fetch, results, words
-        )
-        return indices, mask, after
+    def on_device(words: Any) -> tuple[list[Any], Any, Any]:
+        return _call_engine(built, "millstream_indices", fetch, results, words)
 
     if built.split is None:
         return on_device(words)

@@ -41,11 +41,18 @@ class Order(Description):
         """The number of positions in one epoch."""
         return n
 
+    @property
+    def depends_on_epoch(self) -> bool:
+        """Whether two epochs may have different orders."""
+        return True
+
 
 @public
 @dataclass(frozen=True, eq=False)
 class Sequential(Order):
     """0, 1, 2, ... in every epoch."""
+
+    depends_on_epoch = False
 
     def native(self, n: int) -> _engine.Order:
         return _engine.sequential(n)
@@ -177,6 +184,10 @@ class Listed(Order):
     def length(self, n: int) -> int:
         return int(np.asarray(self.indices).shape[1])
 
+    @property
+    def depends_on_epoch(self) -> bool:
+        return self.shuffle or len(np.asarray(self.indices)) > 1
+
     def native(self, n: int) -> _engine.Order:
         inner = Shuffle() if self.shuffle else Sequential()
         order = inner.native(self.length(n))
@@ -200,6 +211,10 @@ class SplitRange(Order):
 
     def length(self, n: int) -> int:
         return self.inner.length(self.count)
+
+    @property
+    def depends_on_epoch(self) -> bool:
+        return self.inner.depends_on_epoch
 
     def native(self, n: int) -> _engine.Order:
         inner = self.inner.native(self.count)
@@ -233,6 +248,11 @@ def order_of(ordering: Any) -> Order:
         return ordering
     if isinstance(ordering, str) and ordering in _NAMED:
         return _NAMED[ordering]
+    if isinstance(ordering, type) and issubclass(ordering, Order):
+        name = ordering.__name__
+        raise ValueError(
+            f"ordering: expected an order, found the class {name}. Call it: {name}()"
+        )
     raise ValueError(
         f"unknown ordering {ordering!r}: expected 'shuffle', 'sequential' or an Order "
         "(Shuffle, Sequential, WithReplacement, Weighted, Listed)"

@@ -90,10 +90,10 @@ def _collect(
     return missing, wrong
 
 
-def layout(mesh: Mesh, spec: PartitionSpec) -> str:
+def layout(mesh: Mesh, specs: PartitionSpec | str) -> str:
     """Describes how batches are split over a mesh."""
     sizes = ", ".join(f"{name}={size}" for name, size in mesh.shape.items())
-    return f"{spec} over mesh ({sizes})"
+    return f"{specs} over mesh ({sizes})"
 
 
 def _get(client: Any, key: str, deadline: float) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,19 +11,24 @@ from jax.sharding import NamedSharding
 
 from millstream import _engine
 from millstream._core.description import Tree
-from millstream._delivery.sharding import Split, split_of
+from millstream._delivery.placement import specs_text
+from millstream._delivery.sharding import Split
 from millstream._order.orders import Sequential
+from millstream._run.keys import FIRST_STAGE, Origin
 from millstream._sources.arrays import host_copy
 from millstream._sources.source import SampleSource
 from millstream._stages.stage import Stage, keyed
 
 if TYPE_CHECKING:
     from millstream._stages.map import HostCallbackTransform
-    from millstream._stages.python_map import Bound
+    from millstream._stages.python_map import PythonMapTransform
     from millstream._workers.pools import WorkerPool
 
-Trace = Callable[[Tree, Any, bool], Tree]
-"""A stage for JAX to trace: ``(value, mask, batched) -> value``."""
+Trace = Callable[..., Tree]
+"""A stage for JAX to trace: ``(value, mask, batched) -> value``.
+
+A stage that takes a key has it as a fourth argument.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,13 +40,15 @@ class Placed:
     label: str
     """The name in the table of ``explain``, with important arguments."""
     runs: str
-    """Where the stage runs: "native", "XLA", "Python" or "Python workers"."""
+    """Where the stage runs: "native", "XLA", "Python" or "Python, 2 worker threads"."""
     batched: bool
     """Whether the stage outputs batches and not samples."""
     native: bool
     """Whether the stage is done before a batch leaves the engine."""
     trace: Trace | None
     """The stage as a traceable function; None if only the engine can run it."""
+    key_stage: int | None = None
+    """The stage number in the random key, if ``trace`` takes a key."""
     transforms: tuple[_engine.Transform, ...] = ()
     tree: Tree = None
     """The tree of the engine's fields after a native stage."""
@@ -49,9 +56,19 @@ class Placed:
     """The stage itself if it calls Python with each delivered batch."""
     expected: Tree = None
     """The spec that the output must have; None for any."""
+    host_fields: tuple[str, ...] = ()
+    """The keys of the host fields after the stage."""
 
     def __str__(self) -> str:
         return f"stage {self.number}, {self.name}"
+
+    def run(self, value: Tree, mask: Any, origin: Origin) -> Tree:
+        """Traces the stage, with a key if it takes one."""
+        assert self.trace is not None  # the engine runs stages without a trace
+        if self.key_stage is None:
+            return self.trace(value, mask, self.batched)
+        key = origin.key(self.key_stage, self.batched)
+        return self.trace(value, mask, self.batched, key)
 
 
 class UnknownFields(Exception):
@@ -84,6 +101,14 @@ class Builder:
         self.split: Split | None = None
         self.pools: list[WorkerPool] = []
         self.prefetch_samples = head.prefetch_samples
+        self.draws = False
+        """Whether a stage draws random numbers."""
+        self.keyed = 0
+        """How many traced stages take a key."""
+        self.keys_samples = False
+        """Whether a stage before batching takes a key."""
+        self.host_fields = head.host_field_names
+        """The keys of the host fields at this stage."""
         self.puts_natively = False
         """Whether batches are put on their devices directly from the engine."""
         self._traced = traced
@@ -134,7 +159,13 @@ class Builder:
 
     def field(self, key: str) -> str:
         """Returns the name in the engine of the array under ``key``."""
-        return self.names[keyed(self.tree, key, self.stage)]
+        names = self.names
+        if key in self.host_fields:
+            raise TypeError(
+                f"{self.stage}: {key!r} is a host field, not an array. Convert it with "
+                "a PythonMapTransform first."
+            )
+        return names[keyed(self.tree, key, self.stage)]
 
     # For stages to add themselves.
 
@@ -176,31 +207,49 @@ class Builder:
         self._check_native()
         if trace is None:
             self._use_engine_only()
+        if tree is not None:
+            self._check_structure_kept()
+        self.draws |= any(transform.draws for transform in transforms)
         self._tree = self._tree if tree is None else tree
         self._names = self._names if names is None else list(names)
         self._add_transforms(transforms, "native", trace)
 
-    def add_traced(self, trace: Trace, *, expected: Tree = None) -> None:
-        """Adds a stage that JAX traces. It also traces all later stages."""
-        self._add(label=self._name, native=False, trace=trace, expected=expected)
+    def add_traced(
+        self, trace: Trace, *, keyed: bool = False, expected: Tree = None
+    ) -> None:
+        """Adds a stage that JAX traces. It also traces all later stages.
 
-    def put_on(self, where: jax.Device | NamedSharding, trace: Trace) -> None:
+        With ``keyed``, ``trace`` takes a random key as a fourth argument.
+        """
+        self._add(
+            label=self._name,
+            native=False,
+            trace=trace,
+            key_stage=FIRST_STAGE + self.keyed if keyed else None,
+            expected=expected,
+        )
+        self.keyed += keyed
+        self.draws |= keyed
+        self.keys_samples |= keyed and not self.batched
+
+    def put_on(self, where: jax.Device | Tree, trace: Trace) -> None:
         """Puts batches on a device, or splits them over the devices of a mesh.
 
-        The last such stage decides. ``trace`` constrains the sharding inside jit.
+        ``where`` is a device, a sharding, or a pytree of shardings. The last such stage
+        decides. ``trace`` constrains the shardings inside jit.
         """
         label = self._name
         self.device, self.split = None, None
-        if not isinstance(where, NamedSharding):
+        if isinstance(where, jax.Device):
             self.device = where
         elif not self.batched:
             raise ValueError(
                 f"{self.stage}, splits batches. Put it after BatchTransform."
             )
         else:
-            self.split = split_of(where, self.batch_size)
-            label = f"{self._name}({where.spec})"
-        self.puts_natively |= self.native
+            self.split = Split(where, self.batch_size)
+            label = f"{self._name}({specs_text(where)})"
+        self.puts_natively = self.native
         self._add(label=label, native=self.native, trace=trace, tree=self._tree)
 
     def add_host_callback(
@@ -216,26 +265,24 @@ class Builder:
             expected=expected,
         )
 
-    def add_worker_stage(
-        self, bind: Callable[[_engine.Plan, Tree, int], Bound], workers: int
-    ) -> None:
-        """Adds a stage that workers run.
-
-        ``bind(plan, tree, number)`` takes the pipeline so far, starts the workers and
-        returns the engine's transform. Raises ``TypeError`` unless ``native``.
-        """
+    def add_worker_stage(self, stage: PythonMapTransform) -> None:
+        """Adds a stage that workers run. Raises ``TypeError`` unless ``native``."""
         self._check_native()
+        self._check_structure_kept()
         if self._check_only:
             self._fields_known = False
             return
         self._use_engine_only()
         first = Sequential().native(self.head.num_samples)
         earlier = _engine.plan(self._source, first, 1, "pad", self._before, self._after)
-        bound = bind(earlier, self._tree, self._number)
+        check_host_fields(self.host_fields, self._tree)
+        bound = stage.bind(earlier, self._tree, self._number, self.host_fields)
+        self.host_fields = bound.host_fields
         self.pools.append(bound.pool)
-        self.prefetch_samples = max(self.prefetch_samples or 64, 2 * workers)
+        self.prefetch_samples = max(self.prefetch_samples or 64, 2 * stage.workers)
         self._tree, self._names = bound.tree, bound.names
-        self._add_transforms([bound.transform], "Python workers", None)
+        self.draws |= bound.transform.draws
+        self._add_transforms([bound.transform], stage.workers_text, None)
 
     # Results.
 
@@ -264,13 +311,18 @@ class Builder:
         return "pad" if self.remainder == "partial" else self.remainder
 
     def plan(self, order: _engine.Order, skip: bool = False) -> _engine.Plan:
-        """Returns the engine's plan. Raises the errors of the engine."""
+        """Returns the engine's plan. Raises the errors of the engine.
+
+        If ``keys_samples``, the last two fields are the epoch and the sample of each
+        row, which are not in ``fields``.
+        """
+        origin = [_engine.origin()] if self.keys_samples else []
         return _engine.plan(
             self._source,
             order,
             self.batch_size,
             self.policy,
-            self._before,
+            [*self._before, *origin],
             self._after,
             skip,
         )
@@ -290,6 +342,20 @@ class Builder:
             )
         if not self._fields_known:
             raise UnknownFields
+
+    def _check_structure_kept(self) -> None:
+        """Raises if this stage of the engine changes fields that have shardings.
+
+        The engine puts batches on their devices after all of its stages.
+        """
+        if self.split is not None and not isinstance(
+            self.split.shardings, NamedSharding
+        ):
+            raise ValueError(
+                f"{self.stage}, changes the structure of batches, but an earlier "
+                "DevicePutTransform has a sharding for each array. Put "
+                f"DevicePutTransform after stage {self._number}."
+            )
 
     def _use_engine_only(self) -> None:
         """Makes the engine read the samples, even if an accelerator holds them."""
@@ -325,8 +391,19 @@ class Builder:
                 batched=self.batched,
                 native=native,
                 runs=runs or ("native" if native else "XLA"),
+                host_fields=self.host_fields,
                 **others,
             )
+        )
+
+
+def check_host_fields(keys: tuple[str, ...], value: Tree) -> None:
+    """Raises ``ValueError`` if an array of ``value`` has the name of a host field."""
+    hidden = [key for key in keys if isinstance(value, Mapping) and key in value]
+    if hidden:
+        raise ValueError(
+            f"a stage makes an array {hidden[0]!r}, but the samples have a host field "
+            "(a value that is not an array) of that name. Give the array another name."
         )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import warnings
 import weakref
-from collections.abc import Mapping
 from typing import Any, NoReturn, cast
 
 import jax
@@ -14,16 +13,13 @@ import numpy as np
 from millstream import _engine
 from millstream._core.description import Tree
 from millstream._delivery import jit
-from millstream._delivery.sharding import (
-    Split,
-    check_leaves,
-    constrained,
-    replicated,
-)
+from millstream._delivery.placement import check_leaves, specs_text
+from millstream._delivery.sharding import Split, constrained, replicated
 from millstream._order import jnp_orders
 from millstream._run.agreement import AbsentError, agree, compare, layout
-from millstream._run.builder import Builder, Placed
+from millstream._run.builder import Builder, Placed, check_host_fields
 from millstream._run.gather import gathered, masked
+from millstream._run.keys import Origin
 from millstream._run.resume import described
 from millstream._run.state import (
     EPOCH,
@@ -71,7 +67,12 @@ class BuiltPipeline:
         self.policy = builder.policy
         self.device = builder.device
         self.split = builder.split
-        self.splits_natively = builder.puts_natively
+        self.keyed = builder.keyed > 0
+        """Whether a traced stage takes a key."""
+        self.keys_samples = builder.keys_samples
+        """Whether such a stage stands before batching."""
+        # The engine's fields for keys have one axis, so only their rows can be split.
+        self.splits_natively = builder.puts_natively and not self.keys_samples
         self.tree = builder.fields
         self.traced = builder.gathers
         self._pools = builder.pools
@@ -80,8 +81,21 @@ class BuiltPipeline:
         self.plan = builder.plan(head.order.native(head.num_samples), skip)
         self.steps: int = self.plan.steps
         self.traits = self.plan.traits
+        self.depends_on_epoch = (
+            head.order.depends_on_epoch
+            or self.traits.draws
+            or builder.draws
+            or self.remainder == "wrap"
+        )
+        """Whether two epochs with the same seed may have different batches."""
         self.skip = skip
-        self.host_fields: tuple[str, ...] = head.host_field_names
+        self.host_fields = builder.host_fields
+        if not self.plan.schema:
+            raise ValueError(
+                f"a batch must have at least one array, but samples have only the host "
+                f"fields {list(self.host_fields)}. Add a PythonMapTransform whose "
+                "function returns an array."
+            )
         if self.traced and self.traits.workers:
             raise ValueError(
                 "traced=True gathers samples in XLA, which cannot call the functions "
@@ -105,25 +119,13 @@ class BuiltPipeline:
             0 if threads is None else threads,
             -1 if prefetch is None else prefetch,
             -1 if error_budget is None else error_budget,
-            self.split.parts if self.split else [],
+            self.split.local_shards if self.split else [],
             self.split.devices if self.split else 1,
         )
         if self.split is not None:
             self._check_split(self.split)
-        self._check_host_fields(self.element_spec())
+        check_host_fields(self.host_fields, self.element_spec())
         self._check_specs()
-
-    def _check_host_fields(self, spec: Tree) -> None:
-        """Raises ``ValueError`` if an array of a stage has the name of a host field."""
-        hidden = [
-            key for key in self.host_fields if isinstance(spec, Mapping) and key in spec
-        ]
-        if hidden:
-            raise ValueError(
-                f"a stage makes an array {hidden[0]!r}, but the source has a host "
-                "field (a value that is not an array) of that name. Give the array "
-                "another name."
-            )
 
     def _check_specs(self) -> None:
         """Raises ``ValueError`` if a value does not match ``element_spec_override``."""
@@ -154,9 +156,9 @@ class BuiltPipeline:
                         "mesh of one process."
                     )
         if self.splits_natively:
-            check_leaves(split.sharding, self.unflatten(self.leaf_specs()))
+            check_leaves(split.shardings, self.unflatten(self.leaf_specs()))
         if len(split.processes) > 1:
-            spread = layout(split.mesh, split.sharding.spec)
+            spread = layout(split.mesh, specs_text(split.shardings))
             mine = {**described(self), "sharding": spread}
             self._unmet = agree(mine, split.processes)
 
@@ -189,12 +191,24 @@ class BuiltPipeline:
         positions, structure = self._positions
         return structure.unflatten([leaves[position] for position in positions])
 
+    def origin(self, words: Any, leaves: list[Any]) -> Origin:
+        """Returns what the keys of a batch depend on.
+
+        ``leaves`` are the engine's fields. The last two are the epoch and the sample of
+        each row if ``keys_samples``.
+        """
+        if not self.keyed:
+            return Origin()
+        return Origin(words, tuple(leaves[-2:]) if self.keys_samples else ())
+
     def element_spec(self) -> Tree:
         check_x64(self.x64)
-        value = self.unflatten(self.leaf_specs())
+        leaves = self.leaf_specs()
+        value = self.unflatten(leaves)
         if not self.later:
             return value
-        return jax.eval_shape(self.finish, value, self.mask_spec())
+        origin = self.origin(jit.STATE_SPEC, leaves)
+        return jax.eval_shape(self.finish, value, self.mask_spec(), origin)
 
     # Batches inside jit.
 
@@ -213,22 +227,28 @@ class BuiltPipeline:
                 )
             return arrays if self.split is None else replicated(self.split, arrays)
 
-    def step(
-        self, words: Any, arrays: list[Any], later: list[Placed] | None = None
-    ) -> tuple[Tree, Any, Any]:
-        """Traces one batch, ``(value, mask, words)``, by default through all stages."""
+    def step(self, words: Any, arrays: list[Any]) -> tuple[Tree, Any, Any]:
+        """Traces one batch, ``(value, mask, words)``, through all stages."""
+        value, mask, _, after = self.step_through(self.later, words, arrays)
+        return value, mask, after
+
+    def step_through(
+        self, later: list[Placed], words: Any, arrays: list[Any]
+    ) -> tuple[Tree, Any, Origin, Any]:
+        """Traces one batch, ``(value, mask, origin, words)``, through some stages."""
         check_x64(self.x64)
         if self.traced:
-            value, mask, words = gathered(self, words, arrays)
+            value, mask, origin, after = gathered(self, words, arrays)
             if self.split is not None:
-                rows = self.split.rows_sharding
-                value, mask = constrained(rows, (value, mask))
+                layout = self.split.rows_sharding
+                value, mask, rows = constrained(layout, (value, mask, origin.rows))
+                origin = origin._replace(rows=rows)
         else:
-            leaves, mask, words = jit.native_batch(self, words)
-            value = self.unflatten(leaves)
+            leaves, mask, after = jit.native_batch(self, words)
+            value, origin = self.unflatten(leaves), self.origin(words, leaves)
         if self.split is not None and self.splits_natively:
-            value = constrained(self.split.sharding, value)
-        return self.finish(value, mask, later), mask, words
+            value = constrained(self.split.shardings, value)
+        return self.finish(value, mask, origin, later), mask, origin, after
 
     @property
     def from_slot(self) -> bool:
@@ -262,37 +282,46 @@ class BuiltPipeline:
                 "inside jit. Use 'pad', 'drop' or 'wrap', or call iterate()."
             )
 
-    def finish(self, value: Tree, mask: Any, later: list[Placed] | None = None) -> Tree:
+    def finish(
+        self,
+        value: Tree,
+        mask: Any,
+        origin: Origin,
+        later: list[Placed] | None = None,
+    ) -> Tree:
         """Traces ``later``, or all traced stages, on a value of the engine."""
         later = self.later if later is None else later
         samples = [p for p in later if not p.batched]
-        value = self.run_stages(samples, value, mask, rows=self.batched)
+        value = self.run_stages(samples, value, mask, origin, rows=self.batched)
         if samples and self.batched:
             value = jax.tree.map(lambda x: masked(x, mask), value)
         batches = [p for p in later if p.batched]
-        value = self.run_stages(batches, value, mask, rows=False)
-        called = any(p.callback is not None for p in later)
-        if self.split is not None and called:  # a callback returns whole batches
-            value = constrained(self.split.rows_sharding, value)
-        return value
+        return self.run_stages(batches, value, mask, origin, rows=False)
 
     def run_stages(
-        self, placed: list[Placed], value: Tree, mask: Any, *, rows: bool
+        self,
+        placed: list[Placed],
+        value: Tree,
+        mask: Any,
+        origin: Origin,
+        *,
+        rows: bool,
     ) -> Tree:
         """Traces stages one after another; with ``rows``, vmapped over rows."""
         if not placed:
             return value
 
-        def one(value: Tree, mask: Any) -> Tree:
+        def one(value: Tree, mask: Any, rows: tuple[Any, ...]) -> Tree:
             for p in placed:
                 if p.callback is not None:
                     value = self.called(p.callback, value, mask)
+                    if self.split is not None:  # the callback returns whole batches
+                        value = constrained(self.split.rows_sharding, value)
                 else:
-                    assert p.trace is not None  # the engine runs stages without a trace
-                    value = p.trace(value, mask, p.batched)
+                    value = p.run(value, mask, origin._replace(rows=rows))
             return value
 
-        return jax.vmap(one)(value, mask) if rows else one(value, mask)
+        return (jax.vmap(one) if rows else one)(value, mask, origin.rows)
 
     def called(self, callback: HostCallbackTransform, value: Tree, mask: Any) -> Tree:
         """Traces the callback. ``last_error`` keeps an exception that it raises."""

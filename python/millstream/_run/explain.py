@@ -3,44 +3,99 @@
 from __future__ import annotations
 
 import functools
+import html
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import jax
+import numpy as np
 
 from millstream import _engine
-from millstream._delivery.jit import dtype_named
+from millstream._delivery.jit import STATE_SPEC, dtype_named
+from millstream._order.orders import SplitRange
+from millstream._run.keys import Origin
+from millstream._workers.pools import UsesWorkers
 
 if TYPE_CHECKING:
+    from millstream._order.orders import Order
     from millstream._run.builder import Placed
     from millstream._run.built import BuiltPipeline
+    from millstream._run.stats import Stats
 
 
-def explained(built: BuiltPipeline) -> str:
+def explained(built: BuiltPipeline, stats: Stats) -> str:
     """Returns a table of the stages, where they run and what they output."""
-    head = built.head
-    where = "XLA" if built.traced else "native"
-    sample = _sample_spec(built)
-    rows = [
-        ("stage", "runs in", "gives"),
-        (f"order: {head.order}", where, f"{head.num_samples} samples"),
-        (type(head).__name__, where, _described(sample)),
-    ]
-    for placed, value in specs_after(built):
-        runs = where if placed.runs == "native" else placed.runs
-        rows.append((placed.label, runs, _described(value)))
+    rows = _rows(built)
     widths = [max(len(row[i]) for row in rows) for i in range(3)]
     lines = [
         "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip()
         for row in rows
     ]
     lines.insert(1, "  ".join("-" * width for width in widths))
-    engine = built.engine
-    lines.append(
-        f"{built.steps} steps an epoch, {engine.batch_bytes} bytes a batch; "
-        f"at most {engine.threads} threads, {engine.prefetch} batches ahead"
+    return "\n".join([*lines, *_summary(built, stats)])
+
+
+def explained_in_html(built: BuiltPipeline, stats: Stats) -> str:
+    """Returns the same as HTML."""
+    header, *rows = [
+        [html.escape(cell, quote=False) for cell in row] for row in _rows(built)
+    ]
+    head = "".join(f"<th>{cell}</th>" for cell in header)
+    body = "".join(
+        f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows
     )
-    return "\n".join(lines)
+    summary = "<br>".join(html.escape(line) for line in _summary(built, stats))
+    return (
+        f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        f"<p>{summary}</p>"
+    )
+
+
+def _rows(built: BuiltPipeline) -> list[tuple[str, str, str]]:
+    """Returns the cells of the table: the stage, where it runs and what it outputs."""
+    head = built.head
+    where = "XLA" if built.traced else "native"
+    sample = _described(_sample_spec(built), head.host_field_names)
+    order, label = head.order, f"order: {head.order}"
+    if isinstance(order, SplitRange):
+        label = f"order: {order.inner} of a part of {head.num_samples} samples"
+    rows = [
+        ("stage", "runs in", "gives"),
+        (label, where, _count(order, head.num_samples)),
+        (type(head).__name__, _where_source_runs(head) or where, sample),
+    ]
+    for placed, value in specs_after(built):
+        runs = where if placed.runs == "native" else placed.runs
+        rows.append((placed.label, runs, _described(value, placed.host_fields)))
+    return rows
+
+
+def _summary(built: BuiltPipeline, stats: Stats) -> list[str]:
+    """Returns the lines below the table."""
+    engine = built.engine
+    steps = "1 step" if built.steps == 1 else f"{built.steps} steps"
+    lines = [
+        f"{steps} an epoch, {engine.batch_bytes} bytes a batch; "
+        f"at most {engine.threads} threads, {engine.prefetch} batches ahead"
+    ]
+    if stats.samples or stats.measured_steps:
+        lines.append(str(stats))
+    return lines
+
+
+def _count(order: Order, n: int) -> str:
+    """Returns the number of samples, and how many an epoch has if it differs."""
+    count = order.count if isinstance(order, SplitRange) else n
+    length = order.length(n)
+    return f"{count} samples" + (f", {length} an epoch" if length != count else "")
+
+
+def _where_source_runs(source: Any) -> str:
+    """Returns "Python, 2 worker threads" for a Python source, and "" for others."""
+    if isinstance(source, UsesWorkers):
+        return source.workers_text
+    parts = [_where_source_runs(part) for part in getattr(source, "_components", ())]
+    return "; ".join(dict.fromkeys(part for part in parts if part))
 
 
 def specs_after(built: BuiltPipeline) -> Iterator[tuple[Placed, Any]]:
@@ -54,6 +109,8 @@ def specs_after(built: BuiltPipeline) -> Iterator[tuple[Placed, Any]]:
     fields: Any = source.schema
     value: Any = _sample_spec(built)
     mask: Any = jax.ShapeDtypeStruct((), bool)
+    word = jax.ShapeDtypeStruct((), np.uint32)
+    origin = Origin(STATE_SPEC, (word, word))
     for placed in built.placed:
         if placed.batched and not mask.shape:  # the stage that batches
             mask = jax.ShapeDtypeStruct((built.batch_size,), bool)
@@ -63,13 +120,8 @@ def specs_after(built: BuiltPipeline) -> Iterator[tuple[Placed, Any]]:
                 fields = next(schemas)
             value = _spec(mask, fields, placed.tree)
         else:
-            value = jax.eval_shape(functools.partial(_traced, placed), value, mask)
+            value = jax.eval_shape(placed.run, value, mask, origin)
         yield placed, value
-
-
-def _traced(placed: Placed, value: Any, mask: Any) -> Any:
-    assert placed.trace is not None  # the engine runs stages without a trace
-    return placed.trace(value, mask, placed.batched)
 
 
 def _sample_spec(built: BuiltPipeline) -> Any:
@@ -92,11 +144,11 @@ def _with_rows(mask: Any, x: Any) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct((*mask.shape, *x.shape), x.dtype)
 
 
-def _described(spec: Any) -> str:
+def _described(spec: Any, host_fields: tuple[str, ...]) -> str:
     leaves = jax.tree_util.tree_flatten_with_path(spec)[0]
     parts = []
     for path, leaf in leaves:
         name = jax.tree_util.keystr(path, simple=True, separator="/")
         shape = ", ".join(str(extent) for extent in leaf.shape)
         parts.append(f"{name + ': ' if name else ''}{leaf.dtype}[{shape}]")
-    return ", ".join(parts)
+    return ", ".join([*parts, *(f"{key}: host field" for key in host_fields)])

@@ -11,7 +11,8 @@ import numpy as np
 from millstream._core.description import Tree
 from millstream._delivery import jit
 from millstream._order import jnp_orders
-from millstream._run.state import CHECK, STEP_HIGH, STEP_LOW
+from millstream._run.keys import Origin
+from millstream._run.state import CHECK, EPOCH, STEP_HIGH, STEP_LOW
 
 if TYPE_CHECKING:
     from millstream._run.built import BuiltPipeline
@@ -19,28 +20,34 @@ if TYPE_CHECKING:
 
 def gathered(
     built: BuiltPipeline, words: Any, arrays: list[Any]
-) -> tuple[Tree, Any, Any]:
-    """Traces one batch: ``(value, mask, words)``, the same as from the engine.
+) -> tuple[Tree, Any, Origin, Any]:
+    """Traces one batch: ``(value, mask, origin, words)``, the same as from the engine.
 
     XLA gathers the samples, runs the native stages and pads the batch.
     """
-    indices, mask, after = _indices(built, words)
+    (indices, *epochs), mask, after = _indices(built, words)
+    origin = built.origin(words, [*epochs, indices])
     leaves = [jnp.take(x, indices, axis=0, mode="clip") for x in arrays]
     _, tree, _ = built.head.native()
     value = jax.tree.map(lambda position: leaves[position], tree)
     earlier = [p for p in built.placed if p.native]
     samples = [p for p in earlier if not p.batched]
-    value = built.run_stages(samples, value, mask, rows=True)
+    value = built.run_stages(samples, value, mask, origin, rows=True)
     value = jax.tree.map(lambda x: masked(x, mask), value)
     batches = [p for p in earlier if p.batched]
-    value = built.run_stages(batches, value, mask, rows=False)
+    value = built.run_stages(batches, value, mask, origin, rows=False)
     if not built.batched:
-        value, mask = jax.tree.map(lambda x: x[0], (value, mask))
-    return value, mask, after
+        taken = jax.tree.map(lambda x: x[0], (value, mask, origin.rows))
+        value, mask, rows = taken
+        origin = origin._replace(rows=rows)
+    return value, mask, origin, after
 
 
-def _indices(built: BuiltPipeline, words: Any) -> tuple[Any, Any, Any]:
-    """Traces the sample indices and the mask of a batch, and the next words."""
+def _indices(built: BuiltPipeline, words: Any) -> tuple[list[Any], Any, Any]:
+    """Traces the sample indices and the mask of a batch, and the next words.
+
+    The epochs of the rows follow the indices if a stage needs them.
+    """
     n = built.head.num_samples
     order = built.head.order.traced(n)
     if order is None or built.policy == "wrap":
@@ -51,7 +58,10 @@ def _indices(built: BuiltPipeline, words: Any) -> tuple[Any, Any, Any]:
     # become padding.
     mask &= words[CHECK] == np.uint32(built.plan.check_word)
     mask &= (words[STEP_LOW] < np.uint32(built.steps)) & (words[STEP_HIGH] == 0)
-    return indices, mask, jnp_orders.next_words(words, built.steps)
+    lists = [indices]
+    if built.keys_samples:
+        lists.append(jnp.broadcast_to(words[EPOCH], indices.shape))
+    return lists, mask, jnp_orders.next_words(words, built.steps)
 
 
 def masked(x: Any, mask: Any) -> Any:

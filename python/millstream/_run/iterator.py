@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 # (words of the next batch, batches left, cursor of the last fetch, fetched). The words
 # are None if the cursor holds them. ``fetched`` is the next batch if its transfer to
 # the device has started, and None otherwise.
-_Position = tuple[Any, int, Any, Any]
+Position = tuple[Any, int, Any, Any]
 
 
 class BatchIterator:
@@ -28,15 +29,24 @@ class BatchIterator:
     stopped and resumed at any point.
     """
 
-    def __init__(self, delivery: HostDelivery, words: Any, steps: int | None) -> None:
+    def __init__(
+        self,
+        delivery: HostDelivery,
+        words: Any,
+        steps: int | None,
+        on_end: Callable[[], None] | None = None,
+    ) -> None:
         self.built = delivery.built
+        self._on_end = on_end
         self._delivery = delivery
         self._fetch = delivery.fetch
         self._next_state = delivery.built.plan.next_state
         self._position = self._start(words, steps)
         self._closed = False
+        self._record = delivery.steps.append
+        self._came: float | None = None
 
-    def _start(self, words: Any, steps: int | None) -> _Position:
+    def _start(self, words: Any, steps: int | None) -> Position:
         copy = np.array(words)
         left = self.built.steps - step_of(copy) if steps is None else steps
         return copy, left, None, None
@@ -46,7 +56,12 @@ class BatchIterator:
 
     def __next__(self) -> tuple[Tree, Any]:
         words, left, cursor, fetched = self._position
+        # Only every eighth step is measured, because that takes time.
+        phase = left & 7
+        asked = 0.0 if phase else perf_counter()
         if left <= 0:
+            if self._on_end is not None:
+                self._on_end()
             raise StopIteration
         if self._closed:
             raise ValueError(
@@ -64,15 +79,25 @@ class BatchIterator:
                 fetched = self._delivery.fetch_if_ready(words)
         # One assignment, because Ctrl-C may interrupt between any two lines.
         self._position = words, left - 1, cursor, fetched
+        if phase < 2:
+            came = perf_counter()
+            if phase == 0:
+                self._record((self._came, asked, came))
+            self._came = came
         return value, mask
 
     def _words(self) -> Any:
         words, _, cursor, _ = self._position
         return words if words is not None else words_in(cursor)
 
-    def __len__(self) -> int:
+    @property
+    def _left(self) -> int:
         """The number of batches left."""
         return self._position[1]
+
+    def __len__(self) -> int:
+        """The number of batches left."""
+        return self._left
 
     @property
     def state(self) -> LoaderState:
@@ -82,7 +107,7 @@ class BatchIterator:
     def get_state(self) -> dict[str, Any]:
         """Returns the position of the iterator as a dict that JSON can hold."""
         saved = resume.save_state(self.built, self._words())
-        return {**saved, "left": len(self)}
+        return {**saved, "left": self._left}
 
     def set_state(self, state: Any) -> None:
         """Moves the iterator to the position that ``get_state`` returned.
@@ -108,11 +133,14 @@ class BatchIterator:
             pass
 
     def _abandon(self) -> None:
-        """Lets the engine drop prefetched batches, unless the loop is finished.
+        """Leaves the current position.
 
-        After a finished loop most programs continue with the next epoch.
+        Lets the engine drop prefetched batches, unless the loop is finished: after a
+        finished loop most programs continue with the next epoch.
         """
-        if len(self) > 0:
+        _, left, cursor, _ = self._position
+        self._delivery.finish_later(cursor)
+        if left > 0:
             self.built.engine.abandon(self._words())
 
 

@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
+import copy
 import functools
-import signal
+import inspect
 import sys
-import threading
-import weakref
+import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, overload
+from typing import Any, Literal, Never, NoReturn, Self, overload
 
 import jax
 import numpy as np
-from jax import lax
 
-from millstream import _engine
 from millstream._core.arguments import whole
 from millstream._core.description import Tree
 from millstream._core.public import public
-from millstream._delivery import jit
 from millstream._delivery.host import HostDelivery, stepper
 from millstream._run import resume
+from millstream._run.arguments import unknown_arguments
 from millstream._run.built import BuiltPipeline
 from millstream._run.iterator import BatchIterator
+from millstream._run.pickling import check_picklable, pickles_by_value
 from millstream._run.pipeline import assembled
+from millstream._run.run import Epochs, Run
+from millstream._run.scan import Body, CompiledScans, check_body, run_program, scan
 from millstream._run.state import LoaderState, is_traced
+from millstream._run.stats import Stats, stats_of
 from millstream._sources.source import Source
-
-Body = Callable[[Any, Tree, Any], tuple[Any, Any]]
 
 _MAX_COUNT = (1 << 31) - 1
 
@@ -59,16 +59,26 @@ class DataLoader:
     It is always the same object, so ``jax.jit(loader.next_batch)`` traces it only once.
     """
 
+    # Compatibility packages set it to False.
+    _warns_of_repeats: bool = True
+
     def __init__(
         self,
-        pipeline: Sequence[Any] | Source,
-        *,
+        pipeline: Sequence[Any] | Source | None = None,
+        *stages: Never,
         threads: int | None = None,
         prefetch: int | None = None,
         traced: bool = False,
         on_error: str = "raise",
         error_budget: int | None = None,
+        **unknown: Never,
     ) -> None:
+        if unknown:
+            raise unknown_arguments(unknown)
+        if stages:
+            raise TypeError(
+                "DataLoader takes one list: DataLoader([source, BatchTransform(128)])"
+            )
         if threads is not None:
             threads = whole("threads", threads, 1, _MAX_COUNT)
         if prefetch is not None:
@@ -83,6 +93,14 @@ class DataLoader:
                 'on_error="skip".'
             )
         source = assembled(pipeline)
+        self._pipeline = [source.head, *source.stages]
+        self._arguments: dict[str, Any] = {
+            "threads": threads,
+            "prefetch": prefetch,
+            "traced": traced,
+            "on_error": on_error,
+            "error_budget": error_budget,
+        }
         self._built = BuiltPipeline(
             source.head,
             source.stages,
@@ -94,14 +112,52 @@ class DataLoader:
         )
         if on_error == "skip":
             self._built.check_masked()
-        self._scans: dict[int, tuple[weakref.ref[Any], dict[Any, Any]]] = {}
+        self._scans = CompiledScans(self._built)
         self._delivery = HostDelivery(self._built)
         self.next_batch = stepper(self._delivery)
+
+    def __reduce__(self) -> Any:
+        """Pickles the pipeline and the keyword arguments. Unpickling builds a loader.
+
+        Raises ``TypeError`` if a source or a stage cannot be pickled, and names it.
+        """
+        if not pickles_by_value(sys._getframe(1)):
+            check_picklable(self._pipeline)
+        return functools.partial(type(self), **self._arguments), (self._pipeline,)
+
+    def __copy__(self) -> Self:
+        """Builds a loader with the same source, stages and keyword arguments."""
+        return type(self)(self._pipeline, **self._arguments)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Builds a loader with a deep copy of the source.
+
+        It shares the stages, which are immutable, and the devices.
+        """
+        memo.update((id(device), device) for device in jax.devices())
+        head, *stages = self._pipeline
+        return type(self)([copy.deepcopy(head, memo), *stages], **self._arguments)
 
     @property
     def next(self) -> Callable[[Any], tuple[Tree, LoaderState, Any]]:
         """The same as ``next_batch``."""
         return self.next_batch
+
+    def __len__(self) -> int:
+        """The number of batches in an epoch."""
+        return self.steps_per_epoch
+
+    def __iter__(self) -> NoReturn:
+        raise TypeError(
+            "a DataLoader has no position of its own. Iterate a run: "
+            "for batch, mask in loader.run(seed=0, epochs=1): ..."
+        )
+
+    def __next__(self) -> NoReturn:
+        raise TypeError(
+            "a DataLoader has no position of its own. Make a run and take its next "
+            "batch: run = loader.run(seed=0), then batch, mask = next(run)"
+        )
 
     @property
     def steps_per_epoch(self) -> int:
@@ -173,14 +229,108 @@ class DataLoader:
             )
         return np.asarray(self._built.plan.indices(np.asarray(words)))
 
+    def stats(self) -> Stats:
+        """Returns what was delivered, how long loops waited, and what limits them."""
+        return stats_of(self._built, self._delivery.steps)
+
     def explain(self) -> str:
-        """Returns a table of all stages: where each runs, its shapes and dtypes."""
+        """Returns a table of all stages: where each runs, its shapes and dtypes.
+
+        After batches were delivered, it also has the text of ``stats()``.
+        """
         from millstream._run.explain import explained
 
-        return explained(self._built)
+        return explained(self._built, self.stats())
+
+    def __repr__(self) -> str:
+        defaults = inspect.signature(DataLoader).parameters
+        options = [
+            f", {name}={value!r}"
+            for name, value in self._arguments.items()
+            if value != defaults[name].default
+        ]
+        return f"{type(self).__name__}({self._pipeline!r}{''.join(options)})"
+
+    def _repr_html_(self) -> str:
+        """Returns the table of ``explain`` as HTML, for notebooks."""
+        from millstream._run.explain import explained_in_html
+
+        return explained_in_html(self._built, self.stats())
+
+    def run(
+        self,
+        state: Any = None,
+        *,
+        seed: Any = None,
+        epochs: int | None = None,
+        steps: int | None = None,
+        progress: bool = False,
+    ) -> Run:
+        """Returns an iterator over ``(batch, mask)`` across epochs.
+
+        The same call starts and resumes a training: ``epochs`` and ``steps`` set where
+        the training ends, counted from epoch 0. A state at the end or later yields
+        nothing. ``run.state`` identifies the next batch, so you can save it at any
+        moment. ``run.epoch`` and ``run.epoch_ended`` describe the batch delivered last,
+        and ``run.step`` counts the batches since epoch 0.
+
+        Args:
+          state: Where to start or resume. None starts at epoch 0.
+          seed: The seed to start with, or a key; 0 by default. Only without ``state``.
+          epochs: The number of epochs in the training. None sets no limit.
+          steps: The number of batches in the training. None sets no limit. With
+            ``epochs`` and ``steps``, the earlier end counts.
+          progress: Whether to show a progress bar on standard error, as ``iterate``
+            does.
+        """
+        call = f"run(seed={state!r}, epochs=1)"
+        words = self._first_words("run", state, seed, call)
+        ends = []
+        if epochs is not None:
+            ends.append(whole("epochs", epochs, 0) * self.steps_per_epoch)
+        if steps is not None:
+            ends.append(whole("steps", steps, 0))
+        kind: type[Run] = Run
+        if progress:
+            from millstream._run.progress_loop import WatchedRun
+
+            kind = WatchedRun
+        return kind(self._delivery, words, min(ends, default=None))
+
+    def epochs(self, epochs: int, state: Any = None, *, seed: Any = None) -> Epochs:
+        """Returns an iterator over epochs, for nested loops.
+
+        Each epoch is an iterator over ``(batch, mask)`` with ``epoch`` and ``state``.
+        If you leave an epoch with ``break``, the next one starts at its beginning. A
+        state in the middle of an epoch yields the rest of that epoch first.
+
+        Args:
+          epochs: The number of epochs in the training, counted from epoch 0.
+          state: Where to start or resume. None starts at epoch 0.
+          seed: The seed to start with, or a key; 0 by default. Only without ``state``.
+        """
+        count = whole("epochs", epochs, 0)
+        call = f"epochs({count}, seed={state!r})"
+        words = self._first_words("epochs", state, seed, call)
+        return Epochs(self._delivery, words, count)
+
+    def _first_words(self, method: str, state: Any, seed: Any, call: str) -> np.ndarray:
+        """Returns the words at which ``run`` or ``epochs`` starts."""
+        if state is not None and seed is not None:
+            raise TypeError(
+                f"{method}() takes a state or a seed, not both, because a state "
+                f"contains its seed. Use {method}(state) to resume."
+            )
+        if state is None:
+            state = self.init_state(seed)
+        _check_state(method, state, call)
+        words = self._built.start(state)
+        if is_traced(words):
+            raise TypeError(f"{method}() cannot be used inside jit. Use scan_epoch().")
+        return np.asarray(words)
 
     def iterate(
-        self, state: Any, *, steps: int | None = None, progress: bool = False
+        self, state: Any = None, *, steps: int | None = None, progress: bool = False
     ) -> BatchIterator:
         """Returns an iterator over ``(batch, mask)`` to the end of the state's epoch.
 
@@ -189,16 +339,42 @@ class DataLoader:
         ``progress`` shows a progress bar on standard error. It has the samples per
         second, the time that a step waits for data, and what limits the loop.
         """
+        _check_state("iterate", state, f"run(seed={state!r}, epochs=1)")
         words = self._built.start(state)
         if is_traced(words):
             raise TypeError("iterate() cannot be used inside jit. Use scan_epoch().")
         if steps is not None:
             steps = whole("steps", steps, 0)
+        kind: type[BatchIterator] = BatchIterator
         if progress:
             from millstream._run.progress_loop import WatchedIterator
 
-            return WatchedIterator(self._delivery, words, steps)
-        return BatchIterator(self._delivery, words, steps)
+            kind = WatchedIterator
+        return kind(self._delivery, words, steps, self._watch_repeats(state, steps))
+
+    def _watch_repeats(
+        self, state: Any, steps: int | None
+    ) -> Callable[[], None] | None:
+        """Warns once if this loader has iterated from ``state`` to the end before.
+
+        Returns a function to call at the end of the iteration. Only a whole epoch from
+        the same object counts: an equal state may have been made to repeat an epoch.
+        """
+        if not isinstance(state, LoaderState) or state.step or steps is not None:
+            return None
+        serial = self._built.engine.serial
+        repeats = state.finished_by == serial and self._built.depends_on_epoch
+        if repeats and self._warns_of_repeats:
+            self._warns_of_repeats = False
+            warnings.warn(
+                f"iterate() was called again with the same state, {state!r}, so it "
+                "repeats that epoch: the same batches with the same random numbers. "
+                "For several epochs use: for batch, mask in loader.run(epochs=...). "
+                "To repeat an epoch on purpose, call init_state() or restore() again.",
+                UserWarning,
+                stacklevel=3,
+            )
+        return functools.partial(setattr, state, "finished_by", serial)
 
     def scan_epoch(
         self,
@@ -208,103 +384,57 @@ class DataLoader:
         *,
         steps: int | None = None,
         unroll: int = 1,
+        progress: bool = False,
     ) -> tuple[LoaderState, Any, Any]:
         """Runs ``body_fn(carry, batch, mask) -> (carry, output)`` for an epoch.
 
         Returns ``(state, carry, outputs)`` with stacked outputs, like ``lax.scan``. It
         starts at ``state``. ``steps`` sets another number of steps, such as the rest
         of an epoch. Outside jit it compiles once for each ``body_fn`` and waits for the
-        result.
+        result. So define the function once, outside the loop over epochs. A function
+        that is defined again for each call is compiled each time, and the third time
+        warns. ``progress`` shows a progress bar on standard error while the program
+        runs. It is not possible inside jit. If XLA gathers the samples, as on an
+        accelerator, the bar shows only the start and the end.
         """
         self._built.check_traceable()
         words = self._built.start(state)
         length = self.steps_per_epoch if steps is None else whole("steps", steps, 0)
-        if not callable(body_fn):
-            raise TypeError(f"body_fn must be a function, not {body_fn!r}")
+        check_body(body_fn)
         traced = any(is_traced(leaf) for leaf in jax.tree.leaves((words, carry)))
         arrays = self._built.arrays()
+        if progress and (traced or is_traced(jax.numpy.zeros(()))):
+            raise ValueError(
+                "scan_epoch(progress=True) cannot be used inside jit. Call scan_epoch "
+                "outside jit, or use run(progress=True)."
+            )
         if traced:
-            result = _scan(self._built, body_fn, length, unroll, words, carry, arrays)
+            result = scan(self._built, body_fn, length, unroll, words, carry, arrays)
         else:
-            run = self._jitted_scan(body_fn, length, unroll)
-            result = self._run(run, self._built.on_device(words), carry, arrays)
+            program = self._scans.program(body_fn, length, unroll)
+            words = self._built.on_device(words)
+            arguments = (self._built, program, words, carry, arrays)
+            if progress:
+                from millstream._run.progress_loop import run_with_bar
+
+                result = run_with_bar(length, *arguments)
+            else:
+                result = run_program(*arguments)
         words, carry, outputs = result
         return LoaderState(words), carry, outputs
 
-    def _jitted_scan(self, body_fn: Body, length: int, unroll: int) -> Any:
-        """Returns the jitted scan of ``body_fn``.
 
-        The cache holds ``body_fn``, or the object of a bound method, weakly.
-        """
-        method = getattr(body_fn, "__func__", None)
-        owner = body_fn.__self__ if method is not None else body_fn  # type: ignore[attr-defined]
-        # Keyed by identity: equal owners may behave differently, or have no hash.
-        number, scans, built = id(owner), self._scans, self._built
-        if number not in scans:
-            try:
-                reference = weakref.ref(owner, lambda _: scans.pop(number, None))
-            except TypeError:
-                return jax.jit(functools.partial(_scan, built, body_fn, length, unroll))
-            scans[number] = reference, {}
-        reference, cached = scans[number]
-        key = (method, length, unroll)
-        if key not in cached:
-
-            def run(words: Any, carry: Any, arrays: Any) -> Any:
-                alive: Any = reference()
-                body = alive if method is None else functools.partial(method, alive)
-                return _scan(built, body, length, unroll, words, carry, arrays)
-
-            cached[key] = jax.jit(run)
-        return cached[key]
-
-    def _run(self, run: Any, words: Any, carry: Any, arrays: Any) -> Any:
-        """Runs a program to its end. Raises the original exception of a failure."""
-        self._built.forget_error()
-        guard = _engine.Interruptible(self._built.engine, _raises_on_interrupt())
-        with guard:
-            try:
-                result = run(words, carry, arrays)
-                if not any(is_traced(leaf) for leaf in jax.tree.leaves(result)):
-                    jax.block_until_ready(result)
-                return result
-            except jit.FAILURES as error:
-                if guard.interrupted:
-                    raise KeyboardInterrupt from None
-                self._built.raise_original(error)
-
-
-def _scan(
-    built: BuiltPipeline,
-    body: Body,
-    length: int,
-    unroll: int,
-    words: Any,
-    carry: Any,
-    arrays: list[Any],
-) -> tuple[Any, Any, Any]:
-    def step(carried: tuple[Any, Any], _: None) -> tuple[tuple[Any, Any], Any]:
-        words, carry = carried
-        batch, mask, words = built.step(words, arrays)
-        carry, output = body(carry, batch, mask)
-        return (words, carry), output
-
-    (words, carry), outputs = lax.scan(
-        step, (words, carry), None, length=length, unroll=unroll
+def _check_state(method: str, state: Any, call: str) -> None:
+    """Raises ``TypeError`` if a method was called with a seed, or without a state."""
+    is_scalar = hasattr(state, "dtype") and np.ndim(state) == 0
+    if not (state is None or isinstance(state, int) or is_scalar):
+        return
+    if state is None:
+        raise TypeError(
+            f"{method}() needs a state: loader.{method}(loader.init_state(0)). To "
+            "start from a seed, use loader.run(seed=0, epochs=1)."
+        )
+    raise TypeError(
+        f"{method}() needs a state, found {state!r}. To start from a seed, pass it by "
+        f"name: loader.{call}"
     )
-    return words, carry, outputs
-
-
-def _raises_on_interrupt() -> bool:
-    """Whether Ctrl-C must end a program that runs in this thread.
-
-    The handler of ``asyncio.run`` only cancels a task. It has no effect while this
-    thread waits for a program, so Ctrl-C must end the program then too.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        return False
-    handler = signal.getsignal(signal.SIGINT)
-    runner = getattr(getattr(handler, "func", None), "__self__", None)
-    asyncio = sys.modules.get("asyncio")
-    by_asyncio = asyncio is not None and isinstance(runner, asyncio.Runner)
-    return by_asyncio or handler is signal.default_int_handler

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import inspect
 import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from millstream import _engine
 from millstream._run.builder import Builder
+from millstream._sources.advice import advice_for
+from millstream._sources.functions import DatasetSource, is_dataset
 from millstream._sources.source import SampleSource, Source
 from millstream._stages.stage import Stage
 
 _brief = reprlib.Repr()
 
 _brief.maxother = 200
+
+_MAPS = (
+    "To change samples or batches, wrap the function: MapTransform(fn) for JAX code, "
+    "where fn takes (value, mask), or PythonMapTransform(fn) for NumPy code, where fn "
+    "takes a sample."
+)
 
 
 class Pipeline(Source):
@@ -35,31 +44,32 @@ class Pipeline(Source):
         return f"Pipeline({[self._head, *self._stages]})"
 
 
-def assembled(pipeline: Sequence[Any] | Source) -> Source:
+def assembled(pipeline: Sequence[Any] | Source | None) -> Source:
     """Returns a source for a list of a source and stages, or for a source.
 
     Any function that takes a source and returns a source may be a stage.
     """
     if isinstance(pipeline, Source):
         return pipeline
-    if isinstance(pipeline, str | bytes | Mapping) or not hasattr(pipeline, "__iter__"):
+    if not isinstance(pipeline, list | tuple):
         raise TypeError(
-            "a pipeline must be a source, or a list of a source and stages, "
-            f"not {type(pipeline).__name__}"
+            "a pipeline must be a source, or a list of a source and stages, not "
+            f"{type(pipeline).__name__}. {advice_for(pipeline)}."
         )
     entries = list(pipeline)
     if not entries:
-        raise ValueError("a pipeline needs at least a source; this list is empty")
+        raise ValueError(
+            "a pipeline needs at least a source, but this list is empty. "
+            f"{advice_for(None)}."
+        )
     source = entries[0]
+    if not isinstance(source, Source | list | tuple) and is_dataset(source):
+        source = DatasetSource(source)
     if not isinstance(source, Source):
-        from millstream._sources.functions import DatasetSource, is_dataset
-
-        if is_dataset(source) and not isinstance(source, list | tuple):
-            source = DatasetSource(source)
-    if not isinstance(source, Source):
+        is_samples = len(entries) > 1 and not any(map(callable, entries))
         raise TypeError(
-            "a pipeline must begin with a source, such as ArraySampleSource, or "
-            f"DatasetSource(...) of a sequence; entry 0 is {_described(source)}"
+            "a pipeline must begin with a source, but entry 0 is "
+            f"{_described(source)}. {advice_for(entries if is_samples else source)}."
         )
     for position, stage in enumerate(entries[1:], start=1):
         source = _joined(source, stage, position)
@@ -69,23 +79,48 @@ def assembled(pipeline: Sequence[Any] | Source) -> Source:
 def _joined(source: Source, stage: Any, position: int) -> Source:
     if isinstance(stage, type | Source) or not callable(stage):
         raise TypeError(
-            f"entry {position} of the pipeline is not a stage: {_described(stage)}"
+            f"entry {position} of the pipeline must be a stage, such as "
+            f"BatchTransform(128), but it is {_described(stage)}"
         )
     if isinstance(stage, Stage):  # the loader checks the whole pipeline
         return Pipeline(source.head, (*source.stages, stage))
+    name = getattr(stage, "__name__", type(stage).__name__)
+    what = f"entry {position} of the pipeline, the function {name},"
+    if not _takes_one(stage):
+        raise TypeError(f"{what} is not a stage. {_MAPS}")
     extend: Callable[[Source], Any] = stage
-    longer = extend(source)
+    try:
+        longer = extend(source)
+    except (AttributeError, LookupError, TypeError) as error:
+        error.add_note(
+            f"millstream: {what} was called with a source and must return one. {_MAPS}"
+        )
+        raise
     if not isinstance(longer, Source):
         raise TypeError(
-            f"entry {position} of the pipeline returned {_described(longer)}; "
-            "expected a source"
+            f"{what} returned {_described(longer)}; expected a source. {_MAPS}"
         )
     return longer
+
+
+def _takes_one(fn: Callable[..., Any]) -> bool:
+    """Whether ``fn`` can be called with one positional argument."""
+    try:
+        inspect.signature(fn).bind(None)
+    except TypeError:
+        return False
+    except ValueError:  # a built-in function without a signature
+        return True
+    return True
 
 
 def _described(value: Any) -> str:
     if isinstance(value, type):
         return f"the class {value.__name__} (did you forget to call it?)"
+    if isinstance(value, Mapping):
+        return f"a {type(value).__name__} with the keys {_brief.repr(list(value))}"
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        return f"an array {value.dtype}{list(value.shape)}"
     return f"{_brief.repr(value)} of type {type(value).__name__}"
 
 

@@ -39,10 +39,14 @@ class LoaderState:
     with ``jax.tree.map``, pickle, Orbax, ``jax.device_put`` and ``jax.vmap``.
     """
 
-    __slots__ = ("words",)
+    __slots__ = ("finished_by", "words")
+
+    finished_by: int | None
+    """The serial number of the loader that iterated from this state to the end."""
 
     def __init__(self, words: Any) -> None:
         self.words = words
+        self.finished_by = None
 
     @property
     def epoch(self) -> int:

@@ -16,6 +16,7 @@ from millstream._core.description import Tree
 from millstream._core.devices import device_named
 from millstream._core.public import public
 from millstream._run.state import has_x64
+from millstream._sources.advice import advice_for, is_table
 from millstream._sources.ordered import OrderedSource, name_of
 from millstream._sources.source import SampleSource
 
@@ -51,12 +52,22 @@ class ArraySampleSource(OrderedSource):
     _leaves: list[Any] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        paths = jax.tree_util.tree_flatten_with_path(self.data)[0]
+        paths = jax.tree_util.tree_flatten_with_path(self.data, is_leaf=_is_iterator)[0]
         if not paths:
             raise ValueError(
                 "ArraySampleSource: data contains no arrays. Pass at least one array."
             )
         names = [name_of(path) for path, _ in paths]
+        for path, leaf in paths:
+            if _is_iterator(leaf):
+                raise TypeError(
+                    f"'{name_of(path)}' is not an array. {advice_for(leaf)}."
+                )
+            if isinstance(leaf, int | float) and path and hasattr(path[-1], "idx"):
+                raise ValueError(
+                    f"'{name_of(path[:-1])}' is a list. Pass an array with one row per "
+                    "sample, such as np.asarray(list)."
+                )
         leaves = [_leaf(name, x) for name, (_, x) in zip(names, paths, strict=True)]
         device = None
         if self.storage_device is not None:
@@ -89,6 +100,10 @@ def host_copy(source: SampleSource) -> _engine.Source:
     return _engine.arrays(specs, not has_x64())
 
 
+def _is_iterator(value: Any) -> bool:
+    return hasattr(value, "__next__")
+
+
 def _on_cpu(leaf: jax.Array) -> bool:
     return all(device.platform == "cpu" for device in leaf.devices())
 
@@ -107,12 +122,13 @@ def _leaf(name: str, value: Any) -> Any:
             array = np.asarray(value)
         except ValueError as error:  # for example rows of different lengths
             raise ValueError(
-                f"'{name}' cannot be converted to an array: {error}"
+                f"'{name}' cannot be converted to an array: {error}. All rows must "
+                "have the same shape. Pad or crop them."
             ) from error
     if array.dtype.name not in DTYPES:
         raise TypeError(
             f"'{name}' is an array of {array.dtype}, which batches cannot hold. "
-            "Convert it to a boolean or numeric dtype."
+            f"{_numbers_of(value, array)}."
         )
     if array.ndim == 0:
         raise ValueError(
@@ -123,6 +139,27 @@ def _leaf(name: str, value: Any) -> Any:
     if isinstance(array, np.ndarray) and not _rows_dense(array):
         array = np.ascontiguousarray(array)
     return array
+
+
+def _numbers_of(value: Any, array: Any) -> str:
+    """Returns how to convert an array of another dtype to numbers."""
+    if is_table(value):
+        return (
+            "Pass the columns of a table as arrays: "
+            "{name: table[name].to_numpy() for name in table}"
+        )
+    first = array.flat[0] if array.size else None
+    if array.dtype.kind in "US" or isinstance(first, str | bytes):
+        return (
+            "Convert text to integers: np.unique(text, return_inverse=True)[1] for "
+            "categories, or a tokenizer. To deliver text itself, use DatasetSource: "
+            "text in its samples arrives as a list for each batch"
+        )
+    if array.dtype.kind in "Mm":
+        return "Convert dates to numbers, such as dates.astype('int64')"
+    if hasattr(first, "shape"):
+        return "Stack rows of the same shape with np.stack(list(rows))"
+    return "Convert it to a boolean or numeric dtype, such as rows.astype(np.float32)"
 
 
 def _rows_dense(array: np.ndarray) -> bool:

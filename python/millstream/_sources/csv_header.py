@@ -20,19 +20,28 @@ def start_of(path: Path) -> str:
     return start.decode("utf-8", "replace").removeprefix("\ufeff").lstrip("\r\n")
 
 
-def is_header(text: str, delimiter: str) -> bool:
+def is_header(text: str, delimiter: str, comment: str | None = None) -> bool:
     """Whether the first line names the columns.
 
-    It does if none of its cells is a number. A number in quotes counts as a name,
-    unless the cell below it is in quotes too.
+    It does if none of its cells is a number or a boolean. A value in quotes counts as a
+    name, unless the cell below it is in quotes too. Lines that begin with ``comment``
+    are skipped.
     """
-    first, at = _cells(text, 0, delimiter)
-    second, _ = _cells(text, at, delimiter)
+    first, at = _cells(text, _line_at(text, 0, comment), delimiter)
+    second, _ = _cells(text, _line_at(text, at, comment), delimiter)
     for cell, below in zip_longest(first, second[: len(first)], fillvalue=""):
         is_name = cell.startswith('"') and not below.startswith('"')
-        if not is_name and _is_number(cell.strip('"')):
+        if not is_name and _is_value(cell.strip('"')):
             return False
     return True
+
+
+def _line_at(text: str, at: int, comment: str | None) -> int:
+    """Returns where the next line begins that is no comment."""
+    while comment and text.startswith((comment, "\n", "\r\n"), at):
+        end = text.find("\n", at)
+        at = len(text) if end < 0 else end + 1
+    return at
 
 
 def _cells(text: str, at: int, delimiter: str) -> tuple[list[str], int]:
@@ -48,8 +57,10 @@ def _cells(text: str, at: int, delimiter: str) -> tuple[list[str], int]:
     return cells, at
 
 
-def _is_number(cell: str) -> bool:
-    """Whether the engine parses a cell as a number."""
+def _is_value(cell: str) -> bool:
+    """Whether the engine parses a cell as a number or a boolean."""
+    if cell.strip(" \t").lower() in ("true", "false"):
+        return True
     try:
         float(cell)
     except ValueError:

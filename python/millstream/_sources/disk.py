@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import operator
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,8 @@ from millstream._core.arguments import flag, whole
 from millstream._core.description import Tree
 from millstream._core.errors import DataError
 from millstream._core.public import public
-from millstream._run.state import has_x64
+from millstream._sources.advice import other_format
 from millstream._sources.arrays import DTYPES
-from millstream._sources.csv_header import is_header, start_of
 from millstream._sources.ordered import OrderedSource, name_of, recast
 
 AnyPath = str | os.PathLike[str]
@@ -35,7 +35,7 @@ def cache_path(cache_dir: AnyPath | None = None) -> Path | str:
     if cache_dir is None:
         cache_dir = os.environ.get("MILLSTREAM_CACHE") or None
     if cache_dir is not None:
-        return _path(cache_dir).expanduser()
+        return path_of(cache_dir).expanduser()
     try:
         return Path.home() / ".cache" / "millstream"
     except RuntimeError:
@@ -64,7 +64,10 @@ class NpySource(OrderedSource):
 
     def __post_init__(self) -> None:
         fields, tree = _fields("NpySource", self.paths)
-        self._open(_engine.npy(fields), tree)
+        raw = "For raw bytes, use PackedSource(path, {'x': np.uint8}) with your dtype."
+        with _advice_on_first_bytes(raw):
+            native = _engine.npy(fields)
+        self._open(native, tree)
 
 
 @public
@@ -98,7 +101,7 @@ class NpzSource(OrderedSource):
                 )
             if not member:
                 raise ValueError("NpzSource: names contains an empty name")
-        native = _engine.npz(_path(self.path), members, cache_path(self.cache_dir))
+        native = _engine.npz(path_of(self.path), members, cache_path(self.cache_dir))
         tree = jax.tree.unflatten(structure, range(len(members))) if members else None
         self._open(native, tree)
 
@@ -155,12 +158,12 @@ class CifarSource(OrderedSource):
     def __post_init__(self) -> None:
         flag("CifarSource: train", self.train)
         if isinstance(self.path, list):
-            paths = [_path(path) for path in self.path]
+            paths = [path_of(path) for path in self.path]
             native = _engine.cifar_batches(paths, self.classes)
         else:
             cache = cache_path(self.cache_dir)
             split = "train" if self.train else "test"
-            native = _engine.cifar(_path(self.path), self.classes, split, cache)
+            native = _engine.cifar(path_of(self.path), self.classes, split, cache)
         names = [name for name, _, _ in native.schema]
         labels = {i: (name, "int32") for i, name in enumerate(names) if name != "image"}
         self._open(recast(native, labels))
@@ -194,61 +197,25 @@ class PackedSource(OrderedSource):
                 "the file's header says where records begin. Pass schema=."
             )
         schema = None if self.schema is None else _schema(self.schema)
-        self._open(_engine.packed(_path(self.path), schema, offset))
-
-
-@public
-@dataclass(frozen=True, eq=False)
-class CsvSource(OrderedSource):
-    """Samples that are the lines of a CSV file of numbers, as a dict of its columns.
-
-    A column is int64 if all its values are whole numbers that fit, and float64
-    otherwise. Empty lines are skipped. The engine parses the file once and keeps the
-    numbers in memory.
-
-    Args:
-      path: The file.
-      ordering: "shuffle", "sequential", or an Order.
-      columns: The names of the columns to take, or one name. None takes all columns.
-        Other columns may hold any text.
-      header: Whether the first line names the columns. Without names they are called
-        "column0", "column1", ... None treats the first line as names if none of its
-        cells is a number.
-      delimiter: The character between cells. None means a tab in ``.tsv`` and ``.tab``
-        files and a comma in all others.
-    """
-
-    path: AnyPath
-    ordering: Any = "shuffle"
-    columns: str | list[str] | None = field(default=None, kw_only=True)
-    header: bool | None = field(default=None, kw_only=True)
-    delimiter: str | None = field(default=None, kw_only=True)
-
-    def __post_init__(self) -> None:
-        path = _path(self.path)
-        delimiter = self.delimiter
-        if delimiter is None:
-            delimiter = "\t" if path.suffix.lower() in (".tsv", ".tab") else ","
-        narrow = not has_x64()
-        named = [self.columns] if isinstance(self.columns, str) else self.columns
-        columns = [] if named is None else list(named)
-        header = self.header
-        if header is None:  # for wrong arguments, the engine raises the error below
-            is_usable = len(delimiter) == 1 and path.is_file()
-            header = not is_usable or is_header(start_of(path), delimiter)
-        try:
-            native = _engine.csv(path, delimiter, header, columns, narrow)
-        except (DataError, ValueError) as error:
-            if self.header is None and not header:
-                error.add_note(
-                    f"{path}: the first line was read as data, because one of its "
-                    "cells is a number. Pass header=True if it names the columns."
-                )
-            raise
+        advice = "For a file without a header, pass a schema, such as "
+        with _advice_on_first_bytes(advice + "{'token': np.uint16}"):
+            native = _engine.packed(path_of(self.path), schema, offset)
         self._open(native)
 
 
-def _path(path: Any) -> Path:
+@contextlib.contextmanager
+def _advice_on_first_bytes(advice: str) -> Iterator[None]:
+    """Adds a note to the error for a file whose first bytes are wrong."""
+    try:
+        yield
+    except DataError as error:
+        if error.offset == 0:
+            error.add_note(advice)
+        raise
+
+
+def path_of(path: Any) -> Path:
+    """Returns the path of a file. Raises an error for a wrong argument."""
     if not isinstance(path, str | os.PathLike):
         raise TypeError(f"expected the path of a file, found {path!r}")
     found = Path(path)
@@ -256,6 +223,9 @@ def _path(path: Any) -> Path:
         raise ValueError("expected the path of a file, found ''")
     if "\0" in str(found):
         raise ValueError(f"embedded null byte in the path {str(found)!r}")
+    advice = other_format(found)
+    if advice is not None:
+        raise ValueError(f"{found}: {advice}")
     return found
 
 
@@ -271,7 +241,7 @@ def _fields(caller: str, paths: Tree) -> tuple[list[tuple[str, list[Path]]], Tre
         files = leaf if isinstance(leaf, list) else [leaf]
         if not files:
             raise ValueError(f"{caller}: the list for '{name_of(where)}' has no files")
-        fields.append((name_of(where), [_path(file) for file in files]))
+        fields.append((name_of(where), [path_of(file) for file in files]))
     return fields, jax.tree.unflatten(structure, range(len(fields)))
 
 
@@ -303,7 +273,7 @@ def _field_types(record: np.dtype[Any]) -> dict[str, _FieldType]:
     if record.fields is None or record.names is None:
         raise TypeError(
             "PackedSource: expected the schema to be a dict or a structured dtype, "
-            f"found {record!r}"
+            f"found {record!r}. Name the field: {{'x': np.{record.base.name}}}"
         )
     members = {name: record.fields[name] for name in record.names}
     size = 0

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import jax
 import numpy as np
 
 from millstream import _engine
@@ -13,6 +14,7 @@ from millstream._core.arguments import whole
 from millstream._core.description import Tree
 from millstream._core.public import public
 from millstream._order.orders import order_of
+from millstream._sources.advice import advice_for, is_table
 from millstream._sources.ordered import OrderedSource
 from millstream._workers.first_sample import (
     columns_of,
@@ -22,7 +24,8 @@ from millstream._workers.first_sample import (
     without_keys,
 )
 from millstream._workers.pools import UsesWorkers, WorkerPool, checked_workers
-from millstream._workers.tasks import SamplesTask, SampleTask
+from millstream._workers.randomness import random_argument
+from millstream._workers.tasks import SamplesTask, SampleTask, Task, drawn
 
 
 class FunctionSource(UsesWorkers, OrderedSource):
@@ -47,12 +50,18 @@ class FunctionSource(UsesWorkers, OrderedSource):
         checked_workers(self.workers, self.worker_kind, self.restart_workers)
 
     def _start(
-        self, length: int, one: Callable[[int], Any], task: type[SampleTask], fn: Any
+        self,
+        length: int,
+        one: Callable[..., Any],
+        task: type[SampleTask],
+        fn: Any,
+        wants: str = "",
     ) -> None:
         """Creates a worker pool that runs ``task(fn, ...)`` for ``length`` samples.
 
         ``one(i)`` makes sample i in this process. Without a ``sample_spec``, ``_start``
-        calls ``one(0)`` to find the fields.
+        calls ``one(0)`` to find the fields, or the next ones if it raises an error.
+        ``wants`` is the name of the random argument of both functions, or empty.
         """
         name = type(self).__name__
         if isinstance(length, bool) or not isinstance(length, int | np.integer):
@@ -62,16 +71,39 @@ class FunctionSource(UsesWorkers, OrderedSource):
         spec = self.sample_spec  # type: ignore[attr-defined]
         host_fields = self.host_fields
         if spec is None:
-            sample = first_sample(name, lambda: one(0), 5)
+
+            def make(i: int) -> Any:
+                seed = _engine.sample_seed(_engine.SOURCE_STAGE, i)
+                return one(i, **drawn(wants, seed))
+
+            sample = first_sample(name, make, length, 5)
             if host_fields is None:
                 host_fields = host_fields_of(sample)
             host_fields = tuple(host_fields)
             spec = without_keys(sample, host_fields)
-        columns, tree = columns_of(spec, name)
-        row_task = task(fn, tree, tuple(host_fields or ()), outputs=columns)
-        pool = self._pool_for(row_task)
-        self.__dict__.update(_host_field_names=row_task.host_fields, _pool=pool)
-        native = _engine.function_source(length, specs(columns), pool.native)
+        names = tuple(host_fields or ())
+        columns, tree = columns_of(spec, name, names)
+        row_task = task(fn, tree, names, wants, outputs=columns)
+        stage = _engine.SOURCE_STAGE if wants else None
+        self._start_task(length, row_task, tree, names, stage)
+
+    def _start_task(
+        self,
+        length: int,
+        task: Task,
+        tree: Tree,
+        host_fields: tuple[str, ...],
+        stage: int | None,
+    ) -> None:
+        """Creates a worker pool that runs ``task`` for ``length`` samples.
+
+        If there is a ``stage``, the workers get a seed for each sample.
+        """
+        pool = self._pool_for(task)
+        self.__dict__.update(_host_field_names=host_fields, _pool=pool)
+        native = _engine.function_source(
+            length, specs(task.outputs), pool.native, stage
+        )
         self._open(native, tree)
 
     @property
@@ -98,18 +130,25 @@ class FunctionSource(UsesWorkers, OrderedSource):
 class DiskSampleSource(FunctionSource):
     """``length`` samples, each made by ``sample_fn(index)`` in a worker.
 
-    The function must be pure: every call with the same index must return the same
+    The function must be pure: every call with the same arguments must return the same
     sample. Otherwise batches differ between the Python loop, jit and a resumed run.
 
+    For random samples, give the function an argument ``rng`` (a NumPy ``Generator``,
+    valid only during the call), ``seed`` (a 64-bit integer) or ``key`` (two uint32,
+    like a raw JAX key) without a default. It depends only on the seed, the epoch and
+    the index in this source, also if the source is part of a subset, a concatenation
+    or a mixture. ``source[i]`` has seed 0 and epoch 0.
+
     A value that is not an array, such as a path or a string, is a host field: the
-    Python loop receives a list with one value per row. A sample with host fields is a
-    dict.
+    Python loop receives a list with one value per row, and the function of a
+    ``PythonMapTransform`` receives the value. A sample with host fields is a dict.
 
     Args:
       length: The number of samples.
       sample_fn: A function from an index to a pytree of NumPy arrays.
       sample_spec: A pytree of ``jax.ShapeDtypeStruct`` that describes a sample. None
-        calls ``sample_fn(0)`` when the source is built, and describes its result.
+        makes sample 0 when the source is built, and describes it. If that raises an
+        error, it tries the next samples.
       ordering: "shuffle", "sequential", or an Order.
       prefetch_size: How many samples to prefetch if the loader's ``prefetch`` is None.
       workers: The number of threads or processes that call the function.
@@ -124,7 +163,7 @@ class DiskSampleSource(FunctionSource):
     """
 
     length: int
-    sample_fn: Callable[[int], Tree]
+    sample_fn: Callable[..., Tree]
     sample_spec: Tree = None
     ordering: Any = "shuffle"
     prefetch_size: int = 64
@@ -137,7 +176,8 @@ class DiskSampleSource(FunctionSource):
                 f"not {self.sample_fn!r}"
             )
         self._check()
-        self._start(self.length, self.sample_fn, SampleTask, self.sample_fn)
+        wants = random_argument("DiskSampleSource", self.sample_fn)
+        self._start(self.length, self.sample_fn, SampleTask, self.sample_fn, wants)
 
 
 @public
@@ -160,7 +200,7 @@ class DatasetSource(FunctionSource):
         if not is_dataset(self.dataset):
             raise TypeError(
                 "DatasetSource: expected an object with __len__ and __getitem__, "
-                f"found {type(self.dataset).__name__}"
+                f"found {type(self.dataset).__name__}. {advice_for(self.dataset)}."
             )
         self._check()
         several = getattr(self.dataset, "__getitems__", None)
@@ -176,5 +216,6 @@ def is_dataset(value: Any) -> bool:
     return (
         hasattr(value, "__len__")
         and hasattr(value, "__getitem__")
-        and not isinstance(value, type | str | bytes | Mapping)
+        and not isinstance(value, type | str | bytes | Mapping | np.ndarray | jax.Array)
+        and not is_table(value)
     )

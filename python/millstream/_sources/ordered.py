@@ -22,8 +22,10 @@ from millstream._order.orders import (
     order_of,
     split_sizes,
 )
-from millstream._run.state import key_words, state_words
-from millstream._sources.source import SampleSource
+from millstream._run.state import key_words, state_words, words_at
+from millstream._sources.advice import advice_for
+from millstream._sources.source import SampleSource, Source
+from millstream._workers.host_values import host_value_rows
 
 Spec = tuple[str, str, tuple[int, ...]]
 """Name, dtype and shape of a field."""
@@ -84,7 +86,8 @@ class OrderedSource(Description, SampleSource):
     def __getitem__(self, index: Any) -> Any:
         """Returns one sample as NumPy arrays, or a ``Subset`` of several samples.
 
-        A slice, a vector of indices or a mask selects several samples.
+        The sample includes host fields. A slice, a vector of indices or a mask selects
+        several samples.
         """
         from millstream._sources.combine import Subset
 
@@ -193,13 +196,17 @@ def order_of_part(caller: str, order: Order, ordering: Any) -> Order:
 def resolve_split(source: Any) -> Any:
     """Returns ``source``, or a ``Subset`` if it is a part of a split.
 
-    The subset has the samples of this part and holds 8 bytes per sample.
+    The subset has the samples of this part. It holds 8 bytes per sample, unless the
+    samples are neighbours.
     """
     order = source.order
     if not isinstance(order, SplitRange):
         return source
     from millstream._sources.combine import Subset
 
+    if order.seed is None and not order.gap[1]:
+        samples = range(order.first, order.first + order.count)
+        return Subset(source._with_order(Sequential()), samples, order.inner)
     native, _, _ = source.native()
     in_order = replace(order, inner=Sequential())
     n = source.num_samples
@@ -209,17 +216,36 @@ def resolve_split(source: Any) -> Any:
 
 
 def sample_at(source: SampleSource, index: int) -> Tree:
-    """Returns sample ``index`` as NumPy arrays. Negative indices count from the end."""
+    """Returns sample ``index`` as NumPy arrays, and its host fields.
+
+    Negative indices count from the end.
+    """
     count = source.num_samples
     if not -count <= index < count:
         raise IndexError(_no_such_sample(index, count))
     arrays = source.arrays() if source.device() is not None else None
     native, tree, _ = source.native()
+    if source.host_field_names:
+        plan = _engine.plan(native, Sequential().native(count), 1, "drop", [], [])
+        return sample_of_plan(plan, tree, index % count)
     if arrays is not None:
         values = [np.asarray(array[index]) for array in arrays]
     else:
         values = [field[0, ...] for field in native.read(np.array([index % count]))]
     return jax.tree.map(lambda position: values[position], tree)
+
+
+def sample_of_plan(plan: _engine.Plan, tree: Tree, index: int) -> Tree:
+    """Returns sample ``index`` as NumPy arrays, and its host fields.
+
+    The plan must have batches of one sample in sequential order.
+    """
+    loader = _engine.loader(plan, [dtype for _, dtype, _ in plan.schema], 1, 0)
+    words = words_at(state_words(plan.check_word, 0), 0, index)
+    (*fields, _), host_values = loader.take_with_host_values(words)
+    sample = jax.tree.map(lambda position: np.array(fields[position][0]), tree)
+    (value,) = host_value_rows(host_values, 1)
+    return sample if value is None else {**sample, **value}
 
 
 def _no_such_sample(index: int, count: int) -> str:
@@ -312,9 +338,12 @@ def check_device(caller: str, names: Sequence[str], sources: Sequence[Any]) -> N
 def checked_source(caller: str, what: str, source: Any) -> SampleSource:
     """Returns ``source``. Raises ``TypeError`` unless it is a source of samples."""
     if not isinstance(source, SampleSource):
+        advice = f"Add stages to the result of {caller}"
+        if not isinstance(source, Source | Description):
+            advice = advice_for(source, "{}")
         raise TypeError(
             f"{caller}: expected {what} to be a source of samples, found "
-            f"{type(source).__name__}. Add stages to the result of {caller}."
+            f"{type(source).__name__}. {advice}."
         )
     return source
 

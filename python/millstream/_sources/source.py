@@ -67,6 +67,10 @@ class Source:
         """Returns a ``jax.ShapeDtypeStruct`` for each leaf of a value."""
         return self.built.element_spec()
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Returns what a pickle or a copy contains: all but the built pipeline."""
+        return {k: v for k, v in self.__dict__.items() if k not in ("_built", "_step")}
+
 
 class SampleSource(Source):
     """A source of samples: the engine's source to read from, and the order."""

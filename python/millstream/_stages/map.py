@@ -11,10 +11,16 @@ import numpy as np
 
 from millstream._core.description import Tree
 from millstream._core.public import public
+from millstream._stages.parameters import MappedFunction
 from millstream._stages.stage import Stage
 
 if TYPE_CHECKING:
     from millstream._run.builder import Builder
+
+_OVERRIDE = (
+    ". If fn changes the structure, shapes or dtypes, declare the result with "
+    "element_spec_override, a pytree of jax.ShapeDtypeStruct with the batch axis."
+)
 
 
 @public
@@ -26,21 +32,28 @@ class MapTransform(Stage):
     is vmapped over the rows of a batch. With ``remainder="partial"`` the last batch may
     be shorter.
 
+    ``fn(value, mask, key)`` and ``fn(value, key)`` also receive a typed JAX key. The
+    key depends only on the seed, the epoch, the stage and the sample, or the step after
+    batching. A parameter gets the key if it is called ``key`` and has no default. A
+    parameter called ``mask`` then gets the mask, wherever it stands.
+
     Building the pipeline raises ``ValueError`` if a value does not match
-    ``element_spec_override``.
+    ``element_spec_override``, and ``TypeError`` if ``fn`` has other parameters without
+    a default.
     """
 
-    fn: Callable[[Tree, Any], Tree]
+    fn: Callable[..., Tree]
     element_spec_override: Tree = None
 
     def __post_init__(self) -> None:
         _check_callable(self, self.fn)
 
     def place(self, builder: Builder) -> None:
-        builder.add_traced(self.trace, expected=self.element_spec_override)
+        keyed = MappedFunction(self.fn, builder.stage).keyed
+        builder.add_traced(self.trace, keyed=keyed, expected=self.element_spec_override)
 
-    def trace(self, value: Tree, mask: Any, batched: bool) -> Tree:
-        return self.fn(value, mask)
+    def trace(self, value: Tree, mask: Any, batched: bool, key: Any = None) -> Tree:
+        return MappedFunction(self.fn, type(self).__name__)(value, mask, key)
 
 
 @public
@@ -76,7 +89,9 @@ class HostCallbackTransform(Stage):
             spec = given
         if returned is None:
             returned = given
-        return _checked(returned, spec, "HostCallbackTransform")
+        arrays = jax.tree.map(np.asarray, returned)
+        check_spec(arrays, spec, "HostCallbackTransform", _OVERRIDE)
+        return arrays
 
     def trace(self, value: Tree, mask: Any, batched: bool) -> Tree:
         return self.through(self.run, value, mask)
@@ -109,22 +124,15 @@ def _check_callable(stage: Stage, fn: Any) -> None:
         raise TypeError(f"{type(stage).__name__} needs a function, not {fn!r}")
 
 
-def _checked(value: Tree, spec: Tree, stage: str) -> Tree:
-    """Returns ``value`` as NumPy arrays. Raises unless they match ``spec``."""
-    arrays = jax.tree.map(np.asarray, value)
-    check_spec(arrays, spec, stage)
-    return arrays
-
-
-def check_spec(value: Tree, spec: Tree, stage: str) -> None:
+def check_spec(value: Tree, spec: Tree, stage: str, advice: str = "") -> None:
     """Raises ``ValueError`` unless structure, shapes and dtypes match ``spec``."""
     wanted, structure = jax.tree.flatten(spec)
     leaves, found = jax.tree.flatten(value)
     if found != structure:  # type: ignore[operator]
-        raise ValueError(f"{stage} returned {found}; expected {structure}")
+        raise ValueError(f"{stage} returned {found}; expected {structure}{advice}")
     for array, want in zip(leaves, wanted, strict=True):
         if array.shape != want.shape or array.dtype != want.dtype:
             raise ValueError(
                 f"{stage} returned {array.dtype}{list(array.shape)}; "
-                f"expected {want.dtype}{list(want.shape)}"
+                f"expected {want.dtype}{list(want.shape)}{advice}"
             )

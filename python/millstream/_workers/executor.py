@@ -14,7 +14,8 @@ import numpy as np
 from millstream import _engine
 from millstream._workers.host_values import host_value_rows
 from millstream._workers.pools import worker_pool
-from millstream._workers.tasks import FieldSpec, Task
+from millstream._workers.rows import FieldSpec
+from millstream._workers.tasks import Task
 
 Field = tuple[str, Any, tuple[int, ...]]
 """Name, dtype and shape of one row."""
@@ -65,12 +66,12 @@ class PendingBatch:
             raise
         if answer is None:
             return None
-        (*fields, _), chunks = answer
+        (*fields, _), host_values = answer
         arrays = {
             column.name: rows
             for column, rows in zip(self._columns, fields, strict=True)
         }
-        return HostBatch(arrays, host_value_rows(chunks, self._rows))
+        return HostBatch(arrays, host_value_rows(host_values, self._rows))
 
 
 class Executor:

@@ -11,24 +11,46 @@ import numpy as np
 
 from millstream._core.arguments import check_unmasked
 from millstream._core.description import Tree
+from millstream._core.errors import WorkerError, WorkerTimeout
 from millstream._sources.ordered import name_of, names_of
-from millstream._workers.tasks import FieldSpec
+from millstream._workers.rows import FieldSpec
+
+# How many samples may fail before the first that shows the fields.
+_MAX_TRIED = 10
 
 
-def first_sample(caller: str, make: Callable[[], Any], stacklevel: int) -> Any:
-    """Returns the result of ``make``, which makes sample 0.
+def first_sample(
+    caller: str, make: Callable[[int], Any], count: int, stacklevel: int
+) -> Any:
+    """Returns ``make(i)`` of the first of ``count`` samples that can be made.
+
+    It tries the first samples, because ``on_error="skip"`` may skip those that fail. If
+    all of them fail, it raises the error of the first.
 
     It calls ``make`` twice and warns if the two results differ. It also warns about a
     list of numbers in the sample, because JAX treats each number as a field.
     """
-    sample, again = make(), make()
+    first_error: Exception | None = None
+    for index in range(min(count, _MAX_TRIED)):
+        try:
+            sample, again = make(index), make(index)
+            break
+        except (WorkerError, WorkerTimeout):  # the loader never skips these
+            raise
+        except Exception as error:
+            if first_error is None:
+                first_error = error
+    else:
+        assert first_error is not None  # there is at least one sample
+        raise first_error
     difference = _first_difference(sample, again)
     if difference is not None:
         warnings.warn(
-            f"{caller}: two calls for sample 0 returned different values{difference}. "
-            "A sample must depend only on its index, or a resumed run gets other "
-            "batches. For random numbers use PythonMapTransform, which passes a seed "
-            "to fn(sample, seed).",
+            f"{caller}: two calls for sample {index} returned different values"
+            f"{difference}. A sample must depend only on its index, or a resumed run "
+            "gets other batches. For random numbers, give the function of "
+            "DiskSampleSource or PythonMapTransform an argument rng (a NumPy "
+            "Generator) or seed.",
             UserWarning,
             stacklevel=stacklevel,
         )
@@ -37,8 +59,9 @@ def first_sample(caller: str, make: Callable[[], Any], stacklevel: int) -> Any:
             where = f"'{name_of(path)}' of a sample" if path else "a sample"
             warnings.warn(
                 f"{caller}: {where} is a list of {len(leaf)} numbers, which becomes "
-                f"{len(leaf)} fields of one number each. Return np.asarray(...) of the "
-                "list to get one field.",
+                f"{len(leaf)} fields of one number each. To get one field, return "
+                "np.asarray(...) of the list, or pass dataset.with_format('numpy') of "
+                "a Hugging Face data set.",
                 UserWarning,
                 stacklevel=stacklevel,
             )
@@ -69,13 +92,16 @@ def _is_numbers(node: Any) -> bool:
     )
 
 
-def columns_of(spec: Tree, caller: str) -> tuple[tuple[FieldSpec, ...], Tree]:
+def columns_of(
+    spec: Tree, caller: str, host_fields: tuple[str, ...] = ()
+) -> tuple[tuple[FieldSpec, ...], Tree]:
     """Returns the fields of a sample and the pytree of their positions.
 
-    The dtypes are those that JAX uses, so that workers can write rows in place.
+    The dtypes are those that JAX uses, so that workers can write rows in place. A
+    sample with host fields may have no arrays.
     """
     leaves, structure = jax.tree_util.tree_flatten_with_path(spec)
-    if not leaves:
+    if not leaves and not host_fields:
         raise ValueError(f"{caller}: a sample must have at least one array, found none")
     columns = []
     for name, (_, leaf) in zip(names_of(caller, spec), leaves, strict=True):

@@ -6,17 +6,22 @@ import pickle
 from collections.abc import Sequence
 from typing import Any
 
+Encoded = bytes | tuple[Any]
+"""A host value from the engine: pickled by a worker process, or alone in a tuple."""
 
-def host_value_rows(chunks: Sequence[tuple[list[int], Any]], rows: int) -> list[Any]:
+
+def decoded(value: Encoded) -> Any:
+    """Returns the host value."""
+    # Unpickling is safe: the bytes come from a process that Millstream started.
+    return pickle.loads(value) if isinstance(value, bytes) else value[0]
+
+
+def host_value_rows(values: Sequence[tuple[int, Encoded]], rows: int) -> list[Any]:
     """Returns one host value per row of a batch, or None for rows without one.
 
-    ``chunks`` has (row numbers, values) of each chunk of the batch. The values are
-    pickled if a worker process made them.
+    ``values`` has the number of a row and its value.
     """
-    values: list[Any] = [None] * rows
-    for numbers, chunk in chunks:
-        # Unpickling is safe: this process started the worker that sent the bytes.
-        chunk_values = pickle.loads(chunk) if isinstance(chunk, bytes) else chunk
-        for row, value in zip(numbers, chunk_values, strict=True):
-            values[row] = value
-    return values
+    found: list[Any] = [None] * rows
+    for row, value in values:
+        found[row] = decoded(value)
+    return found

@@ -146,6 +146,13 @@ class UsesWorkers:
     timeout: float | None = None
     restart_workers: int = 0
 
+    @property
+    def workers_text(self) -> str:
+        """Where the function runs, such as "Python, 2 worker threads"."""
+        kind = "thread" if self.worker_kind == "thread" else "process"
+        plural = "" if self.workers == 1 else "s" if kind == "thread" else "es"
+        return f"Python, {self.workers} worker {kind}{plural}"
+
     def _pool_for(self, task: Task) -> WorkerPool:
         return worker_pool(
             task,
@@ -196,13 +203,30 @@ def setup(task: Task, nice: int = 0) -> bytes:
     )
 
 
+# cloudpickle's registry of modules is global, and several threads pickle host values.
+_registering = threading.Lock()
+
+
 def pickled(task: Task) -> bytes:
     """Pickles a task, with functions by reference if possible and else by value."""
+    return _pickled(task, "the function")
+
+
+def pickled_host_value(value: Any, index: int) -> bytes:
+    """Pickles the host value of a sample for a worker process."""
+    try:
+        return _pickled(value, "a host field")
+    except Exception as error:
+        error.add_note(f"millstream: this error was raised for sample {index}")
+        raise
+
+
+def _pickled(value: Any, what: str) -> bytes:
     buffer = io.BytesIO()
     try:
-        _ByReference(buffer, protocol=5).dump(task)
+        _ByReference(buffer, protocol=5).dump(value)
     except Exception as error:
-        return _by_value(task, error)
+        return _by_value(value, what, error)
     return buffer.getvalue()
 
 
@@ -217,25 +241,26 @@ class _ByReference(pickle.Pickler):
         return NotImplemented
 
 
-def _by_value(task: Task, reason: Exception) -> bytes:
-    """Pickles a task with cloudpickle. ``reason`` is why plain pickling failed."""
+def _by_value(value: Any, what: str, reason: Exception) -> bytes:
+    """Pickles a value with cloudpickle. ``reason`` is why plain pickling failed."""
     try:
         import cloudpickle  # type: ignore[import-untyped]
     except ImportError:
         raise TypeError(
-            f"the function cannot be sent to worker processes: {reason}. Move it to a "
+            f"{what} cannot be sent to worker processes: {reason}. Move it to a "
             "module, or install millstream[workers] (cloudpickle) to send it by value."
         ) from reason
     main = sys.modules.get(_MP_MAIN)
-    is_new = _MP_MAIN not in cloudpickle.list_registry_pickle_by_value()
-    try:
-        if main is not None:
-            cloudpickle.register_pickle_by_value(main)
-        return bytes(cloudpickle.dumps(task, protocol=5))
-    except Exception as error:
-        raise TypeError(
-            f"{task!r} cannot be sent to worker processes: {error}"
-        ) from error
-    finally:
-        if main is not None and is_new:
-            cloudpickle.unregister_pickle_by_value(main)
+    with _registering:
+        is_new = _MP_MAIN not in cloudpickle.list_registry_pickle_by_value()
+        try:
+            if main is not None:
+                cloudpickle.register_pickle_by_value(main)
+            return bytes(cloudpickle.dumps(value, protocol=5))
+        except Exception as error:
+            raise TypeError(
+                f"{value!r} cannot be sent to worker processes: {error}"
+            ) from error
+        finally:
+            if main is not None and is_new:
+                cloudpickle.unregister_pickle_by_value(main)

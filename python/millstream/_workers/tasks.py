@@ -16,14 +16,13 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from millstream import _engine
-from millstream._core.arguments import check_unmasked
 from millstream._core.errors import stand_in
+from millstream._workers.host_values import Encoded, decoded
+from millstream._workers.randomness import random_value
+from millstream._workers.rows import FieldSpec, Rows, unflatten, writer
 
 # How many samples an error names if any of them may have caused it.
 _MAX_NAMED = 8
-
-Rows = list[np.ndarray]
-"""One array per field, with one row per sample of a chunk."""
 
 
 class Chunk(NamedTuple):
@@ -39,123 +38,8 @@ class Chunk(NamedTuple):
     inputs: Rows
     outputs: Rows
     row: np.ndarray
-
-
-@dataclass(frozen=True)
-class FieldSpec:
-    """The name, the name of the dtype, and the shape of a field of a sample."""
-
-    name: str
-    dtype: str
-    shape: tuple[int, ...]
-
-    def __str__(self) -> str:
-        return f"{self.dtype}{list(self.shape)}"
-
-    @property
-    def spec(self) -> tuple[str, str, list[int]]:
-        """The field in the form that the engine takes."""
-        return self.name, self.dtype, list(self.shape)
-
-
-def writer(rows: Rows, columns: tuple[FieldSpec, ...], tree: Any) -> _engine.RowWriter:
-    """Returns a writer that writes samples with the structure ``tree`` to ``rows``.
-
-    It raises ``ValueError`` if a value has another shape or does not fit the dtype.
-    """
-
-    def put_any(k: int, sample: Any) -> None:
-        leaves = leaves_of(sample, tree)
-        for field_rows, column, leaf in zip(rows, columns, leaves, strict=True):
-            _put(field_rows, k, leaf, column)
-
-    return _engine.RowWriter(rows, tree, put_any)
-
-
-def _put(rows: np.ndarray, k: int, value: Any, column: FieldSpec) -> None:
-    check_unmasked(column.name, value)
-    found = np.asarray(value)
-    mismatch = f"{column.name}: expected {column}, found {found.dtype}"
-    if found.shape != column.shape:
-        raise ValueError(f"{mismatch}{list(found.shape)}")
-    whole = found.dtype.kind in "iub" and rows.dtype.kind in "iu"
-    if not whole and not np.can_cast(found.dtype, rows.dtype, "same_kind"):
-        raise ValueError(f"{mismatch}{list(found.shape)}")
-    if whole and found.size:
-        limits = np.iinfo(rows.dtype)
-        if int(found.min()) < limits.min or int(found.max()) > limits.max:
-            raise ValueError(
-                f"{column.name}: found a value of dtype {found.dtype} that "
-                f"{rows.dtype} cannot hold"
-            )
-    rows[k] = found.astype(rows.dtype, copy=False)
-
-
-def leaves_of(value: Any, tree: Any, path: str = "") -> list[Any]:
-    """Returns the leaves of ``value``, which must have the structure of ``tree``.
-
-    The leaves of ``tree`` are positions in the result. Raises ``ValueError`` with
-    the name of the first node that has another structure.
-    """
-    found: dict[int, Any] = {}
-    _collect(value, tree, path, found)
-    return [found[i] for i in range(len(found))]
-
-
-def _collect(value: Any, tree: Any, path: str, found: dict[int, Any]) -> None:
-    if isinstance(tree, int):
-        found[tree] = value
-        return
-    what = path or "the sample"
-    if isinstance(tree, Mapping):
-        if not isinstance(value, Mapping) or value.keys() != tree.keys():
-            got = sorted(value) if isinstance(value, Mapping) else type(value).__name__
-            raise ValueError(f"{what}: expected keys {sorted(tree)}, found {got}")
-        for key, inner in tree.items():
-            _collect(value[key], inner, f"{path}/{key}" if path else str(key), found)
-    elif isinstance(tree, list | tuple):
-        if not isinstance(value, list | tuple) or len(value) != len(tree):
-            raise ValueError(
-                f"{what}: expected {len(tree)} values, found {_length_or_type(value)}"
-            )
-        for i, inner in enumerate(tree):
-            _collect(value[i], inner, f"{path}/{i}" if path else str(i), found)
-    elif tree is None:
-        if value is not None:
-            raise ValueError(f"{what}: expected None, found {type(value).__name__}")
-    else:  # a pytree node that only jax can flatten
-        import jax
-
-        numbers = jax.tree.leaves(tree)
-        leaves = jax.tree.leaves(value)
-        if len(leaves) != len(numbers):
-            raise ValueError(
-                f"{what}: expected {len(numbers)} leaves, found {len(leaves)}"
-            )
-        found.update(zip(numbers, leaves, strict=True))
-
-
-def _length_or_type(value: Any) -> str:
-    if isinstance(value, list | tuple):
-        return str(len(value))
-    return type(value).__name__
-
-
-def unflatten(tree: Any, leaves: Sequence[Any]) -> Any:
-    """Returns ``tree`` with each position replaced by the leaf at this position."""
-    if isinstance(tree, int):
-        return leaves[tree]
-    if isinstance(tree, Mapping):
-        return {key: unflatten(inner, leaves) for key, inner in tree.items()}
-    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
-        return type(tree)(*(unflatten(inner, leaves) for inner in tree))
-    if isinstance(tree, list | tuple):
-        return type(tree)(unflatten(inner, leaves) for inner in tree)
-    if tree is None:
-        return None
-    import jax
-
-    return jax.tree.map(lambda i: leaves[i], tree)
+    host_values: Sequence[Encoded | None] = ()
+    """The host values of the input, one per row; empty if there are none."""
 
 
 @dataclass(frozen=True)
@@ -184,11 +68,15 @@ class Task:
 
 @dataclass(frozen=True)
 class SampleTask(Task):
-    """``fn(index)`` returns a sample. Its keys ``host_fields`` hold host values."""
+    """``fn(index)`` returns a sample. Its keys ``host_fields`` hold host values.
 
-    fn: Callable[[int], Any]
+    ``wants`` is the name of the function's random argument, or empty.
+    """
+
+    fn: Callable[..., Any]
     tree: Any
     host_fields: tuple[str, ...] = ()
+    wants: str = ""
 
     def make(self, chunk: Chunk) -> list[Any] | None:
         rows = writer(chunk.outputs, self.outputs, self.tree)
@@ -196,19 +84,27 @@ class SampleTask(Task):
             self._write(rows, chunk)
             return None
         host_values = []
-        for k, sample in enumerate(self._samples(chunk.indices.tolist(), chunk.row)):
+        for k, sample in enumerate(self._samples(chunk)):
             arrays, values = _split_host_fields(sample, self.host_fields)
             host_values.append(values)
             rows.put(k, arrays)
         return host_values
 
     def _write(self, rows: _engine.RowWriter, chunk: Chunk) -> None:
-        rows.put_all(self.fn, chunk.indices, chunk.row)
+        rows.put_all(self._one(chunk), chunk.indices, chunk.row)
 
-    def _samples(self, indices: list[int], row: np.ndarray) -> Iterator[Any]:
-        for k, index in enumerate(indices):
-            row[0] = k
-            yield self.fn(index)
+    def _samples(self, chunk: Chunk) -> Iterator[Any]:
+        one = self._one(chunk)
+        for k, index in enumerate(chunk.indices.tolist()):
+            chunk.row[0] = k
+            yield one(index)
+
+    def _one(self, chunk: Chunk) -> Callable[[int], Any]:
+        """Returns the function to call with each index of the chunk, in order."""
+        if not self.wants or chunk.seeds is None:
+            return self.fn
+        seeds = iter(chunk.seeds.tolist())
+        return lambda index: self.fn(index, **drawn(self.wants, next(seeds)))
 
 
 @dataclass(frozen=True)
@@ -216,13 +112,14 @@ class SamplesTask(SampleTask):
     """``fn(indices)`` returns a list of samples."""
 
     def _write(self, rows: _engine.RowWriter, chunk: Chunk) -> None:
-        for k, sample in enumerate(self._samples(chunk.indices.tolist(), chunk.row)):
+        for k, sample in enumerate(self._samples(chunk)):
             rows.put(k, sample)
 
-    def _samples(self, indices: list[int], row: np.ndarray) -> Iterator[Any]:
+    def _samples(self, chunk: Chunk) -> Iterator[Any]:
+        indices, row = chunk.indices.tolist(), chunk.row
         if len(indices) > 1:
             row[0] = -len(indices)
-        samples = self.fn(indices)  # type: ignore[arg-type]
+        samples = self.fn(indices)
         if len(samples) != len(indices):
             raise ValueError(
                 f"__getitems__ returned {len(samples)} samples for {len(indices)} "
@@ -249,36 +146,51 @@ def _split_host_fields(
 class MapTask(Task):
     """``fn(sample)`` returns a sample.
 
-    ``wants`` is the name of a second argument, or empty: "seed" is a 64-bit integer,
-    "key" is a uint32[2] like JAX's raw keys. ``before`` and ``after`` are pytrees of
-    the positions of the input and output fields.
+    ``wants`` is the name of the function's random argument, or empty. ``before`` and
+    ``after`` are pytrees of the positions of the input and output fields. With
+    ``takes_host_values``, the host values of a row are keys of ``sample``, and padded
+    rows are zero without a call. The keys ``host_fields`` of the result hold host
+    values.
     """
 
     fn: Callable[..., Any]
     before: Any
     after: Any
     wants: str = ""
+    takes_host_values: bool = False
+    host_fields: tuple[str, ...] = ()
 
     def make(self, chunk: Chunk) -> list[Any] | None:
         seeds = (
             [0] * len(chunk.indices) if chunk.seeds is None else chunk.seeds.tolist()
         )
         rows = writer(chunk.outputs, self.outputs, self.after)
+        indices = chunk.indices.tolist()
+        host_values: list[Any] = [None] * len(indices)
         for k, seed in enumerate(seeds):
             chunk.row[0] = k
+            is_padding = indices[k] < 0
+            if is_padding and self.takes_host_values:
+                for output in chunk.outputs:
+                    output[k] = 0
+                continue
             # The ellipsis makes a scalar an array instead of a NumPy scalar.
             sample = unflatten(self.before, [array[k, ...] for array in chunk.inputs])
-            rows.put(k, self.fn(sample, **drawn(self.wants, seed)))
-        return None
+            if self.takes_host_values:
+                value = chunk.host_values[k]
+                assert value is not None  # the earlier stage returned one
+                sample = {**sample, **decoded(value)}
+            result = self.fn(sample, **drawn(self.wants, seed))
+            if self.host_fields:
+                result, values = _split_host_fields(result, self.host_fields)
+                host_values[k] = None if is_padding else values
+            rows.put(k, result)
+        return host_values if self.host_fields else None
 
 
 def drawn(wants: str, seed: int) -> dict[str, Any]:
     """Returns the keyword argument ``wants``, if any, for one sample."""
-    if wants == "seed":
-        return {"seed": seed}
-    if wants == "key":
-        return {"key": np.array([seed >> 32, seed & 0xFFFFFFFF], np.uint32)}
-    return {}
+    return {wants: random_value(wants, seed)} if wants else {}
 
 
 @dataclass(frozen=True)
@@ -287,15 +199,17 @@ class FillTask(Task):
 
     ``clear`` sets the arrays to zero before each call. ``returns_value`` makes the
     return value the host value of the row. Each worker calls ``startup()`` once.
+    ``wants`` says what the third argument is: "seed", "key" or "rng".
     """
 
     exposes_outputs: ClassVar[bool] = True
 
-    fn: Callable[[Any, Mapping[str, np.ndarray], int | None], Any]
+    fn: Callable[[Any, Mapping[str, np.ndarray], Any], Any]
     data: Any
     startup: Callable[[], None] | None = None
     clear: bool = True
     returns_value: bool = True
+    wants: str = "seed"
 
     def start(self) -> None:
         if self.startup is not None:
@@ -322,7 +236,7 @@ class FillTask(Task):
                 continue
             item = self.data[index]
             try:
-                value = self.fn(item, arrays, seed)
+                value = self.fn(item, arrays, random_value(self.wants, seed))
             except KeyError as error:
                 error.add_note(f"millstream: the arrays are named {list(arrays)}")
                 raise
@@ -366,10 +280,11 @@ def run(
     inputs: Rows,
     outputs: Rows,
     row: np.ndarray,
+    host_values: Sequence[Encoded | None] = (),
 ) -> list[Any] | None:
     """Makes the rows of one chunk. Adds the sample to errors as a note."""
     try:
-        return task.make(Chunk(indices, seeds, inputs, outputs, row))
+        return task.make(Chunk(indices, seeds, inputs, outputs, row, host_values))
     except BaseException as error:
         sample = _sample_name(indices, row)
         error.add_note(f"millstream: this error was raised for {sample}")
@@ -382,25 +297,20 @@ def run(
 
 def pickled_host_values(
     task: Task, indices: np.ndarray, host_values: list[Any] | None, row: np.ndarray
-) -> bytes:
-    """Pickles the host values of a chunk. Adds the sample to errors as a note."""
-    if host_values is None:
-        return b""
-    try:
-        return pickle.dumps(host_values, protocol=5)
-    except Exception:
-        for k, value in enumerate(host_values):
-            row[0] = k
-            try:
-                pickle.dumps(value, protocol=5)
-            except Exception as error:
-                task.add_notes(error, int(indices[k]))
-                error.add_note(
-                    "millstream: this error was raised for "
-                    f"{_sample_name(indices, row)}"
-                )
-                raise error from None
-        raise
+) -> list[bytes]:
+    """Pickles each host value of a chunk. Adds the sample to errors as a note."""
+    pickled = []
+    for k, value in enumerate(host_values or ()):
+        row[0] = k
+        try:
+            pickled.append(pickle.dumps(value, protocol=5))
+        except Exception as error:
+            task.add_notes(error, int(indices[k]))
+            error.add_note(
+                f"millstream: this error was raised for {_sample_name(indices, row)}"
+            )
+            raise
+    return pickled
 
 
 def _sample_name(indices: np.ndarray, row: np.ndarray) -> str:

@@ -73,7 +73,7 @@ def _serve(worker: Any, task: Any) -> None:
 
 def _answer(
     task: Any, chunk: Any, row: Any, own_inputs: _Staging, own_outputs: _Staging
-) -> bytes:
+) -> list[bytes]:
     """Runs the task for a chunk and returns the pickled host values.
 
     The task gets arrays of this process instead of shared memory, because its function
@@ -81,14 +81,14 @@ def _answer(
     """
     from millstream._workers.tasks import pickled_host_values, run
 
-    indices, seeds, shared_inputs, shared_outputs = chunk
+    indices, seeds, shared_inputs, shared_outputs, host_inputs = chunk
     inputs, outputs = shared_inputs, shared_outputs
     if shared_inputs:
         inputs = own_inputs.like(shared_inputs)
         _copy(shared_inputs, inputs)
     if task.exposes_outputs:
         outputs = own_outputs.like(shared_outputs)
-    host_values = run(task, indices, seeds, inputs, outputs, row)
+    host_values = run(task, indices, seeds, inputs, outputs, row, host_inputs)
     if task.exposes_outputs:
         _copy(outputs, shared_outputs)
     return pickled_host_values(task, indices, host_values, row)
