@@ -321,6 +321,15 @@ void bind_loader(nb::module_& module) {
                                "Makes the batches of a plan and delivers them.")
       .def_prop_ro("serial",
                    [](const RegisteredLoader& l) { return l.registration->serial(); })
+      .def_prop_ro(
+          "number",
+          [](nb::handle self) {
+            auto& words = nb::cast<RegisteredLoader&>(self).number;
+            return rows_array(DType::kUint32, Shape(), reinterpret_cast<std::byte*>(words),
+                              std::ssize(words), sizeof(*words), self);
+          },
+          nb::sig("def number(self) -> NDArray[numpy.uint32]"),
+          "The serial number, (low, high). The array keeps the loader alive.")
       .def_prop_ro("threads",
                    [](const RegisteredLoader& l) { return l.shared->threads(); })
       .def_prop_ro("prefetch",

@@ -2,6 +2,7 @@
 
 #include <nanobind/nanobind.h>
 
+#include <cstdint>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -16,7 +17,11 @@ namespace millstream::python {
 /// A loader, and its registration for programs inside jit.
 struct RegisteredLoader {
   explicit RegisteredLoader(std::shared_ptr<Loader> loader)
-      : shared(std::move(loader)), registration(shared) {}
+      : shared(std::move(loader)), registration(shared) {
+    const auto serial = static_cast<std::uint64_t>(registration->serial());
+    number[0] = static_cast<std::uint32_t>(serial);
+    number[1] = static_cast<std::uint32_t>(serial >> 32);
+  }
 
   ~RegisteredLoader() {
     const GilRelease released;  // a worker may need the GIL to end
@@ -26,6 +31,8 @@ struct RegisteredLoader {
 
   std::shared_ptr<Loader> shared;
   std::optional<Registration> registration;
+  /// The serial number (low, high). JAX aliases only memory that is aligned to 64 bytes.
+  alignas(64) std::uint32_t number[2];
 };
 
 /// Arrays over the batch without a copy: each field, then the mask, for one shard after

@@ -124,10 +124,9 @@ std::span<const std::uint32_t> words_of(const ffi::Buffer<ffi::U32>& buffer) {
   return {buffer.typed_data(), buffer.element_count()};
 }
 
-/// Builds the call for `states`. The result for the next states has `extra` more words.
+/// Builds the call for `states`.
 Call call_for(std::shared_ptr<Loader> loader, const RowRange& range,
-              std::span<const std::uint32_t> states, ffi::RemainingRets rets,
-              std::int64_t extra = 0) {
+              std::span<const std::uint32_t> states, ffi::RemainingRets rets) {
   const Schema& schema = loader->plan().schema();
   const std::int64_t rows = range.count;
   const std::size_t fields = schema.size();
@@ -153,8 +152,7 @@ Call call_for(std::shared_ptr<Loader> loader, const RowRange& range,
   }
   call.mask =
       reinterpret_cast<bool*>(results.data(fields, rows * call.count(), &dtype));
-  call.after =
-      results.data(fields + 1, static_cast<std::int64_t>(words) + extra, &dtype);
+  call.after = results.data(fields + 1, static_cast<std::int64_t>(words), &dtype);
   return call;
 }
 
@@ -311,21 +309,19 @@ Reply shard_later(ffi::Buffer<ffi::U32> states, ffi::Buffer<ffi::U32> number,
   });
 }
 
-ffi::Error on_host(ffi::Buffer<ffi::U32> cursor, ffi::RemainingRets results) {
+ffi::Error on_host(ffi::Buffer<ffi::U32> states, ffi::Buffer<ffi::U32> number,
+                   ffi::RemainingRets results) {
   std::shared_ptr<Loader> loader;
   return reported(loader, [&] {
-    const std::span<const std::uint32_t> words = words_of(cursor);
-    if (words.size() != kStateWords + 2) {
+    const std::span<const std::uint32_t> words = words_of(number);
+    if (words.size() != 2) {
       throw ArgumentError(
-          text("a cursor has ", kStateWords + 2, " words, not ", words.size()));
+          text("the number of a loader has 2 words, not ", words.size()));
     }
-    const auto number = words.last<2>();
     loader = registered_loader(
-        static_cast<std::int64_t>((std::uint64_t{number[1]} << 32) | number[0]));
-    const RowRange rows{0, loader->plan().batch_size()};
-    Call call = call_for(loader, rows, words.first(kStateWords), results, 2);
+        static_cast<std::int64_t>((std::uint64_t{words[1]} << 32) | words[0]));
+    Call call = batch_call(loader, states, results);
     answer(call);
-    std::memcpy(call.after + sizeof(State), number.data(), number.size_bytes());
   });
 }
 
@@ -418,8 +414,11 @@ XLA_FFI_Error* shard_in_jit_later(XLA_FFI_CallFrame* frame) {
 }
 
 XLA_FFI_Error* batch_on_host(XLA_FFI_CallFrame* frame) {
-  static const auto handler =
-      ffi::Ffi::Bind().Arg<ffi::Buffer<ffi::U32>>().RemainingRets().To(on_host);
+  static const auto handler = ffi::Ffi::Bind()
+                                  .Arg<ffi::Buffer<ffi::U32>>()
+                                  .Arg<ffi::Buffer<ffi::U32>>()
+                                  .RemainingRets()
+                                  .To(on_host);
   return handler->Call(frame);
 }
 

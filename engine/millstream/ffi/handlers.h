@@ -31,9 +31,9 @@ XLA_FFI_Error* indices_in_jit(XLA_FFI_CallFrame* frame);
 XLA_FFI_Error* shard_in_jit(XLA_FFI_CallFrame* frame);
 XLA_FFI_Error* shard_in_jit_later(XLA_FFI_CallFrame* frame);
 
-/// Delivers the batch of a state to a Python loop. Like `batch_in_jit`, but the operand
-/// and the last result are uint32[10]: the number of the loader (low, high) follows the
-/// state. Loaders with equal schemas therefore share one compiled program.
+/// Delivers the batch of a state to a Python loop. Like `batch_in_jit`, but a second
+/// operand, uint32[2], is the number of the loader (low, high). Loaders with equal
+/// schemas therefore share one compiled program.
 XLA_FFI_Error* batch_on_host(XLA_FFI_CallFrame* frame);
 
 }  // namespace millstream

@@ -153,19 +153,15 @@ TEST_P(Handlers, TakeTheDtypeFromTheResult) {
 }
 
 TEST_P(Handlers, TakeTheNumberOfTheLoaderAsAnOperandOnTheHost) {
-  FakeBuffer cursor(XLA_FFI_DataType_U32, {10}, 4);
-  FakeBuffer after(XLA_FFI_DataType_U32, {10}, 4);
-  set(cursor, 0, encoded(*plan, {}));
-  const auto number = static_cast<std::uint32_t>(registration->serial());
-  cursor.as<std::uint32_t>()[8] = number;
+  FakeBuffer state(XLA_FFI_DataType_U32, {8}, 4);
+  FakeBuffer number(XLA_FFI_DataType_U32, {2}, 4);
+  set(state, 0, encoded(*plan, {}));
+  number.as<std::uint32_t>()[0] = static_cast<std::uint32_t>(registration->serial());
+  number.as<std::uint32_t>()[1] = 0;
   Results results(1);
-  ASSERT_EQ(call(batch_on_host, {&cursor},
-                 {&results.x, &results.y, &results.mask, &after}, {}),
-            std::nullopt);
-  EXPECT_TRUE(std::ranges::equal(std::span(after.as<std::uint32_t>(), 8),
+  ASSERT_EQ(call(batch_on_host, {&state, &number}, results.all(), {}), std::nullopt);
+  EXPECT_TRUE(std::ranges::equal(std::span(results.after.as<std::uint32_t>(), 8),
                                  encoded(*plan, plan->schedule().next({}))));
-  EXPECT_EQ(after.as<std::uint32_t>()[8], number);
-  EXPECT_EQ(after.as<std::uint32_t>()[9], 0u);
   const auto expected = specified(*plan, {});
   EXPECT_TRUE(std::ranges::equal(results.x.bytes(),
                                  std::span(expected).first(results.x.bytes().size())));

@@ -43,9 +43,6 @@ MAX_HELD = 8
 _WAIT_SECONDS = 0.02
 _HELD_FOR_WARNING = 64
 
-# How many loops may have ended before the list of unfinished calls is cleaned up.
-_MAX_UNFINISHED = 8
-
 _config: Any = jax.config
 
 Run = Callable[[Tree, Any, Origin], Tree]
@@ -72,7 +69,6 @@ class HostDelivery:
         self._has_device = built.device is not None
         self._workers = built.traits.workers > 0
         self._alias = Aliasing()
-        self._unfinished: list[Any] = []
         self.steps = recent_steps()
         """The times of the last steps of Python loops."""
         self._may_compile = (
@@ -85,6 +81,16 @@ class HostDelivery:
             and built.engine.batch_bytes <= MAX_CALL_BYTES
             and jax.default_backend() == "cpu"
         )
+
+    @functools.cached_property
+    def _number(self) -> Any:
+        """The loader's number, an argument of each compiled call.
+
+        The array aliases memory of the engine. XLA runs calls after they return and
+        keeps their arguments until then, so the engine stays alive even if the program
+        drops the loader.
+        """
+        return self.built.on_device(self.built.engine.number)
 
     @functools.cached_property
     def _first_device(self) -> jax.Device:
@@ -128,8 +134,8 @@ class HostDelivery:
                 built.engine.await_batch(words)
             if cursor is None:
                 built.forget_error()
-                cursor = built.on_device(np.concatenate([words, self._number]))
-            value, mask, cursor = call(cursor)
+                cursor = built.on_device(words)
+            value, mask, cursor = call(cursor, self._number)
         except FloatingPointError:
             self._debugged = True
             return self.fetch(words, cursor)
@@ -164,25 +170,6 @@ class HostDelivery:
             value = {**value, **host_values}
         return value, mask, cursor
 
-    def finish_later(self, cursor: Any) -> None:
-        """Keeps the loader alive until the call that returned ``cursor`` has run.
-
-        XLA runs calls after they return, and they need the engine. Call it with the
-        last cursor of a loop, because each call of a loop waits for the one before.
-        """
-        if cursor is None or is_traced(cursor):
-            return
-        if len(self._unfinished) >= _MAX_UNFINISHED:
-            self._unfinished = [c for c in self._unfinished if not c.is_ready()]
-        self._unfinished.append(cursor)
-
-    def __del__(self) -> None:
-        try:
-            for cursor in self._unfinished:
-                cursor.block_until_ready()
-        except Exception:  # the call failed, or the interpreter exits
-            pass
-
     def fetch_if_ready(self, words: Any) -> tuple[Tree, Any, Any] | None:
         """Returns the same as ``fetch`` if the batch is ready, and else None.
 
@@ -204,8 +191,6 @@ class HostDelivery:
         positions, structure = jax.tree.flatten(self.built.tree)
         specs = [*self._specs, self.built.mask_spec()]
         signature = tuple((spec.shape, spec.dtype) for spec in specs)
-        serial = self.built.engine.serial
-        self._number = np.array([serial & 0xFFFFFFFF, serial >> 32], np.uint32)
         # Assigned last, because other threads use the call as soon as it is set.
         self._call = jit.shared_call(
             signature, structure, tuple(positions), self.built.x64
@@ -313,7 +298,7 @@ class HostDelivery:
         if cursor is None:
             built.forget_error()
             cursor = built.on_device(words)
-        value, mask, origin, after = first(cursor, built.arrays())
+        value, mask, origin, after = first(cursor, built.arrays(), self._number)
         if not built.traits.immediate and not is_traced(after):
             after.block_until_ready()  # so that read errors are raised here
         value, mask, origin = self._shortened(value, mask, origin, words)
@@ -327,8 +312,13 @@ class HostDelivery:
         first = list(itertools.takewhile(lambda p: not _calls(p), built.later))
         if self._partial:  # a partial batch is cut before any stage
             first = []
-        run = jax.jit(functools.partial(built.step_through, first))
-        return run, _runs(built, built.later[len(first) :])
+
+        def run(words: Any, arrays: list[Any], number: Any) -> Any:
+            return built.step_through(first, words, arrays)
+
+        # XLA must keep the unused number, because it keeps the engine alive.
+        program = jax.jit(run, keep_unused=True)
+        return program, _runs(built, built.later[len(first) :])
 
     @functools.cached_property
     def _stages(self) -> list[Run]:
@@ -389,8 +379,7 @@ def stepper(delivery: HostDelivery) -> Callable[[Any], tuple[Tree, LoaderState, 
             value, mask, words = built.step(words, built.arrays())
         else:
             current = np.asarray(words)
-            value, mask, cursor = delivery.fetch(current)
-            delivery.finish_later(cursor)
+            value, mask, _ = delivery.fetch(current)
             words = built.plan.next_state(current)
         return value, LoaderState(words), mask
 

@@ -160,19 +160,18 @@ def shared_call(
     positions: tuple[int, ...],
     x64: bool,
 ) -> Any:
-    """Returns a jitted function ``cursor -> (value, mask, cursor)`` for a Python loop.
+    """Returns a jitted function ``(words, number) -> (value, mask, words)``.
 
-    A cursor is the words of a state followed by the loader's serial number. All loaders
-    whose batches have the same shapes share one compiled program.
+    A Python loop calls it with the words of a state and the loader's serial number. All
+    loaders whose batches have the same shapes share one compiled program.
     """
     register()
     results = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in specs]
-    after = jax.ShapeDtypeStruct((WORDS + 2,), np.uint32)
-    call = jax.ffi.ffi_call("millstream_host_batch", [*results, after])
+    call = jax.ffi.ffi_call("millstream_host_batch", [*results, STATE_SPEC])
 
-    def fetch(cursor: Any) -> tuple[Any, Any, Any]:
+    def fetch(words: Any, number: Any) -> tuple[Any, Any, Any]:
         check_x64(x64)
-        *leaves, mask, after = call(cursor)
+        *leaves, mask, after = call(words, number)
         return structure.unflatten([leaves[i] for i in positions]), mask, after
 
     return jax.jit(fetch)

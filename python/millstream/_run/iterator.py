@@ -10,7 +10,7 @@ import numpy as np
 
 from millstream._core.description import Tree
 from millstream._run import resume
-from millstream._run.state import LoaderState, step_of, words_in
+from millstream._run.state import LoaderState, is_traced, step_of
 
 if TYPE_CHECKING:
     from millstream._delivery.host import HostDelivery
@@ -88,7 +88,9 @@ class BatchIterator:
 
     def _words(self) -> Any:
         words, _, cursor, _ = self._position
-        return words if words is not None else words_in(cursor)
+        if words is None:
+            words = cursor if is_traced(cursor) else np.asarray(cursor)
+        return words
 
     @property
     def _left(self) -> int:
@@ -138,8 +140,7 @@ class BatchIterator:
         Lets the engine drop prefetched batches, unless the loop is finished: after a
         finished loop most programs continue with the next epoch.
         """
-        _, left, cursor, _ = self._position
-        self._delivery.finish_later(cursor)
+        left = self._left
         if left > 0:
             self.built.engine.abandon(self._words())
 

@@ -132,14 +132,6 @@ def words_of(state: Any) -> Any:
     return words
 
 
-def words_in(cursor: Any) -> Any:
-    """Returns the words of the state in a cursor.
-
-    A cursor has the words of a state, followed by the loader's serial number.
-    """
-    return (cursor if is_traced(cursor) else np.asarray(cursor))[:WORDS]
-
-
 def state_words(check_word: int, key: Any) -> Any:
     """Returns the words of the state at (epoch 0, step 0) for a key.
 
