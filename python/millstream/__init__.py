@@ -53,9 +53,17 @@ if TYPE_CHECKING:
     from millstream._sources.fill import fill_source as fill_source
     from millstream._sources.functions import DatasetSource as DatasetSource
     from millstream._sources.functions import DiskSampleSource as DiskSampleSource
+    from millstream._sources.gymnax import GymnaxSource as GymnaxSource
+    from millstream._sources.gymnax import (
+        set_loader_policy_state as set_loader_policy_state,
+    )
+    from millstream._sources.gymnax import (
+        set_source_policy_state as set_source_policy_state,
+    )
     from millstream._sources.materialize import dataset_to_jax as dataset_to_jax
     from millstream._sources.mixture import mix as mix
     from millstream._sources.source import Source as Source
+    from millstream._sources.streams import Stream as Stream
     from millstream._sources.windows import WindowSource as WindowSource
     from millstream._sources.write import write_csv as write_csv
     from millstream._sources.write import write_idx as write_idx
@@ -64,6 +72,7 @@ if TYPE_CHECKING:
     from millstream._stages.augment import RandomCropTransform as RandomCropTransform
     from millstream._stages.augment import RandomFlipTransform as RandomFlipTransform
     from millstream._stages.batch import BatchTransform as BatchTransform
+    from millstream._stages.buffer import BufferTransform as BufferTransform
     from millstream._stages.device_put import DevicePutTransform as DevicePutTransform
     from millstream._stages.map import HostCallbackTransform as HostCallbackTransform
     from millstream._stages.map import MapTransform as MapTransform

@@ -19,13 +19,14 @@ from millstream._delivery import jit
 from millstream._delivery.aliasing import Aliasing
 from millstream._delivery.sharding import Assembly
 from millstream._run.keys import Origin
-from millstream._run.state import LoaderState, check_x64, is_traced
+from millstream._run.state import LoaderState, check_x64, is_traced, words_at
 from millstream._run.stats import recent_steps
 from millstream._workers.host_values import host_value_rows
 
 if TYPE_CHECKING:
     from millstream._run.builder import Placed
     from millstream._run.built import BuiltPipeline
+    from millstream._run.run import Run
     from millstream._stages.map import HostCallbackTransform
 
 # Up to this size, a jitted call writes a batch into XLA's own buffer. A larger batch is
@@ -45,7 +46,7 @@ _HELD_FOR_WARNING = 64
 
 _config: Any = jax.config
 
-Run = Callable[[Tree, Any, Origin], Tree]
+Program = Callable[[Tree, Any, Origin], Tree]
 """One or more stages as a function ``(value, mask, origin) -> value``."""
 
 
@@ -115,6 +116,34 @@ class HostDelivery:
     def needs_words(self) -> bool:
         """Whether ``fetch`` needs the words of every batch, not only the cursor."""
         return self._workers or self._partial or self.transfers
+
+    def iterator_class(self, kind: type[Any]) -> type[Any]:
+        return kind
+
+    def first(self, words: Any) -> np.ndarray:
+        """Returns a copy of the words at which a loop starts."""
+        return np.array(words)
+
+    def after(self, words: Any, fetches: bool) -> tuple[Any, Any]:
+        """Returns the words of the batch after ``words``, and that batch or None.
+
+        With ``fetches``, the transfer of a batch that is ready starts early.
+        """
+        words = self.built.plan.next_state(words)
+        early = self.transfers and fetches
+        return words, self.fetch_if_ready(words) if early else None
+
+    def words(self, position: Any) -> Any:
+        """Returns the words at a position or a cursor of a loop."""
+        return position if is_traced(position) else np.asarray(position)
+
+    def state(self, position: Any) -> LoaderState:
+        """Returns the state at a position or a cursor of a loop."""
+        return LoaderState(self.words(position))
+
+    def next_epoch(self, run: Run) -> np.ndarray:
+        """Returns the words at which the epoch after that of ``run`` starts."""
+        return words_at(run.state.words, run.last_epoch + 1, 0)
 
     def fetch(self, words: Any, cursor: Any = None) -> tuple[Tree, Any, Any]:
         """Returns ``(value, mask, cursor)`` of the batch at ``words``.
@@ -307,7 +336,7 @@ class HostDelivery:
         return value, mask, after
 
     @functools.cached_property
-    def _line(self) -> tuple[Any, list[Run]]:
+    def _line(self) -> tuple[Any, list[Program]]:
         built = self.built
         first = list(itertools.takewhile(lambda p: not _calls(p), built.later))
         if self._partial:  # a partial batch is cut before any stage
@@ -321,7 +350,7 @@ class HostDelivery:
         return program, _runs(built, built.later[len(first) :])
 
     @functools.cached_property
-    def _stages(self) -> list[Run]:
+    def _stages(self) -> list[Program]:
         return _runs(self.built, self.built.later)
 
 
@@ -330,9 +359,9 @@ def _is_debugging() -> bool:
     return bool(_config.jax_debug_nans or _config.jax_debug_infs)
 
 
-def _runs(built: BuiltPipeline, later: list[Placed]) -> list[Run]:
+def _runs(built: BuiltPipeline, later: list[Placed]) -> list[Program]:
     """Returns functions to run in order: callbacks, and programs of traced stages."""
-    runs: list[Run] = []
+    runs: list[Program] = []
     for calls, placed in itertools.groupby(later, _calls):
         stages = list(placed)
         if calls:

@@ -386,7 +386,56 @@ class BuiltPipeline:
                 )
         return words
 
+    @property
+    def inner(self) -> BuiltPipeline:
+        """The part of the pipeline that the engine runs: all of it."""
+        return self
+
+    def state(self, position: Any) -> LoaderState:
+        """Returns the state at a position, which is the words of a state."""
+        return LoaderState(position)
+
+    def described(self) -> dict[str, Any]:
+        """Returns the properties of the pipeline that its states depend on."""
+        return described(self)
+
+    @property
+    def check_word(self) -> int:
+        return self.plan.check_word
+
+    @property
+    def serial(self) -> int:
+        """The number of the loader in this process."""
+        return self.engine.serial
+
+    def valid_rows(self, words: Any) -> int:
+        """Returns the number of rows of a batch that are not padding."""
+        return self.plan.valid_rows(words)
+
+    def abandon(self, words: Any) -> None:
+        """Lets the engine drop batches that it made ahead."""
+        self.engine.abandon(words)
+
+    @property
+    def delivered(self) -> int:
+        """The number of batches delivered, including those inside jit."""
+        return self.engine.delivered
+
+    @property
+    def samples_delivered(self) -> int:
+        return self.engine.samples_delivered
+
+    @property
+    def sample_bytes(self) -> int:
+        """The size of a sample when it leaves the engine."""
+        size = sum(x.size * x.dtype.itemsize for x in self.leaf_specs())
+        return size // self.batch_size
+
     # Errors.
+
+    def interruptible(self, active: bool) -> _engine.Interruptible:
+        """Returns a context. While it is entered, Ctrl-C ends a program of XLA."""
+        return _engine.Interruptible(self.engine, active)
 
     @property
     def last_error(self) -> BaseException | None:

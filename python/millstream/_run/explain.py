@@ -14,6 +14,7 @@ from millstream import _engine
 from millstream._delivery.jit import STATE_SPEC, dtype_named
 from millstream._order.orders import SplitRange
 from millstream._run.keys import Origin
+from millstream._run.stream import StreamPipeline
 from millstream._workers.pools import UsesWorkers
 
 if TYPE_CHECKING:
@@ -21,9 +22,10 @@ if TYPE_CHECKING:
     from millstream._run.builder import Placed
     from millstream._run.built import BuiltPipeline
     from millstream._run.stats import Stats
+    from millstream._run.stream import Built
 
 
-def explained(built: BuiltPipeline, stats: Stats) -> str:
+def explained(built: Built, stats: Stats) -> str:
     """Returns a table of the stages, where they run and what they output."""
     rows = _rows(built)
     widths = [max(len(row[i]) for row in rows) for i in range(3)]
@@ -35,7 +37,7 @@ def explained(built: BuiltPipeline, stats: Stats) -> str:
     return "\n".join([*lines, *_summary(built, stats)])
 
 
-def explained_in_html(built: BuiltPipeline, stats: Stats) -> str:
+def explained_in_html(built: Built, stats: Stats) -> str:
     """Returns the same as HTML."""
     header, *rows = [
         [html.escape(cell, quote=False) for cell in row] for row in _rows(built)
@@ -51,8 +53,10 @@ def explained_in_html(built: BuiltPipeline, stats: Stats) -> str:
     )
 
 
-def _rows(built: BuiltPipeline) -> list[tuple[str, str, str]]:
+def _rows(built: Built) -> list[tuple[str, str, str]]:
     """Returns the cells of the table: the stage, where it runs and what it outputs."""
+    if isinstance(built, StreamPipeline):
+        return _stream_rows(built)
     head = built.head
     where = "XLA" if built.traced else "native"
     sample = _described(_sample_spec(built), head.host_field_names)
@@ -70,14 +74,31 @@ def _rows(built: BuiltPipeline) -> list[tuple[str, str, str]]:
     return rows
 
 
-def _summary(built: BuiltPipeline, stats: Stats) -> list[str]:
+def _stream_rows(built: StreamPipeline) -> list[tuple[str, str, str]]:
+    if built.inner is None:
+        name, what = type(built.head).__name__, _described(built.source_element, ())
+        rows = [("stage", "runs in", "gives"), (f"{name}, a stream", "XLA", what)]
+    else:
+        rows = _rows(built.inner)
+    placed = built.placed
+    return rows + [(p.label, p.runs, _described(p.element, ())) for p in placed]
+
+
+def _summary(built: Built, stats: Stats) -> list[str]:
     """Returns the lines below the table."""
-    engine = built.engine
     steps = "1 step" if built.steps == 1 else f"{built.steps} steps"
-    lines = [
-        f"{steps} an epoch, {engine.batch_bytes} bytes a batch; "
-        f"at most {engine.threads} threads, {engine.prefetch} batches ahead"
-    ]
+    if isinstance(built, StreamPipeline):
+        size = built.sample_bytes * built.batch_size
+        state = sum(
+            x.size * x.dtype.itemsize for x in jax.tree.leaves(built.node.state)
+        )
+        lines = [f"{steps} an epoch, {size} bytes a batch, {state} bytes a state"]
+    else:
+        engine = built.engine
+        lines = [
+            f"{steps} an epoch, {engine.batch_bytes} bytes a batch; "
+            f"at most {engine.threads} threads, {engine.prefetch} batches ahead"
+        ]
     if stats.samples or stats.measured_steps:
         lines.append(str(stats))
     return lines

@@ -4,21 +4,56 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from millstream._core.description import Tree
 from millstream._run import resume
-from millstream._run.state import LoaderState, is_traced, step_of
-
-if TYPE_CHECKING:
-    from millstream._delivery.host import HostDelivery
+from millstream._run.state import LoaderState, step_of, words_of
 
 
-# (words of the next batch, batches left, cursor of the last fetch, fetched). The words
-# are None if the cursor holds them. ``fetched`` is the next batch if its transfer to
-# the device has started, and None otherwise.
+class Delivery(Protocol):
+    """How a Python loop gets its batches.
+
+    A position is the words of a state, or the state of a stream. A cursor holds the
+    position after a batch.
+    """
+
+    built: Any
+    steps: Any
+    """The times of the last steps of Python loops."""
+
+    @property
+    def needs_words(self) -> bool:
+        """Whether ``fetch`` needs the position of every batch, not only the cursor."""
+
+    def fetch(self, position: Any, cursor: Any) -> tuple[Tree, Any, Any]:
+        """Returns ``(value, mask, cursor)`` of the batch at a position or cursor."""
+
+    def first(self, position: Any) -> Any:
+        """Returns the position for a loop to start with."""
+
+    def after(self, position: Any, fetches: bool) -> tuple[Any, Any]:
+        """Returns the next position, and its batch if ``fetches`` and it is ready."""
+
+    def words(self, position: Any) -> Any:
+        """Returns the words of a position or a cursor."""
+
+    def state(self, position: Any) -> LoaderState:
+        """Returns the state at a position or a cursor."""
+
+    def next_epoch(self, run: Any) -> Any:
+        """Returns the position at which the epoch after that of ``run`` starts."""
+
+    def iterator_class(self, kind: type[Any]) -> type[Any]:
+        """Returns the class of iterators to use instead of ``kind``."""
+
+
+# (position of the next batch, batches left, cursor of the last fetch, fetched). The
+# position is the words of a state, or the state of a stream; it is None if the cursor
+# holds it. ``fetched`` is the next batch if its transfer to the device has started, and
+# None otherwise.
 Position = tuple[Any, int, Any, Any]
 
 
@@ -31,8 +66,8 @@ class BatchIterator:
 
     def __init__(
         self,
-        delivery: HostDelivery,
-        words: Any,
+        delivery: Delivery,
+        position: Any,
         steps: int | None,
         on_end: Callable[[], None] | None = None,
     ) -> None:
@@ -40,16 +75,15 @@ class BatchIterator:
         self._on_end = on_end
         self._delivery = delivery
         self._fetch = delivery.fetch
-        self._next_state = delivery.built.plan.next_state
-        self._position = self._start(words, steps)
+        self._position = self._start(position, steps)
         self._closed = False
         self._record = delivery.steps.append
         self._came: float | None = None
 
-    def _start(self, words: Any, steps: int | None) -> Position:
-        copy = np.array(words)
-        left = self.built.steps - step_of(copy) if steps is None else steps
-        return copy, left, None, None
+    def _start(self, position: Any, steps: int | None) -> Position:
+        words = np.asarray(words_of(position))
+        left = self.built.steps - step_of(words) if steps is None else steps
+        return self._delivery.first(position), left, None, None
 
     def __iter__(self) -> BatchIterator:
         return self
@@ -74,9 +108,7 @@ class BatchIterator:
         if cursor is not None and not self._delivery.needs_words:
             words = None
         else:
-            words = self._next_state(words)
-            if self._delivery.transfers and left > 1:
-                fetched = self._delivery.fetch_if_ready(words)
+            words, fetched = self._delivery.after(words, left > 1)
         # One assignment, because Ctrl-C may interrupt between any two lines.
         self._position = words, left - 1, cursor, fetched
         if phase < 2:
@@ -86,11 +118,13 @@ class BatchIterator:
             self._came = came
         return value, mask
 
+    def _place(self) -> Any:
+        """The position of the next batch, or the cursor that holds it."""
+        position, _, cursor, _ = self._position
+        return cursor if position is None else position
+
     def _words(self) -> Any:
-        words, _, cursor, _ = self._position
-        if words is None:
-            words = cursor if is_traced(cursor) else np.asarray(cursor)
-        return words
+        return self._delivery.words(self._place())
 
     @property
     def _left(self) -> int:
@@ -104,11 +138,11 @@ class BatchIterator:
     @property
     def state(self) -> LoaderState:
         """The state after the last batch delivered."""
-        return LoaderState(self._words())
+        return self._delivery.state(self._place())
 
     def get_state(self) -> dict[str, Any]:
         """Returns the position of the iterator as a dict that JSON can hold."""
-        saved = resume.save_state(self.built, self._words())
+        saved = resume.save_state(self.built, self.state)
         return {**saved, "left": self._left}
 
     def set_state(self, state: Any) -> None:
@@ -118,9 +152,9 @@ class BatchIterator:
         continues to the end of the epoch.
         """
         saved = resume.parse(state)
-        words = resume.restore_state(self.built, saved, "step").words
+        position = self.built.start(resume.restore_state(self.built, saved, "step"))
         self._abandon()
-        self._position = self._start(words, _left_of(saved))
+        self._position = self._start(position, _left_of(saved))
         self._closed = False
 
     def close(self) -> None:
@@ -140,9 +174,8 @@ class BatchIterator:
         Lets the engine drop prefetched batches, unless the loop is finished: after a
         finished loop most programs continue with the next epoch.
         """
-        left = self._left
-        if left > 0:
-            self.built.engine.abandon(self._words())
+        if self._left > 0:
+            self.built.abandon(self._words())
 
 
 def _left_of(state: Any) -> int | None:

@@ -17,19 +17,24 @@ from millstream._core.arguments import whole
 from millstream._core.description import Tree
 from millstream._core.public import public
 from millstream._delivery.host import HostDelivery, stepper
+from millstream._delivery.stream import StreamDelivery
+from millstream._delivery.stream import stepper as stream_stepper
 from millstream._run import resume
 from millstream._run.arguments import unknown_arguments
 from millstream._run.built import BuiltPipeline
-from millstream._run.iterator import BatchIterator
+from millstream._run.iterator import BatchIterator, Delivery
 from millstream._run.pickling import check_picklable, pickles_by_value
 from millstream._run.pipeline import assembled
 from millstream._run.run import Epochs, Run
 from millstream._run.scan import Body, CompiledScans, check_body, run_program, scan
 from millstream._run.state import LoaderState, is_traced
 from millstream._run.stats import Stats, stats_of
+from millstream._run.stream import Built, StreamPipeline, built_pipeline
 from millstream._sources.source import Source
 
 _MAX_COUNT = (1 << 31) - 1
+
+Step = Callable[[Any], tuple[Tree, LoaderState, Any]]
 
 
 @public
@@ -101,20 +106,19 @@ class DataLoader:
             "on_error": on_error,
             "error_budget": error_budget,
         }
-        self._built = BuiltPipeline(
-            source.head,
-            source.stages,
-            threads=threads,
-            prefetch=prefetch,
-            traced=traced,
-            skip=on_error == "skip",
-            error_budget=error_budget,
-        )
-        if on_error == "skip":
-            self._built.check_masked()
+        options = {
+            "threads": threads,
+            "prefetch": prefetch,
+            "traced": traced,
+            "skip": on_error == "skip",
+            "error_budget": error_budget,
+        }
+        self._built = built_pipeline(source.head, source.stages, **options)
+        self._native = self._built.inner
+        if on_error == "skip" and self._native is not None:
+            self._native.check_masked()
         self._scans = CompiledScans(self._built)
-        self._delivery = HostDelivery(self._built)
-        self.next_batch = stepper(self._delivery)
+        self._delivery, self.next_batch = delivery_of(self._built)
 
     def __reduce__(self) -> Any:
         """Pickles the pipeline and the keyword arguments. Unpickling builds a loader.
@@ -172,17 +176,17 @@ class DataLoader:
     @property
     def skipped(self) -> dict[int, str]:
         """The skipped samples of the batches delivered so far: {index: reason}."""
-        return dict(self._built.engine.skipped)
+        return {} if self._native is None else dict(self._native.engine.skipped)
 
     @property
     def delivered(self) -> int:
         """The number of batches delivered so far, including those inside jit."""
-        return self._built.engine.delivered
+        return self._built.delivered
 
     @property
     def bytes_read(self) -> int:
         """The number of bytes that this process has requested from the source."""
-        return self._built.engine.bytes_read
+        return 0 if self._native is None else self._native.engine.bytes_read
 
     def element_spec(self) -> Tree:
         """Returns a ``jax.ShapeDtypeStruct`` for each leaf of a batch."""
@@ -203,8 +207,9 @@ class DataLoader:
         """
         if format not in ("dict", "bytes"):
             raise ValueError(f"format must be 'dict' or 'bytes', not {format!r}")
-        saved = resume.save_state(self._built, self._built.words(state))
-        return saved if format == "dict" else resume.as_bytes(saved)
+        if format == "bytes":
+            return resume.save_bytes(self._built, state)
+        return resume.save_state(self._built, state)
 
     def restore(self, saved: Any, *, by: str = "step") -> LoaderState:
         """Returns the state in a result of ``save``. A bare state is only checked.
@@ -222,6 +227,12 @@ class DataLoader:
 
         It reads no data.
         """
+        if not isinstance(self._built, BuiltPipeline):
+            raise TypeError(
+                "which_samples() has no meaning for a stream, because the values of "
+                f"{type(self._built.head).__name__} depend on its state and have no "
+                "indices"
+            )
         words = self._built.words(state)
         if is_traced(words):
             raise TypeError(
@@ -284,7 +295,7 @@ class DataLoader:
             does.
         """
         call = f"run(seed={state!r}, epochs=1)"
-        words = self._first_words("run", state, seed, call)
+        position = self._first_position("run", state, seed, call)
         ends = []
         if epochs is not None:
             ends.append(whole("epochs", epochs, 0) * self.steps_per_epoch)
@@ -295,7 +306,8 @@ class DataLoader:
             from millstream._run.progress_loop import WatchedRun
 
             kind = WatchedRun
-        return kind(self._delivery, words, min(ends, default=None))
+        kind = self._delivery.iterator_class(kind)
+        return kind(self._delivery, position, min(ends, default=None))
 
     def epochs(self, epochs: int, state: Any = None, *, seed: Any = None) -> Epochs:
         """Returns an iterator over epochs, for nested loops.
@@ -311,11 +323,11 @@ class DataLoader:
         """
         count = whole("epochs", epochs, 0)
         call = f"epochs({count}, seed={state!r})"
-        words = self._first_words("epochs", state, seed, call)
-        return Epochs(self._delivery, words, count)
+        position = self._first_position("epochs", state, seed, call)
+        return Epochs(self._delivery, position, count)
 
-    def _first_words(self, method: str, state: Any, seed: Any, call: str) -> np.ndarray:
-        """Returns the words at which ``run`` or ``epochs`` starts."""
+    def _first_position(self, method: str, state: Any, seed: Any, call: str) -> Any:
+        """Returns the position at which ``run`` or ``epochs`` starts."""
         if state is not None and seed is not None:
             raise TypeError(
                 f"{method}() takes a state or a seed, not both, because a state "
@@ -324,10 +336,14 @@ class DataLoader:
         if state is None:
             state = self.init_state(seed)
         _check_state(method, state, call)
-        words = self._built.start(state)
-        if is_traced(words):
+        return self._untraced(method, state)
+
+    def _untraced(self, method: str, state: Any) -> Any:
+        """Returns the position of a state. Raises ``TypeError`` inside jit."""
+        position = self._built.start(state)
+        if any(map(is_traced, jax.tree.leaves(position))):
             raise TypeError(f"{method}() cannot be used inside jit. Use scan_epoch().")
-        return np.asarray(words)
+        return position
 
     def iterate(
         self, state: Any = None, *, steps: int | None = None, progress: bool = False
@@ -340,9 +356,7 @@ class DataLoader:
         second, the time that a step waits for data, and what limits the loop.
         """
         _check_state("iterate", state, f"run(seed={state!r}, epochs=1)")
-        words = self._built.start(state)
-        if is_traced(words):
-            raise TypeError("iterate() cannot be used inside jit. Use scan_epoch().")
+        position = self._untraced("iterate", state)
         if steps is not None:
             steps = whole("steps", steps, 0)
         kind: type[BatchIterator] = BatchIterator
@@ -350,7 +364,8 @@ class DataLoader:
             from millstream._run.progress_loop import WatchedIterator
 
             kind = WatchedIterator
-        return kind(self._delivery, words, steps, self._watch_repeats(state, steps))
+        kind = self._delivery.iterator_class(kind)
+        return kind(self._delivery, position, steps, self._watch_repeats(state, steps))
 
     def _watch_repeats(
         self, state: Any, steps: int | None
@@ -362,7 +377,7 @@ class DataLoader:
         """
         if not isinstance(state, LoaderState) or state.step or steps is not None:
             return None
-        serial = self._built.engine.serial
+        serial = self._built.serial
         repeats = state.finished_by == serial and self._built.depends_on_epoch
         if repeats and self._warns_of_repeats:
             self._warns_of_repeats = False
@@ -398,10 +413,10 @@ class DataLoader:
         accelerator, the bar shows only the start and the end.
         """
         self._built.check_traceable()
-        words = self._built.start(state)
+        position = self._built.start(state)
         length = self.steps_per_epoch if steps is None else whole("steps", steps, 0)
         check_body(body_fn)
-        traced = any(is_traced(leaf) for leaf in jax.tree.leaves((words, carry)))
+        traced = any(is_traced(leaf) for leaf in jax.tree.leaves((position, carry)))
         arrays = self._built.arrays()
         if progress and (traced or is_traced(jax.numpy.zeros(()))):
             raise ValueError(
@@ -409,19 +424,28 @@ class DataLoader:
                 "outside jit, or use run(progress=True)."
             )
         if traced:
-            result = scan(self._built, body_fn, length, unroll, words, carry, arrays)
+            result = scan(self._built, body_fn, length, unroll, position, carry, arrays)
         else:
             program = self._scans.program(body_fn, length, unroll)
-            words = self._built.on_device(words)
-            arguments = (self._built, program, words, carry, arrays)
+            position = self._built.on_device(position)
+            arguments = (self._built, program, position, carry, arrays)
             if progress:
                 from millstream._run.progress_loop import run_with_bar
 
                 result = run_with_bar(length, *arguments)
             else:
                 result = run_program(*arguments)
-        words, carry, outputs = result
-        return LoaderState(words), carry, outputs
+        position, carry, outputs = result
+        return self._built.state(position), carry, outputs
+
+
+def delivery_of(built: Built) -> tuple[Delivery, Step]:
+    """Returns how a Python loop gets batches, and ``next_batch``."""
+    if isinstance(built, StreamPipeline):
+        streamed = StreamDelivery(built)
+        return streamed, stream_stepper(streamed)
+    host = HostDelivery(built)
+    return host, stepper(host)
 
 
 def _check_state(method: str, state: Any, call: str) -> None:

@@ -9,9 +9,11 @@ from typing import Any
 
 from millstream import _engine
 from millstream._run.builder import Builder
+from millstream._run.stream import StreamPipeline, is_streamed
 from millstream._sources.advice import advice_for
 from millstream._sources.functions import DatasetSource, is_dataset
-from millstream._sources.source import SampleSource, Source
+from millstream._sources.source import Source
+from millstream._sources.streams import is_stream
 from millstream._stages.stage import Stage
 
 _brief = reprlib.Repr()
@@ -28,12 +30,12 @@ _MAPS = (
 class Pipeline(Source):
     """A source and the stages after it."""
 
-    def __init__(self, head: SampleSource, stages: tuple[Stage, ...]) -> None:
+    def __init__(self, head: Any, stages: tuple[Stage, ...]) -> None:
         self._head = head
         self._stages = stages
 
     @property
-    def head(self) -> SampleSource:
+    def head(self) -> Any:
         return self._head
 
     @property
@@ -51,6 +53,8 @@ def assembled(pipeline: Sequence[Any] | Source | None) -> Source:
     """
     if isinstance(pipeline, Source):
         return pipeline
+    if is_stream(pipeline):
+        return Pipeline(pipeline, ())
     if not isinstance(pipeline, list | tuple):
         raise TypeError(
             "a pipeline must be a source, or a list of a source and stages, not "
@@ -63,7 +67,9 @@ def assembled(pipeline: Sequence[Any] | Source | None) -> Source:
             f"{advice_for(None)}."
         )
     source = entries[0]
-    if not isinstance(source, Source | list | tuple) and is_dataset(source):
+    if is_stream(source):
+        source = Pipeline(source, ())
+    elif not isinstance(source, Source | list | tuple) and is_dataset(source):
         source = DatasetSource(source)
     if not isinstance(source, Source):
         is_samples = len(entries) > 1 and not any(map(callable, entries))
@@ -124,11 +130,14 @@ def _described(value: Any) -> str:
     return f"{_brief.repr(value)} of type {type(value).__name__}"
 
 
-def check(head: SampleSource, stages: tuple[Stage, ...]) -> None:
+def check(head: Any, stages: tuple[Stage, ...]) -> None:
     """Raises those errors of building the pipeline that are cheap to find.
 
-    Traces nothing and starts no workers.
+    Starts no workers, and traces only pipelines over streams.
     """
+    if is_streamed(head, stages):
+        StreamPipeline(head, stages)
+        return
     builder = Builder(head, check_only=True)
     builder.place(stages)
     n = head.num_samples

@@ -8,11 +8,10 @@ from typing import Any
 
 from millstream._core.description import Tree
 from millstream._core.progress_bar import ProgressBar
-from millstream._run.built import BuiltPipeline
 from millstream._run.iterator import BatchIterator, Position
 from millstream._run.run import Run
 from millstream._run.scan import run_program
-from millstream._run.state import LoaderState
+from millstream._run.stream import Built
 from millstream.progress import Report, StepProgress
 
 _POLL_SECONDS = 0.1
@@ -38,7 +37,7 @@ class WatchedIterator(BatchIterator):
         try:
             if self._left <= 0 or self._closed:
                 return super().__next__()  # which raises
-            samples = self.built.plan.valid_rows(self._words())
+            samples = self.built.valid_rows(self._words())
             self._progress.wait()
             delivered = super().__next__()
             self._progress.got(samples)
@@ -82,23 +81,23 @@ class ScanProgress(ProgressBar):
         return f"{self.label}: {self._done} of {self._total} steps"
 
 
-def run_with_bar(length: int, built: BuiltPipeline, *arguments: Any) -> Any:
+def run_with_bar(length: int, built: Built, *arguments: Any) -> Any:
     """Calls ``run_program``. Another thread shows a bar until it returns or raises.
 
     Args:
       length: The number of batches that the program requests.
-      arguments: The other arguments of ``run_program``: a program, the words of the
-        state, the carry and the arrays.
+      arguments: The other arguments of ``run_program``: a program, the
+        position, the carry and the arrays.
     """
-    bar = ScanProgress(f"epoch {LoaderState(arguments[1]).epoch}", length)
-    first = built.engine.delivered
+    bar = ScanProgress(f"epoch {built.state(arguments[1]).epoch}", length)
+    first = built.delivered
     running = threading.Lock()
     is_complete = False
 
     def show() -> None:
         bar.update(0)
         while not running.acquire(timeout=_POLL_SECONDS):
-            bar.update(min(built.engine.delivered - first, length))
+            bar.update(min(built.delivered - first, length))
         if is_complete:
             bar.update(length)
         bar.close()

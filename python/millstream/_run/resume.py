@@ -9,8 +9,11 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+import jax
 import numpy as np
 
+from millstream._run import saved_stream
+from millstream._run.saved_stream import damaged
 from millstream._run.state import (
     CHECK,
     EPOCH,
@@ -23,6 +26,7 @@ from millstream._run.state import (
 
 if TYPE_CHECKING:
     from millstream._run.built import BuiltPipeline
+    from millstream._run.stream import Built
 
 VERSION = 1
 
@@ -83,25 +87,37 @@ def differences(theirs: Mapping[str, Any], mine: Mapping[str, Any]) -> list[Any]
     return found
 
 
-def save_state(built: BuiltPipeline, words: Any) -> dict[str, Any]:
+def save_state(built: Built, state: Any) -> dict[str, Any]:
     """Returns a dict of numbers and texts with the state and its pipeline."""
-    if is_traced(words):
+    saved, leaves = _parts(built, state)
+    return saved if leaves is None else {**saved, "stream": saved_stream.texts(leaves)}
+
+
+def save_bytes(built: Built, state: Any) -> bytes:
+    """Returns the same as bytes. The leaves of a stream are binary."""
+    saved, leaves = _parts(built, state)
+    if leaves is None:
+        return json.dumps(saved).encode()
+    return saved_stream.packed(saved, leaves)
+
+
+def _parts(built: Built, state: Any) -> tuple[dict[str, Any], Any]:
+    """Returns the dict of a state without its stream, and the stream's leaves."""
+    position = built.start(state)
+    if any(map(is_traced, jax.tree.leaves(position))):
         raise TypeError(
             "save() cannot be used inside jit. Return the state and save it outside."
         )
-    return {
+    state = built.state(position)
+    saved = {
         "millstream": VERSION,
-        "words": [int(word) for word in np.asarray(words)],
-        "pipeline": described(built),
+        "words": [int(word) for word in np.asarray(state.words)],
+        "pipeline": built.described(),
     }
+    return saved, None if state.stream is None else saved_stream.leaves(state.stream)
 
 
-def as_bytes(state: Mapping[str, Any]) -> bytes:
-    """Returns the result of ``save_state`` as bytes."""
-    return json.dumps(state).encode()
-
-
-def restore_state(built: BuiltPipeline, saved: Any, by: str) -> LoaderState:
+def restore_state(built: Built, saved: Any, by: str) -> LoaderState:
     """Returns the state in a result of ``save_state``, or checks a bare state.
 
     If it belongs to another pipeline, it raises ``ValueError`` with the differences.
@@ -116,12 +132,14 @@ def restore_state(built: BuiltPipeline, saved: Any, by: str) -> LoaderState:
                 "hold the batch size. Pass the result of save()."
             )
         if isinstance(saved, Mapping) and not hasattr(saved.get("words"), "dtype"):
-            raise _damaged(f"it has the keys {reprlib.repr(sorted(map(str, saved)))}")
-        words = built.words(saved)
-        return LoaderState(words if is_traced(words) else np.array(words))
+            raise damaged(f"it has the keys {reprlib.repr(sorted(map(str, saved)))}")
+        position = built.start(saved)
+        if isinstance(position, LoaderState) or is_traced(position):
+            return built.state(position)
+        return LoaderState(np.array(position))
     checked, pipeline = _checked(saved)
     words = np.array(checked, np.uint32)
-    mine = described(built)
+    mine = built.described()
     found = differences(pipeline, mine)
     if by == "sample":
         found = [entry for entry in found if entry[0] != _NAMES["batch_size"]]
@@ -140,8 +158,9 @@ def restore_state(built: BuiltPipeline, saved: Any, by: str) -> LoaderState:
     if by == "sample":
         words = _at_sample(built, words, pipeline)
     state = LoaderState(words)
-    built.words(state)
-    return state
+    if "stream" in saved:
+        state.stream = saved_stream.restored(built, saved["stream"])
+    return built.state(built.start(state))
 
 
 def parse(saved: Any) -> Any:
@@ -149,20 +168,15 @@ def parse(saved: Any) -> Any:
     if not isinstance(saved, bytes | bytearray | memoryview | str):
         return saved
     text = saved if isinstance(saved, str) else bytes(saved)
+    if isinstance(text, bytes) and text.startswith(saved_stream.MAGIC):
+        return saved_stream.unpacked(text)
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise _damaged(f"its {len(text)} bytes are not JSON: {error}") from None
+        raise damaged(f"its {len(text)} bytes are not JSON: {error}") from None
     if not isinstance(found, Mapping) or "millstream" not in found:
-        raise _damaged(f"it is {reprlib.repr(found)}, without the key 'millstream'")
+        raise damaged(f"it is {reprlib.repr(found)}, without the key 'millstream'")
     return found
-
-
-def _damaged(why: str) -> ValueError:
-    return ValueError(
-        f"this is not a saved state, or it is damaged: {why}. Restore an earlier save, "
-        "or start again with init_state()."
-    )
 
 
 def _check(name: str, value: Any, fits: Callable[[Any], Any], expected: str) -> None:
@@ -172,7 +186,7 @@ def _check(name: str, value: Any, fits: Callable[[Any], Any], expected: str) -> 
         is_valid = False
     if not is_valid:
         found = reprlib.repr(value)
-        raise _damaged(f"expected {name} to be {expected}, found {found}")
+        raise damaged(f"expected {name} to be {expected}, found {found}")
 
 
 def _checked(saved: Mapping[str, Any]) -> tuple[list[int], Mapping[str, Any]]:
@@ -225,9 +239,14 @@ def _checked(saved: Mapping[str, Any]) -> tuple[list[int], Mapping[str, Any]]:
 
 
 def _at_sample(
-    built: BuiltPipeline, words: np.ndarray, pipeline: Mapping[str, Any]
+    built: Built, words: np.ndarray, pipeline: Mapping[str, Any]
 ) -> np.ndarray:
     """Returns the words of this pipeline's batch that holds the next sample."""
+    if built.inner is not built:
+        raise ValueError(
+            "by='sample' has no meaning for a stream, whose values have no indices. "
+            "Use by='step'."
+        )
     size, before = built.batch_size, int(pipeline["batch_size"])
     epoch, step = int(words[EPOCH]), step_of(words)
     if built.policy == "wrap":  # positions count across epochs
@@ -249,7 +268,7 @@ def _at_sample(
             stacklevel=4,
         )
     if epoch >= 1 << 32:
-        raise _damaged(f"it names epoch {epoch}, expected one below 2^32")
+        raise damaged(f"it names epoch {epoch}, expected one below 2^32")
     after = words_at(words, epoch, step)
-    after[CHECK] = built.plan.check_word
+    after[CHECK] = built.check_word
     return after

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from millstream._run import resume
-from millstream._run.iterator import BatchIterator, Position
-from millstream._run.state import EPOCH, LoaderState, step_of, words_at
-
-if TYPE_CHECKING:
-    from millstream._delivery.host import HostDelivery
+from millstream._run.iterator import BatchIterator, Delivery, Position
+from millstream._run.state import EPOCH, LoaderState, step_of, words_of
 
 ENDLESS = 1 << 62
 """The number of batches that are left in a run without an end."""
@@ -22,19 +21,20 @@ class Run(BatchIterator):
     continues with the next batch.
 
     Args:
-      words: The words of the first state.
+      position: Where to start.
       end: The number of batches from epoch 0 to the end of the run, or None.
     """
 
-    def __init__(self, delivery: HostDelivery, words: Any, end: int | None) -> None:
+    def __init__(self, delivery: Delivery, position: Any, end: int | None) -> None:
         self._end = end
-        super().__init__(delivery, words, None)
+        super().__init__(delivery, position, None)
 
-    def _start(self, words: Any, steps: int | None) -> Position:
+    def _start(self, position: Any, steps: int | None) -> Position:
+        words = np.asarray(words_of(position))
         self._first = int(words[EPOCH]) * self.built.steps + step_of(words)
         left = ENDLESS if self._end is None else max(self._end - self._first, 0)
         self._all = left
-        return super()._start(words, left)
+        return super()._start(position, left)
 
     def __len__(self) -> int:
         """The number of batches still to come. Raises ``TypeError`` without an end."""
@@ -60,6 +60,12 @@ class Run(BatchIterator):
         return (step if step == self._first else step - 1) // self.built.steps
 
     @property
+    def last_epoch(self) -> int:
+        """The epoch of the last batch of this run, which has an end."""
+        assert self._end is not None
+        return max(self._end - 1, self._first) // self.built.steps
+
+    @property
     def epoch_ended(self) -> bool:
         """Whether the batch delivered last was the last one of its epoch."""
         step = self.step
@@ -71,38 +77,55 @@ class Run(BatchIterator):
 
     def get_state(self) -> dict[str, Any]:
         """Returns the position of the run as a dict that JSON can hold."""
-        return resume.save_state(self.built, self._words())
+        return resume.save_state(self.built, self.state)
 
 
 class Epochs:
     """An iterator over epochs. Each epoch is a ``Run`` that ends with the epoch.
 
     Args:
-      words: The words of the first state.
+      position: Where to start.
       epochs: The number of epochs, counted from epoch 0.
     """
 
-    def __init__(self, delivery: HostDelivery, words: Any, epochs: int) -> None:
+    def __init__(self, delivery: Delivery, position: Any, epochs: int) -> None:
         self._delivery = delivery
-        self._words: Any = words
+        self._position: Any = position
+        self._run: Run | None = None
         self._epochs = epochs
 
     def __iter__(self) -> Epochs:
         return self
 
     def __next__(self) -> Run:
-        words = self._words
-        epoch = int(words[EPOCH])
+        epoch = self._epoch
         if epoch >= self._epochs:
             raise StopIteration
-        self._words = words_at(words, epoch + 1, 0)
-        return Run(self._delivery, words, (epoch + 1) * self._delivery.built.steps)
+        steps = self._delivery.built.steps
+        kind = self._delivery.iterator_class(Run)
+        self._run = kind(self._delivery, self._next(), (epoch + 1) * steps)
+        return self._run
+
+    @property
+    def _epoch(self) -> int:
+        """The number of the next epoch."""
+        given = int(np.asarray(words_of(self._position))[EPOCH])
+        return given if self._run is None else self._run.last_epoch + 1
+
+    def _next(self) -> Any:
+        """Returns the position at which the next epoch starts."""
+        if self._run is not None:
+            self._position, self._run = self._delivery.next_epoch(self._run), None
+        return self._position
 
     def __len__(self) -> int:
         """The number of epochs still to come."""
-        return max(self._epochs - int(self._words[EPOCH]), 0)
+        return max(self._epochs - self._epoch, 0)
 
     @property
     def state(self) -> LoaderState:
-        """The state at which the next epoch starts."""
-        return LoaderState(self._words)
+        """The state at which the next epoch starts.
+
+        The rest of a stream's epoch runs first.
+        """
+        return self._delivery.built.state(self._next())

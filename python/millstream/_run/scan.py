@@ -16,11 +16,10 @@ from typing import Any
 import jax
 from jax import lax
 
-from millstream import _engine
 from millstream._core.description import Tree
 from millstream._delivery import jit
-from millstream._run.built import BuiltPipeline
 from millstream._run.state import is_traced
+from millstream._run.stream import Built
 
 Body = Callable[[Any, Tree, Any], tuple[Any, Any]]
 
@@ -34,7 +33,7 @@ class CompiledScans:
     It holds a function, or the object of a bound method, weakly.
     """
 
-    def __init__(self, built: BuiltPipeline) -> None:
+    def __init__(self, built: Built) -> None:
         self._built = built
         self._programs: dict[int, tuple[weakref.ref[Any], dict[Any, Any]]] = {}
         self._compiled: dict[types.CodeType, int] = {}
@@ -67,10 +66,10 @@ class CompiledScans:
             if all(compiled is not method for compiled, _, _ in cached):
                 self._count(body)
 
-            def run(words: Any, carry: Any, arrays: Any) -> Any:
+            def run(position: Any, carry: Any, arrays: Any) -> Any:
                 alive: Any = reference()
                 body = alive if method is None else functools.partial(method, alive)
-                return scan(built, body, length, unroll, words, carry, arrays)
+                return scan(built, body, length, unroll, position, carry, arrays)
 
             cached[key] = jax.jit(run)
         return cached[key]
@@ -155,37 +154,37 @@ def _pair(result: Any) -> Any:
 
 
 def scan(
-    built: BuiltPipeline,
+    built: Built,
     body: Body,
     length: int,
     unroll: int,
-    words: Any,
+    position: Any,
     carry: Any,
     arrays: list[Any],
 ) -> tuple[Any, Any, Any]:
-    """Traces ``length`` steps. Returns ``(words, carry, outputs)``."""
+    """Traces ``length`` steps. Returns ``(position, carry, outputs)``."""
 
     def step(carried: tuple[Any, Any], _: None) -> tuple[tuple[Any, Any], Any]:
-        words, carry = carried
-        batch, mask, words = built.step(words, arrays)
+        position, carry = carried
+        batch, mask, position = built.step(position, arrays)
         carry, output = _pair(body(carry, batch, mask))
-        return (words, carry), output
+        return (position, carry), output
 
-    (words, carry), outputs = lax.scan(
-        step, (words, carry), None, length=length, unroll=unroll
+    (position, carry), outputs = lax.scan(
+        step, (position, carry), None, length=length, unroll=unroll
     )
-    return words, carry, outputs
+    return position, carry, outputs
 
 
 def run_program(
-    built: BuiltPipeline, program: Any, words: Any, carry: Any, arrays: list[Any]
+    built: Built, program: Any, position: Any, carry: Any, arrays: list[Any]
 ) -> Any:
     """Runs a program to its end. Raises the original exception of a failure."""
     built.forget_error()
-    guard = _engine.Interruptible(built.engine, _raises_on_interrupt())
+    guard = built.interruptible(_raises_on_interrupt())
     with guard:
         try:
-            result = program(words, carry, arrays)
+            result = program(position, carry, arrays)
             if not any(is_traced(leaf) for leaf in jax.tree.leaves(result)):
                 jax.block_until_ready(result)
             return result

@@ -37,15 +37,19 @@ class LoaderState:
     It identifies the *next* batch. The words are a checksum of the pipeline, the two
     words of the key, the epoch, the step (low, high) and two reserved words. It works
     with ``jax.tree.map``, pickle, Orbax, ``jax.device_put`` and ``jax.vmap``.
+
+    The state of a stream, such as an environment or a replay buffer, is the pytree
+    ``stream``. Without a stream it is None and adds no leaf.
     """
 
-    __slots__ = ("finished_by", "words")
+    __slots__ = ("finished_by", "stream", "words")
 
     finished_by: int | None
     """The serial number of the loader that iterated from this state to the end."""
 
-    def __init__(self, words: Any) -> None:
+    def __init__(self, words: Any, stream: Any = None) -> None:
         self.words = words
+        self.stream = stream
         self.finished_by = None
 
     @property
@@ -58,20 +62,29 @@ class LoaderState:
         """The step of the next batch within its epoch."""
         return step_of(np.asarray(self.words))
 
-    def tree_flatten_with_keys(self) -> tuple[tuple[tuple[Any, Any]], None]:
-        return ((jax.tree_util.GetAttrKey("words"), self.words),), None
+    def tree_flatten_with_keys(self) -> tuple[tuple[tuple[Any, Any], ...], None]:
+        words = jax.tree_util.GetAttrKey("words"), self.words
+        if self.stream is None:
+            return (words,), None
+        return (words, (jax.tree_util.GetAttrKey("stream"), self.stream)), None
 
     @classmethod
-    def tree_unflatten(cls, _: None, leaves: tuple[Any]) -> LoaderState:
-        return cls(leaves[0])
+    def tree_unflatten(cls, _: None, children: tuple[Any, ...]) -> LoaderState:
+        return cls(*children)
 
-    def __reduce__(self) -> tuple[type[LoaderState], tuple[np.ndarray]]:
-        return LoaderState, (np.asarray(self.words),)
+    def __reduce__(self) -> tuple[type[LoaderState], tuple[Any, ...]]:
+        words, stream = jax.tree.map(np.asarray, (self.words, self.stream))
+        return LoaderState, (words,) if stream is None else (words, stream)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, LoaderState):
             return NotImplemented
-        return bool(np.array_equal(np.asarray(self.words), np.asarray(other.words)))
+        leaves, structure = jax.tree.flatten(self)
+        others, its_structure = jax.tree.flatten(other)
+        return structure == its_structure and all(  # type: ignore[operator]
+            np.array_equal(np.asarray(a), np.asarray(b))
+            for a, b in zip(leaves, others, strict=True)
+        )
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -115,7 +128,7 @@ def words_of(state: Any) -> Any:
     """
     if isinstance(state, LoaderState):
         words = state.words
-    elif isinstance(state, Mapping) and set(state) == {"words"}:
+    elif isinstance(state, Mapping) and "words" in state:
         words = state["words"]
     else:
         words = state

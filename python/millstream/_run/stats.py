@@ -12,7 +12,7 @@ from millstream._core.progress_bar import amount_text
 from millstream.progress import DATA_LIMIT
 
 if TYPE_CHECKING:
-    from millstream._run.built import BuiltPipeline
+    from millstream._run.stream import Built
 
 _MAX_STEPS = 1024
 
@@ -64,7 +64,7 @@ class Stats:
         )
 
 
-def stats_of(built: BuiltPipeline, steps: deque[Step]) -> Stats:
+def stats_of(built: Built, steps: deque[Step]) -> Stats:
     """Returns the statistics of a loader from its last steps."""
     measured = [
         (came - asked, came - before)
@@ -74,11 +74,10 @@ def stats_of(built: BuiltPipeline, steps: deque[Step]) -> Stats:
     waits = [wait for wait, _ in measured]
     slow = sum(wait > DATA_LIMIT * step for wait, step in measured)
     waited = slow / max(len(measured), 1)
-    sample = sum(x.size * x.dtype.itemsize for x in built.leaf_specs())
-    samples = built.engine.samples_delivered
+    samples = built.samples_delivered
     return Stats(
         samples=samples,
-        bytes=samples * sample // built.batch_size,
+        bytes=samples * built.sample_bytes,
         measured_steps=len(measured),
         wait_per_step=float(np.median(waits)) if waits else 0.0,
         waited=waited,

@@ -10,7 +10,7 @@ from millstream._core.public import public
 
 if TYPE_CHECKING:
     from millstream._order.orders import Order
-    from millstream._run.built import BuiltPipeline
+    from millstream._run.stream import Built
     from millstream._stages.stage import Stage
 
 
@@ -34,13 +34,13 @@ class Source:
         return ()
 
     @property
-    def built(self) -> BuiltPipeline:
+    def built(self) -> Built:
         """The built pipeline. The first access builds it."""
-        from millstream._run.built import BuiltPipeline
+        from millstream._run.stream import built_pipeline
 
-        built = self.__dict__.get("_built")
+        built: Built | None = self.__dict__.get("_built")
         if built is None:
-            built = BuiltPipeline(self.head, self.stages)
+            built = built_pipeline(self.head, self.stages)
             self.__dict__["_built"] = built
         return built
 
@@ -55,11 +55,12 @@ class Source:
 
     def next(self, state: Any) -> tuple[Tree, Any, Any]:
         """Returns ``(value, mask, next_state)`` for a state."""
-        from millstream._delivery.host import HostDelivery, stepper
+        from millstream._run.loader import delivery_of
 
         step = self.__dict__.get("_step")
         if step is None:
-            step = self.__dict__["_step"] = stepper(HostDelivery(self.built))
+            _, step = delivery_of(self.built)
+            self.__dict__["_step"] = step
         value, state, mask = step(state)
         return value, mask, state
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from millstream._core.description import Description, Tree
 from millstream._sources.source import Source
+from millstream._sources.streams import Stream, is_stream
 
 if TYPE_CHECKING:
     from millstream._run.builder import Builder
@@ -20,20 +21,26 @@ class Stage(Description):
     runs it: the engine, XLA, workers or Python.
     """
 
-    def __call__(self, inner: Source) -> Pipeline:
+    stateful: ClassVar[bool] = False
+    """Whether the stage has a state, which makes the pipeline a stream."""
+
+    def __call__(self, inner: Source | Stream) -> Pipeline:
         """Returns the pipeline ``inner`` with this stage at its end.
 
         Raises the same errors as building a loader, except those that only tracing
         or workers can find.
         """
-        if not isinstance(inner, Source):
+        if not isinstance(inner, Source) and not is_stream(inner):
             raise TypeError(
                 f"{type(self).__name__} needs a source or a pipeline, not "
                 f"{type(inner).__name__}"
             )
         from millstream._run.pipeline import Pipeline, check
 
-        longer = Pipeline(inner.head, (*inner.stages, self))
+        if isinstance(inner, Source):
+            longer = Pipeline(inner.head, (*inner.stages, self))
+        else:
+            longer = Pipeline(inner, (self,))
         check(longer.head, longer.stages)
         return longer
 
