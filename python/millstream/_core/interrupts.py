@@ -1,32 +1,41 @@
-"""Delays KeyboardInterrupt while a state is between two values."""
+"""Delays the handler of SIGINT (Ctrl-C) while a state is between two values."""
 
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from types import TracebackType
 from typing import Any
 
 
 class HeldInterrupt:
-    """While it is entered, Ctrl-C only sets ``pending``.
+    """While it is entered, SIGINT only sets a flag. ``deliver`` calls its handler.
 
-    It has an effect only in the main thread, with Python's own handler of SIGINT.
+    It has an effect only in the main thread.
     """
 
     def __init__(self) -> None:
-        self.pending = False
-        self._held = False
+        self._pending = False
+        self._previous: Any = None
 
     def _remember(self, *_: Any) -> None:
-        self.pending = True
+        self._pending = True
+
+    def deliver(self) -> None:
+        """Calls the handler for a signal that came while the object was entered."""
+        if not self._pending:
+            return
+        self._pending = False
+        handler: Any = signal.getsignal(signal.SIGINT)
+        if callable(handler):
+            handler(signal.SIGINT, sys._getframe(1))
 
     def __enter__(self) -> None:
-        self._held = (
-            threading.current_thread() is threading.main_thread()
-            and signal.getsignal(signal.SIGINT) is signal.default_int_handler
-        )
-        if self._held:
+        handler = signal.getsignal(signal.SIGINT)
+        is_main = threading.current_thread() is threading.main_thread()
+        self._previous = handler if is_main and callable(handler) else None
+        if self._previous is not None:
             signal.signal(signal.SIGINT, self._remember)
 
     def __exit__(
@@ -35,6 +44,5 @@ class HeldInterrupt:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._held:
-            self._held = False
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+        if self._previous is not None:
+            signal.signal(signal.SIGINT, self._previous)

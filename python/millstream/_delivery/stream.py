@@ -113,9 +113,7 @@ class _Held:
 
     def __next__(self) -> Any:
         interrupt = self._delivery.interrupt
-        if interrupt.pending:
-            interrupt.pending = False
-            raise KeyboardInterrupt
+        interrupt.deliver()
         with interrupt:
             return super().__next__()  # type: ignore[misc]
 

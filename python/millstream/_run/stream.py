@@ -75,6 +75,7 @@ class StreamPipeline:
         builder.place(stages[count:])
         self.placed = builder.placed
         self.source_element = node.element
+        self._samples = node.steps_per_epoch
         self.node = builder.node
         self.batched, self.batch_size = builder.batched, builder.batch_size
         self.device, self.split = builder.device, builder.split
@@ -94,17 +95,15 @@ class StreamPipeline:
             jax.tree_util.keystr(path) or "value": f"{x.dtype}{list(x.shape)}"
             for path, x in jax.tree_util.tree_flatten_with_path(self.source_element)[0]
         }
-        stages = [stage.label for stage in self.placed]
-        order = f"stream {type(self.head).__name__}, {', '.join(stages)}"
+        order = ", ".join(["stream", *(stage.label for stage in self.placed)])
         inner = "" if self.inner is None else f"{self.inner.plan.digest:016x}"
+        digest = zlib.crc32(f"{order} {inner}".encode())
         return {
-            "samples": self.steps * self.batch_size,
+            "samples": self._samples,
             "fields": fields,
-            "order": {"is": order, "digest": inner},
-            "epoch_length": self.steps * self.batch_size,
+            "order": {"is": order, "digest": f"{digest:08x}"},
+            "epoch_length": self._samples,
             "batch_size": self.batch_size,
-            "remainder": "stream",
-            "digest": f"{self.steps}",
         }
 
     # Values and their specs.
@@ -182,7 +181,8 @@ class StreamPipeline:
                     "this state belongs to another pipeline. Restore it with the "
                     "pipeline that saved it, or start again with init_state()."
                 )
-        self.node.check_state(state.stream)
+        with contextlib.suppress(AttributeError):  # another structure, see below
+            self.node.check_state(state.stream)
         check_same(
             jax.tree.map(_spec_of, state.stream),
             self.node.state,
@@ -279,7 +279,8 @@ def _check_options(name: str, options: Mapping[str, Any]) -> None:
         "skip": "it has no samples to skip",
     }
     for option, reason in reasons.items():
-        if options.get(option) not in (None, False):
+        value = options.get(option)
+        if value is not None and value is not False:
             given = "on_error='skip'" if option == "skip" else f"{option}="
             raise ValueError(
                 f"{given} has no meaning for the stream {name}, because {reason}. "

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import jax
 import jax.numpy as jnp
@@ -151,12 +151,16 @@ class GymnaxSource(Description):
     def _step_values(self) -> tuple[Any, ...]:
         """The specs of what ``env.step`` returns."""
 
-        def once(key: Any) -> Any:
+        def once(key: Any, policy: Any) -> Any:
             obs, state = self.env.reset(key, self._params)
-            action = self._policy(obs, self._policy_template, jnp.array(True), key)[0]
+            action, _ = self._policy(obs, policy, jnp.array(True), key)
             return self.env.step(key, state, action, self._params)
 
-        return tuple(jax.eval_shape(once, _KEY))
+        template, key, each = self._policy_template, _KEY, once
+        if self.num_envs is not None:
+            key = jax.ShapeDtypeStruct((self.num_envs, 2), np.uint32)
+            each = jax.vmap(once, (0, self.policy_axes))
+        return tuple(jax.eval_shape(each, key, template))
 
     @cached_property
     def _resets_itself(self) -> bool:
@@ -248,6 +252,13 @@ class GymnaxSource(Description):
                 "GymnaxSource: the state has no policy_state. Set it before the first "
                 "step: state = set_loader_policy_state(state, policy_state)"
             )
+
+    def split(self, *_: Any) -> NoReturn:
+        """Raises ``TypeError``, because a stream has no samples to divide."""
+        raise TypeError(
+            "a GymnaxSource cannot be split, because it makes its samples one after "
+            "another. Use two sources with different seeds."
+        )
 
     def next(self, state: GymnaxSourceState) -> tuple[Tree, Any, GymnaxSourceState]:
         """Returns ``(transition, mask, state)``."""
