@@ -10,6 +10,7 @@ from conftest import TESTS, Python
 FILES = [
     "eight_devices.py",
     "eight_devices_augment.py",
+    "eight_devices_callbacks.py",
     "eight_devices_errors.py",
     "eight_devices_pytrees.py",
     "eight_devices_pytrees_errors.py",

@@ -21,12 +21,12 @@ from millstream._delivery.sharding import Assembly
 from millstream._run.keys import Origin
 from millstream._run.state import LoaderState, check_x64, is_traced
 from millstream._run.stats import recent_steps
+from millstream._run.tracing import called
 from millstream._workers.host_values import host_value_rows
 
 if TYPE_CHECKING:
     from millstream._run.builder import Placed
     from millstream._run.built import BuiltPipeline
-    from millstream._stages.map import HostCallbackTransform
 
 # Up to this size, a jitted call writes a batch into XLA's own buffer. A larger batch is
 # prefetched into a slot, which is memory of the engine that JAX aliases.
@@ -158,10 +158,7 @@ class HostDelivery:
             return self.fetch(words)
         host_values: dict[str, list[Any]] = {}
         if built.traced or (built.later and not built.from_slot):
-            try:
-                value, mask, cursor = self._run_program(words, cursor)
-            except jit.FAILURES as error:
-                built.raise_original(error)
+            value, mask, cursor = self._run_program(words, cursor)
         else:
             value, mask, host_values = self._from_slot(words)
             cursor = None
@@ -298,9 +295,12 @@ class HostDelivery:
         if cursor is None:
             built.forget_error()
             cursor = built.on_device(words)
-        value, mask, origin, after = first(cursor, built.arrays(), self._number)
-        if not built.traits.immediate and not is_traced(after):
-            after.block_until_ready()  # so that read errors are raised here
+        try:
+            value, mask, origin, after = first(cursor, built.arrays(), self._number)
+            if not built.traits.immediate and not is_traced(after):
+                after.block_until_ready()  # so that read errors are raised here
+        except jit.FAILURES as error:
+            built.raise_original(error)
         value, mask, origin = self._shortened(value, mask, origin, words)
         for run in rest:
             value = run(value, mask, origin)
@@ -336,8 +336,7 @@ def _runs(built: BuiltPipeline, later: list[Placed]) -> list[Run]:
     for calls, placed in itertools.groupby(later, _calls):
         stages = list(placed)
         if calls:
-            callbacks = [p.callback for p in stages if p.callback is not None]
-            runs += [functools.partial(_call, built, c) for c in callbacks]
+            runs += [functools.partial(_call, built, p) for p in stages]
         else:
             runs.append(jax.jit(functools.partial(built.finish, later=stages)))
     return runs
@@ -348,18 +347,17 @@ def _calls(placed: Placed) -> bool:
 
 
 def _call(
-    built: BuiltPipeline,
-    callback: HostCallbackTransform,
-    value: Tree,
-    mask: Any,
-    origin: Origin,
+    built: BuiltPipeline, placed: Placed, value: Tree, mask: Any, origin: Origin
 ) -> Tree:
-    if built.batched and len(mask) < built.batch_size:
+    """Runs a callback on a batch that is being delivered."""
+    callback = placed.callback
+    assert callback is not None
+    if placed.batched and len(mask) < built.batch_size:
         callback = callback.shortened(built.batch_size, len(mask))
     if any(map(is_traced, jax.tree.leaves(value))):  # inside a jit of the user
-        value = built.called(callback, value, mask)
+        value = called(built, callback, value, mask, placed.batched)
     else:
-        value = callback.run(value, mask)
+        value = callback.run(value, mask, placed.batched)
     layout = None if built.split is None else built.split.rows_sharding
     return jax.device_put(value, layout)
 

@@ -53,7 +53,7 @@ class Placed:
     tree: Tree = None
     """The tree of the engine's fields after a native stage."""
     callback: HostCallbackTransform | None = None
-    """The stage itself if it calls Python with each delivered batch."""
+    """The stage itself if it calls Python when a batch is delivered."""
     expected: Tree = None
     """The spec that the output must have; None for any."""
     host_fields: tuple[str, ...] = ()
@@ -177,10 +177,6 @@ class Builder:
                     f"stages {earlier.number} and {self._number} are both {self._name} "
                     f"({self.batch_size} and {size}). Remove one of them."
                 )
-            if earlier.callback is not None:
-                raise ValueError(
-                    f"{earlier}, needs batches. Put it after {self._name}."
-                )
         self.batched, self.batch_size, self.remainder = True, size, remainder
         self._add(
             label=f"{self._name}({size}, {remainder})",
@@ -255,7 +251,7 @@ class Builder:
     def add_host_callback(
         self, callback: HostCallbackTransform, *, expected: Tree = None
     ) -> None:
-        """Adds a stage that calls Python with each delivered batch."""
+        """Adds a stage that calls Python when a batch is delivered."""
         self._add(
             label=self._name,
             native=False,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import warnings
-import weakref
 from typing import Any, NoReturn, cast
 
 import jax
@@ -18,7 +17,7 @@ from millstream._delivery.sharding import Split, constrained, replicated
 from millstream._order import jnp_orders
 from millstream._run.agreement import AbsentError, agree, compare, layout
 from millstream._run.builder import Builder, Placed, check_host_fields
-from millstream._run.gather import gathered, masked
+from millstream._run.gather import gathered
 from millstream._run.keys import Origin
 from millstream._run.resume import described
 from millstream._run.state import (
@@ -33,8 +32,9 @@ from millstream._run.state import (
     step_of,
     words_of,
 )
+from millstream._run.tracing import finish
 from millstream._sources.source import SampleSource
-from millstream._stages.map import HostCallbackTransform, check_spec
+from millstream._stages.map import check_spec
 from millstream._stages.stage import Stage
 
 
@@ -147,14 +147,20 @@ class BuiltPipeline:
                 "remainder='partial' makes a shorter last batch, which a sharding "
                 "cannot split. Use 'pad', 'drop' or 'wrap'."
             )
-        if len(split.processes) > 1:
-            for placed in self.placed:
-                if placed.callback is not None:
-                    raise ValueError(
-                        f"{placed}, needs whole batches, but batches are split over "
-                        f"the processes {split.processes}. Remove the stage, or use a "
-                        "mesh of one process."
-                    )
+        for placed in self.placed:
+            if placed.callback is None:
+                continue
+            if len(split.processes) > 1:
+                raise ValueError(
+                    f"{placed}, needs whole batches, but batches are split over "
+                    f"the processes {split.processes}. Remove the stage, or use a "
+                    "mesh of one process."
+                )
+            if placed.callback.ordered and split.devices > 1:
+                raise ValueError(
+                    f"{placed}: ordered=True needs batches on one device, but they "
+                    f"are split over {split.devices} devices. Use ordered=False."
+                )
         if self.splits_natively:
             check_leaves(split.shardings, self.unflatten(self.leaf_specs()))
         if len(split.processes) > 1:
@@ -290,54 +296,7 @@ class BuiltPipeline:
         later: list[Placed] | None = None,
     ) -> Tree:
         """Traces ``later``, or all traced stages, on a value of the engine."""
-        later = self.later if later is None else later
-        samples = [p for p in later if not p.batched]
-        value = self.run_stages(samples, value, mask, origin, rows=self.batched)
-        if samples and self.batched:
-            value = jax.tree.map(lambda x: masked(x, mask), value)
-        batches = [p for p in later if p.batched]
-        return self.run_stages(batches, value, mask, origin, rows=False)
-
-    def run_stages(
-        self,
-        placed: list[Placed],
-        value: Tree,
-        mask: Any,
-        origin: Origin,
-        *,
-        rows: bool,
-    ) -> Tree:
-        """Traces stages one after another; with ``rows``, vmapped over rows."""
-        if not placed:
-            return value
-
-        def one(value: Tree, mask: Any, rows: tuple[Any, ...]) -> Tree:
-            for p in placed:
-                if p.callback is not None:
-                    value = self.called(p.callback, value, mask)
-                    if self.split is not None:  # the callback returns whole batches
-                        value = constrained(self.split.rows_sharding, value)
-                else:
-                    value = p.run(value, mask, origin._replace(rows=rows))
-            return value
-
-        return (jax.vmap(one) if rows else one)(value, mask, origin.rows)
-
-    def called(self, callback: HostCallbackTransform, value: Tree, mask: Any) -> Tree:
-        """Traces the callback. ``last_error`` keeps an exception that it raises."""
-        owner = weakref.ref(self)  # compiled programs keep the function alive
-
-        def run(value: Tree, mask: Any) -> Tree:
-            try:
-                return callback.run(value, mask)
-            except BaseException as error:
-                built = owner()
-                if built is not None:
-                    built.forget_error()
-                    built._failure = error
-                raise
-
-        return callback.through(run, value, mask)
+        return finish(self, value, mask, origin, self.later if later is None else later)
 
     # States.
 
@@ -392,6 +351,11 @@ class BuiltPipeline:
     def last_error(self) -> BaseException | None:
         """The last error inside jit, with its original type, or None."""
         return cast(BaseException | None, self.engine.last_error) or self._failure
+
+    def keep_error(self, error: BaseException) -> None:
+        """Makes an exception of a callback the ``last_error``."""
+        self.forget_error()
+        self._failure = error
 
     def forget_error(self) -> None:
         self.engine.forget_error()
