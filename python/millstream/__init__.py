@@ -77,6 +77,9 @@ if TYPE_CHECKING:
     )
     from millstream._stages.reshape import FlattenTransform as FlattenTransform
     from millstream._stages.reshape import RenameTransform as RenameTransform
+    from millstream._stages.time_series import (
+        TimeSeriesBatchTransform as TimeSeriesBatchTransform,
+    )
 
 __version__ = "0.1.0"
 

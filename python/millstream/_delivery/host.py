@@ -18,6 +18,7 @@ from millstream._core.description import Tree
 from millstream._delivery import jit
 from millstream._delivery.aliasing import Aliasing
 from millstream._delivery.sharding import Assembly
+from millstream._run.explain import specs_after
 from millstream._run.keys import Origin
 from millstream._run.state import LoaderState, check_x64, is_traced
 from millstream._run.stats import recent_steps
@@ -45,8 +46,8 @@ _HELD_FOR_WARNING = 64
 
 _config: Any = jax.config
 
-Run = Callable[[Tree, Any, Origin], Tree]
-"""One or more stages as a function ``(value, mask, origin) -> value``."""
+Run = Callable[[Tree, Any, Origin], tuple[Tree, Any]]
+"""One or more stages as a function ``(value, mask, origin) -> (value, mask)``."""
 
 
 class HostDelivery:
@@ -215,7 +216,7 @@ class HostDelivery:
         if self._partial:
             host_values = {key: rows[: len(mask)] for key, rows in host_values.items()}
         for run in self._stages:
-            value = run(value, mask, origin)
+            value, mask = run(value, mask, origin)
         return value, mask, host_values
 
     def _without_padding(
@@ -303,7 +304,7 @@ class HostDelivery:
             built.raise_original(error)
         value, mask, origin = self._shortened(value, mask, origin, words)
         for run in rest:
-            value = run(value, mask, origin)
+            value, mask = run(value, mask, origin)
         return value, mask, after
 
     @functools.cached_property
@@ -333,10 +334,16 @@ def _is_debugging() -> bool:
 def _runs(built: BuiltPipeline, later: list[Placed]) -> list[Run]:
     """Returns functions to run in order: callbacks, and programs of traced stages."""
     runs: list[Run] = []
+    rows: dict[int, int] = {}  # of a whole batch, after each stage that outputs batches
+    if built.remainder == "partial":
+        after = specs_after(built)
+        rows = {p.number: mask.shape[0] for p, _, mask in after if p.batched}
     for calls, placed in itertools.groupby(later, _calls):
         stages = list(placed)
         if calls:
-            runs += [functools.partial(_call, built, p) for p in stages]
+            runs += [
+                functools.partial(_call, built, p, rows.get(p.number)) for p in stages
+            ]
         else:
             runs.append(jax.jit(functools.partial(built.finish, later=stages)))
     return runs
@@ -347,19 +354,27 @@ def _calls(placed: Placed) -> bool:
 
 
 def _call(
-    built: BuiltPipeline, placed: Placed, value: Tree, mask: Any, origin: Origin
-) -> Tree:
-    """Runs a callback on a batch that is being delivered."""
+    built: BuiltPipeline,
+    placed: Placed,
+    rows: int | None,
+    value: Tree,
+    mask: Any,
+    origin: Origin,
+) -> tuple[Tree, Any]:
+    """Runs a callback on a batch that is being delivered.
+
+    ``rows`` is the number of rows of a whole batch if batches may be shorter.
+    """
     callback = placed.callback
     assert callback is not None
-    if placed.batched and len(mask) < built.batch_size:
-        callback = callback.shortened(built.batch_size, len(mask))
+    if rows is not None and len(mask) < rows:
+        callback = callback.shortened(rows, len(mask))
     if any(map(is_traced, jax.tree.leaves(value))):  # inside a jit of the user
         value = called(built, callback, value, mask, placed.batched)
     else:
         value = callback.run(value, mask, placed.batched)
     layout = None if built.split is None else built.split.rows_sharding
-    return jax.device_put(value, layout)
+    return jax.device_put(value, layout), mask
 
 
 def stepper(delivery: HostDelivery) -> Callable[[Any], tuple[Tree, LoaderState, Any]]:

@@ -24,10 +24,11 @@ if TYPE_CHECKING:
     from millstream._stages.python_map import PythonMapTransform
     from millstream._workers.pools import WorkerPool
 
-Trace = Callable[..., Tree]
+Trace = Callable[..., Any]
 """A stage for JAX to trace: ``(value, mask, batched) -> value``.
 
-A stage that takes a key has it as a fourth argument.
+A stage that takes a key has it as a fourth argument. A stage that changes the mask
+returns ``(value, mask)``.
 """
 
 
@@ -49,6 +50,8 @@ class Placed:
     """The stage as a traceable function; None if only the engine can run it."""
     key_stage: int | None = None
     """The stage number in the random key, if ``trace`` takes a key."""
+    changes_mask: bool = False
+    """Whether ``trace`` returns ``(value, mask)``."""
     transforms: tuple[_engine.Transform, ...] = ()
     tree: Tree = None
     """The tree of the engine's fields after a native stage."""
@@ -62,13 +65,14 @@ class Placed:
     def __str__(self) -> str:
         return f"stage {self.number}, {self.name}"
 
-    def run(self, value: Tree, mask: Any, origin: Origin) -> Tree:
-        """Traces the stage, with a key if it takes one."""
+    def run(self, value: Tree, mask: Any, origin: Origin) -> tuple[Tree, Any]:
+        """Traces the stage, with a key if it takes one. Returns ``(value, mask)``."""
         assert self.trace is not None  # the engine runs stages without a trace
-        if self.key_stage is None:
-            return self.trace(value, mask, self.batched)
-        key = origin.key(self.key_stage, self.batched)
-        return self.trace(value, mask, self.batched, key)
+        arguments: tuple[Any, ...] = value, mask, self.batched
+        if self.key_stage is not None:
+            arguments += (origin.key(self.key_stage, self.batched),)
+        result = self.trace(*arguments)
+        return result if self.changes_mask else (result, mask)
 
 
 class UnknownFields(Exception):
@@ -211,17 +215,25 @@ class Builder:
         self._add_transforms(transforms, "native", trace)
 
     def add_traced(
-        self, trace: Trace, *, keyed: bool = False, expected: Tree = None
+        self,
+        trace: Trace,
+        *,
+        keyed: bool = False,
+        changes_mask: bool = False,
+        expected: Tree = None,
     ) -> None:
         """Adds a stage that JAX traces. It also traces all later stages.
 
-        With ``keyed``, ``trace`` takes a random key as a fourth argument.
+        With ``keyed``, ``trace`` takes a random key as a fourth argument. With
+        ``changes_mask`` it returns ``(value, mask)``, which only a stage after batching
+        may do.
         """
         self._add(
             label=self._name,
             native=False,
             trace=trace,
             key_stage=FIRST_STAGE + self.keyed if keyed else None,
+            changes_mask=changes_mask,
             expected=expected,
         )
         self.keyed += keyed

@@ -133,7 +133,7 @@ class BuiltPipeline:
 
         if all(placed.expected is None for placed in self.placed):
             return
-        for placed, spec in specs_after(self):
+        for placed, spec, _ in specs_after(self):
             if placed.expected is not None:
                 check_spec(spec, placed.expected, placed.name)
 
@@ -181,6 +181,7 @@ class BuiltPipeline:
         ]
 
     def mask_spec(self) -> jax.ShapeDtypeStruct:
+        """Returns the spec of the engine's mask, before any traced stage."""
         lead = (self.batch_size,) if self.batched else ()
         return jax.ShapeDtypeStruct(lead, np.bool_)
 
@@ -214,7 +215,7 @@ class BuiltPipeline:
         if not self.later:
             return value
         origin = self.origin(jit.STATE_SPEC, leaves)
-        return jax.eval_shape(self.finish, value, self.mask_spec(), origin)
+        return jax.eval_shape(self.finish, value, self.mask_spec(), origin)[0]
 
     # Batches inside jit.
 
@@ -254,7 +255,8 @@ class BuiltPipeline:
             value, origin = self.unflatten(leaves), self.origin(words, leaves)
         if self.split is not None and self.splits_natively:
             value = constrained(self.split.shardings, value)
-        return self.finish(value, mask, origin, later), mask, origin, after
+        value, mask = self.finish(value, mask, origin, later)
+        return value, mask, origin, after
 
     @property
     def from_slot(self) -> bool:
@@ -294,8 +296,11 @@ class BuiltPipeline:
         mask: Any,
         origin: Origin,
         later: list[Placed] | None = None,
-    ) -> Tree:
-        """Traces ``later``, or all traced stages, on a value of the engine."""
+    ) -> tuple[Tree, Any]:
+        """Traces ``later``, or all traced stages, on a value of the engine.
+
+        Returns ``(value, mask)``.
+        """
         return finish(self, value, mask, origin, self.later if later is None else later)
 
     # States.

@@ -33,10 +33,10 @@ def gathered(
     value = jax.tree.map(lambda position: leaves[position], tree)
     earlier = [p for p in built.placed if p.native]
     samples = [p for p in earlier if not p.batched]
-    value = run_stages(built, samples, value, mask, origin, rows=True)
+    value, _ = run_stages(built, samples, value, mask, origin, rows=True)
     value = jax.tree.map(lambda x: masked(x, mask), value)
     batches = [p for p in earlier if p.batched]
-    value = run_stages(built, batches, value, mask, origin, rows=False)
+    value, _ = run_stages(built, batches, value, mask, origin, rows=False)
     if not built.batched:
         taken = jax.tree.map(lambda x: x[0], (value, mask, origin.rows))
         value, mask, rows = taken

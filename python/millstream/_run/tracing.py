@@ -21,10 +21,13 @@ if TYPE_CHECKING:
 
 def finish(
     built: BuiltPipeline, value: Tree, mask: Any, origin: Origin, later: list[Placed]
-) -> Tree:
-    """Traces the stages ``later`` on a value of the engine."""
+) -> tuple[Tree, Any]:
+    """Traces the stages ``later`` on a value of the engine.
+
+    Returns ``(value, mask)``.
+    """
     samples = [p for p in later if not p.batched]
-    value = run_stages(built, samples, value, mask, origin, rows=built.batched)
+    value, _ = run_stages(built, samples, value, mask, origin, rows=built.batched)
     if samples and built.batched:
         value = jax.tree.map(lambda x: masked(x, mask), value)
     batches = [p for p in later if p.batched]
@@ -39,22 +42,27 @@ def run_stages(
     origin: Origin,
     *,
     rows: bool,
-) -> Tree:
-    """Traces stages one after another; with ``rows``, vmapped over rows."""
+) -> tuple[Tree, Any]:
+    """Traces stages one after another; with ``rows``, vmapped over rows.
+
+    Returns ``(value, mask)``.
+    """
     for calls, group in itertools.groupby(placed, lambda p: p.callback is not None):
         stages = list(group)
 
-        def one(value: Tree, mask: Any, rows: Any, stages: Any = stages) -> Tree:
+        def one(value: Tree, mask: Any, rows: Any, stages: Any = stages) -> Any:
             for p in stages:
-                value = p.run(value, mask, origin._replace(rows=rows))
-            return value
+                value, mask = p.run(value, mask, origin._replace(rows=rows))
+            return value, mask
 
         if calls:
             for p in stages:
                 value = called(built, p.callback, value, mask, p.batched)
         else:
-            value = (jax.vmap(one) if rows else one)(value, mask, origin.rows)
-    return value
+            value, mask = (jax.vmap(one) if rows else one)(value, mask, origin.rows)
+    if built.split is not None and any(p.changes_mask for p in placed):
+        mask = constrained(built.split.rows_sharding, mask)
+    return value, mask
 
 
 def called(

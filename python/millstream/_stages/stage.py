@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from millstream._core.description import Description, Tree
 from millstream._sources.source import Source
@@ -19,6 +19,9 @@ class Stage(Description):
     A stage is only a description. Its ``place`` tells the builder of a pipeline who
     runs it: the engine, XLA, workers or Python.
     """
+
+    changes_mask: ClassVar[bool] = False
+    """Whether ``trace`` returns ``(value, mask)`` and not only a value."""
 
     def __call__(self, inner: Source) -> Pipeline:
         """Returns the pipeline ``inner`` with this stage at its end.
