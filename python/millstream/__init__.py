@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from millstream._stages.augment import RandomFlipTransform as RandomFlipTransform
     from millstream._stages.batch import BatchTransform as BatchTransform
     from millstream._stages.device_put import DevicePutTransform as DevicePutTransform
+    from millstream._stages.filter import FilterTransform as FilterTransform
     from millstream._stages.map import HostCallbackTransform as HostCallbackTransform
     from millstream._stages.map import MapTransform as MapTransform
     from millstream._stages.normalize import CastTransform as CastTransform

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import jax
+import numpy as np
 from jax.sharding import NamedSharding
 
 from millstream import _engine
@@ -14,9 +15,11 @@ from millstream._core.description import Tree
 from millstream._delivery.placement import specs_text
 from millstream._delivery.sharding import Split
 from millstream._order.orders import Sequential
+from millstream._run.filtering import Filtering
 from millstream._run.keys import FIRST_STAGE, Origin
 from millstream._sources.arrays import host_copy
 from millstream._sources.source import SampleSource
+from millstream._stages.filter import Samples, hash_of
 from millstream._stages.stage import Stage, keyed
 
 if TYPE_CHECKING:
@@ -89,14 +92,23 @@ class Builder:
     Args:
       head: The source of the samples.
       traced: Whether XLA gathers the samples and runs all stages.
-      check_only: Start no workers and copy no data. Stages after a worker stage are
-        checked only as far as possible without them.
+      check_only: Start no workers, call no functions and copy no data. Stages after a
+        worker stage are checked only as far as possible without them.
+      skip: Whether samples that always fail are skipped.
     """
 
     def __init__(
-        self, head: SampleSource, *, traced: bool = False, check_only: bool = False
+        self,
+        head: SampleSource,
+        *,
+        traced: bool = False,
+        check_only: bool = False,
+        skip: bool = False,
     ) -> None:
         self.head = head
+        """The source of the samples. A filter replaces it by a subset."""
+        self.kept: np.ndarray | None = None
+        """The index in the source itself of each sample that filters keep."""
         self.placed: list[Placed] = []
         self.batched = False
         self.batch_size = 1
@@ -117,6 +129,7 @@ class Builder:
         """Whether batches are put on their devices directly from the engine."""
         self._traced = traced
         self._check_only = check_only
+        self._skip = skip
         self._source, self._tree, self._names = head.native()
         self._copied = False
         self._fields_known = True
@@ -273,6 +286,27 @@ class Builder:
             expected=expected,
         )
 
+    def filter(self, choose: Callable[[Samples], np.ndarray]) -> None:
+        """Continues with the samples for which ``choose`` returns True.
+
+        Raises ``TypeError`` unless ``native``.
+        """
+        filtering = Filtering.of(self, self._number)
+        self._check_native()
+        if self._check_only:
+            return
+        self.head, self.kept = filtering.subset(
+            choose, self._before, self._tree, self._skip
+        )
+        self._source = host_copy(self.head) if self._copied else self.head.native()[0]
+        kept, count = len(self.kept), len(filtering.indices)
+        self._add(
+            label=f"{self._name}(keeps {kept} of {count})",
+            native=True,
+            trace=_unchanged,
+            tree=self._tree,
+        )
+
     def add_worker_stage(self, stage: PythonMapTransform) -> None:
         """Adds a stage that workers run. Raises ``TypeError`` unless ``native``."""
         self._check_native()
@@ -318,7 +352,7 @@ class Builder:
         """
         return "pad" if self.remainder == "partial" else self.remainder
 
-    def plan(self, order: _engine.Order, skip: bool = False) -> _engine.Plan:
+    def plan(self, order: _engine.Order) -> _engine.Plan:
         """Returns the engine's plan. Raises the errors of the engine.
 
         If ``keys_samples``, the last two fields are the epoch and the sample of each
@@ -332,7 +366,8 @@ class Builder:
             self.policy,
             [*self._before, *origin],
             self._after,
-            skip,
+            self._skip,
+            0 if self.kept is None else int(hash_of(self.kept), 16),
         )
 
     @property

@@ -55,10 +55,12 @@ class BuiltPipeline:
         skip: bool = False,
         error_budget: int | None = None,
     ) -> None:
-        self.head = head
         self.x64 = has_x64()
-        builder = Builder(head, traced=traced)
+        builder = Builder(head, traced=traced, skip=skip)
         builder.place(stages)
+        self.head = head = builder.head
+        self.kept = builder.kept
+        """The index in the source itself of each sample that filters keep, or None."""
         self.placed = builder.placed
         self.later = [p for p in self.placed if not p.native]
         self.batched = builder.batched
@@ -78,7 +80,7 @@ class BuiltPipeline:
         self._pools = builder.pools
         self._unmet: str | None = None
         self._failure: BaseException | None = None
-        self.plan = builder.plan(head.order.native(head.num_samples), skip)
+        self.plan = builder.plan(head.order.native(head.num_samples))
         self.steps: int = self.plan.steps
         self.traits = self.plan.traits
         self.depends_on_epoch = (
@@ -167,6 +169,15 @@ class BuiltPipeline:
             spread = layout(split.mesh, specs_text(split.shardings))
             mine = {**described(self), "sharding": spread}
             self._unmet = agree(mine, split.processes)
+
+    def source_indices(self, samples: np.ndarray) -> np.ndarray:
+        """Returns the indices in the source itself of samples of the plan.
+
+        -1 for padding stays -1.
+        """
+        if self.kept is None:
+            return samples
+        return np.where(samples < 0, -1, self.kept[np.maximum(samples, 0)])
 
     # Values and their specs.
 
