@@ -65,10 +65,11 @@ Transforms shared(const std::vector<Handle<Transform>>& handles) {
 PlanHandle plan(const Handle<Source>& source, const Handle<Order>& order,
                 std::int64_t batch_size, const std::string& remainder,
                 const std::vector<Handle<Transform>>& before,
-                const std::vector<Handle<Transform>>& after, bool skip) {
+                const std::vector<Handle<Transform>>& after, bool skip,
+                std::uint64_t filter) {
   Schedule schedule(order.shared, batch_size, remainder_named(remainder));
   return {std::make_shared<Plan>(source.shared, std::move(schedule), shared(before),
-                                 shared(after), skip)};
+                                 shared(after), skip, filter)};
 }
 
 Position position(const Plan& plan, const StateWords& state) {
@@ -314,7 +315,7 @@ void bind_loader(nb::module_& module) {
           "state"_a, "Returns how many rows of the batch are samples, not padding.");
 
   module.def("plan", plan, "source"_a, "order"_a, "batch_size"_a, "remainder"_a,
-             "before"_a, "after"_a, "skip"_a = false,
+             "before"_a, "after"_a, "skip"_a = false, "filter"_a = 0,
              "Builds and validates a pipeline.");
 
   nb::class_<RegisteredLoader>(module, "Loader",

@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from millstream._stages.batch import BatchTransform as BatchTransform
     from millstream._stages.buffer import BufferTransform as BufferTransform
     from millstream._stages.device_put import DevicePutTransform as DevicePutTransform
+    from millstream._stages.filter import FilterTransform as FilterTransform
     from millstream._stages.map import HostCallbackTransform as HostCallbackTransform
     from millstream._stages.map import MapTransform as MapTransform
     from millstream._stages.normalize import CastTransform as CastTransform
@@ -86,6 +87,9 @@ if TYPE_CHECKING:
     )
     from millstream._stages.reshape import FlattenTransform as FlattenTransform
     from millstream._stages.reshape import RenameTransform as RenameTransform
+    from millstream._stages.time_series import (
+        TimeSeriesBatchTransform as TimeSeriesBatchTransform,
+    )
 
 __version__ = "0.1.0"
 

@@ -10,10 +10,13 @@ from conftest import TESTS, Python
 FILES = [
     "eight_devices.py",
     "eight_devices_augment.py",
+    "eight_devices_callbacks.py",
     "eight_devices_errors.py",
     "eight_devices_pytrees.py",
     "eight_devices_pytrees_errors.py",
+    "eight_devices_filter.py",
     "eight_devices_keys.py",
+    "eight_devices_time_series.py",
     "eight_devices_workers.py",
     "sharded_examples.py",
 ]

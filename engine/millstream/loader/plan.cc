@@ -49,7 +49,7 @@ void with_retries(int times, Body&& body) {
 }  // namespace
 
 Plan::Plan(std::shared_ptr<const Source> source, Schedule schedule, Transforms before,
-           Transforms after, bool skip)
+           Transforms after, bool skip, std::uint64_t filter)
     : source_(std::move(source)),
       schedule_(std::move(schedule)),
       chain_(source_->schema(), joined(before, after), {},
@@ -74,6 +74,7 @@ Plan::Plan(std::shared_ptr<const Source> source, Schedule schedule, Transforms b
     for (const std::int64_t extent : field.shape.extents()) digest.add(extent);
     sample_bytes_ += byte_size(field);
   }
+  if (filter != 0) digest.add("filter").add(filter);
   schedule_.add_to(digest);
   digest_ = digest.value();
 }

@@ -26,9 +26,10 @@ class Plan {
  public:
   /// Stages in `before` transform samples. Stages in `after` transform the rows of
   /// batches, including padding. With `skip`, a row that always fails is zero and its
-  /// mask is False.
+  /// mask is False. `filter` is a hash of the samples that a filter kept in the source,
+  /// or 0 without a filter.
   Plan(std::shared_ptr<const Source> source, Schedule schedule, Transforms before,
-       Transforms after, bool skip = false);
+       Transforms after, bool skip = false, std::uint64_t filter = 0);
 
   /// The fields of a batch, without the batch axis.
   const Schema& schema() const noexcept { return chain_.output(); }
@@ -47,7 +48,8 @@ class Plan {
   bool queues() const noexcept { return source_->traits().workers > 0; }
 
   /// Identifies the pipelines that can resume the same states. Depends on the size and
-  /// the fields of the source, the order and the batching, and on nothing else.
+  /// the fields of the source, the filter, the order and the batching, and on nothing
+  /// else.
   std::uint64_t digest() const noexcept { return digest_; }
 
   /// Makes the batch at `position` on the calling thread. This function specifies the

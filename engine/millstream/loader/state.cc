@@ -20,9 +20,9 @@ Position decoded(const Plan& plan, std::span<const std::uint32_t, kStateWords> s
   if (state[0] != check_word(plan)) {
     throw ArgumentError(
         "this state belongs to another pipeline. The number of samples, their dtypes "
-        "and shapes, the order, the batch size and the remainder must be the same as "
-        "when the state was made. If it was stored with save(), restore() lists the "
-        "differences.");
+        "and shapes, the filter, the order, the batch size and the remainder must be "
+        "the same as when the state was made. If it was stored with save(), restore() "
+        "lists the differences.");
   }
   const std::uint64_t step = (std::uint64_t{state[5]} << 32) | state[4];
   if (step >= static_cast<std::uint64_t>(plan.schedule().steps())) {

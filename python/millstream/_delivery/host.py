@@ -18,16 +18,17 @@ from millstream._core.description import Tree
 from millstream._delivery import jit
 from millstream._delivery.aliasing import Aliasing
 from millstream._delivery.sharding import Assembly
+from millstream._run.explain import specs_after
 from millstream._run.keys import Origin
 from millstream._run.state import LoaderState, check_x64, is_traced, words_at
 from millstream._run.stats import recent_steps
+from millstream._run.tracing import called
 from millstream._workers.host_values import host_value_rows
 
 if TYPE_CHECKING:
     from millstream._run.builder import Placed
     from millstream._run.built import BuiltPipeline
     from millstream._run.run import Run
-    from millstream._stages.map import HostCallbackTransform
 
 # Up to this size, a jitted call writes a batch into XLA's own buffer. A larger batch is
 # prefetched into a slot, which is memory of the engine that JAX aliases.
@@ -46,8 +47,8 @@ _HELD_FOR_WARNING = 64
 
 _config: Any = jax.config
 
-Program = Callable[[Tree, Any, Origin], Tree]
-"""One or more stages as a function ``(value, mask, origin) -> value``."""
+Program = Callable[[Tree, Any, Origin], tuple[Tree, Any]]
+"""One or more stages as a function ``(value, mask, origin) -> (value, mask)``."""
 
 
 class HostDelivery:
@@ -187,10 +188,7 @@ class HostDelivery:
             return self.fetch(words)
         host_values: dict[str, list[Any]] = {}
         if built.traced or (built.later and not built.from_slot):
-            try:
-                value, mask, cursor = self._run_program(words, cursor)
-            except jit.FAILURES as error:
-                built.raise_original(error)
+            value, mask, cursor = self._run_program(words, cursor)
         else:
             value, mask, host_values = self._from_slot(words)
             cursor = None
@@ -247,7 +245,7 @@ class HostDelivery:
         if self._partial:
             host_values = {key: rows[: len(mask)] for key, rows in host_values.items()}
         for run in self._stages:
-            value = run(value, mask, origin)
+            value, mask = run(value, mask, origin)
         return value, mask, host_values
 
     def _without_padding(
@@ -327,12 +325,15 @@ class HostDelivery:
         if cursor is None:
             built.forget_error()
             cursor = built.on_device(words)
-        value, mask, origin, after = first(cursor, built.arrays(), self._number)
-        if not built.traits.immediate and not is_traced(after):
-            after.block_until_ready()  # so that read errors are raised here
+        try:
+            value, mask, origin, after = first(cursor, built.arrays(), self._number)
+            if not built.traits.immediate and not is_traced(after):
+                after.block_until_ready()  # so that read errors are raised here
+        except jit.FAILURES as error:
+            built.raise_original(error)
         value, mask, origin = self._shortened(value, mask, origin, words)
         for run in rest:
-            value = run(value, mask, origin)
+            value, mask = run(value, mask, origin)
         return value, mask, after
 
     @functools.cached_property
@@ -362,11 +363,16 @@ def _is_debugging() -> bool:
 def _runs(built: BuiltPipeline, later: list[Placed]) -> list[Program]:
     """Returns functions to run in order: callbacks, and programs of traced stages."""
     runs: list[Program] = []
+    rows: dict[int, int] = {}  # of a whole batch, after each stage that outputs batches
+    if built.remainder == "partial":
+        after = specs_after(built)
+        rows = {p.number: mask.shape[0] for p, _, mask in after if p.batched}
     for calls, placed in itertools.groupby(later, _calls):
         stages = list(placed)
         if calls:
-            callbacks = [p.callback for p in stages if p.callback is not None]
-            runs += [functools.partial(_call, built, c) for c in callbacks]
+            runs += [
+                functools.partial(_call, built, p, rows.get(p.number)) for p in stages
+            ]
         else:
             runs.append(jax.jit(functools.partial(built.finish, later=stages)))
     return runs
@@ -378,19 +384,26 @@ def _calls(placed: Placed) -> bool:
 
 def _call(
     built: BuiltPipeline,
-    callback: HostCallbackTransform,
+    placed: Placed,
+    rows: int | None,
     value: Tree,
     mask: Any,
     origin: Origin,
-) -> Tree:
-    if built.batched and len(mask) < built.batch_size:
-        callback = callback.shortened(built.batch_size, len(mask))
+) -> tuple[Tree, Any]:
+    """Runs a callback on a batch that is being delivered.
+
+    ``rows`` is the number of rows of a whole batch if batches may be shorter.
+    """
+    callback = placed.callback
+    assert callback is not None
+    if rows is not None and len(mask) < rows:
+        callback = callback.shortened(rows, len(mask))
     if any(map(is_traced, jax.tree.leaves(value))):  # inside a jit of the user
-        value = built.called(callback, value, mask)
+        value = called(built, callback, value, mask, placed.batched)
     else:
-        value = callback.run(value, mask)
+        value = callback.run(value, mask, placed.batched)
     layout = None if built.split is None else built.split.rows_sharding
-    return jax.device_put(value, layout)
+    return jax.device_put(value, layout), mask
 
 
 def stepper(delivery: HostDelivery) -> Callable[[Any], tuple[Tree, LoaderState, Any]]:

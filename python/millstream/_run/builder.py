@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import jax
+import numpy as np
 from jax.sharding import NamedSharding
 
 from millstream import _engine
@@ -14,9 +15,11 @@ from millstream._core.description import Tree
 from millstream._delivery.placement import specs_text
 from millstream._delivery.sharding import Split
 from millstream._order.orders import Sequential
+from millstream._run.filtering import Filtering
 from millstream._run.keys import FIRST_STAGE, Origin
 from millstream._sources.arrays import host_copy
 from millstream._sources.source import SampleSource
+from millstream._stages.filter import Samples, hash_of
 from millstream._stages.stage import Stage, keyed
 
 if TYPE_CHECKING:
@@ -24,10 +27,11 @@ if TYPE_CHECKING:
     from millstream._stages.python_map import PythonMapTransform
     from millstream._workers.pools import WorkerPool
 
-Trace = Callable[..., Tree]
+Trace = Callable[..., Any]
 """A stage for JAX to trace: ``(value, mask, batched) -> value``.
 
-A stage that takes a key has it as a fourth argument.
+A stage that takes a key has it as a fourth argument. A stage that changes the mask
+returns ``(value, mask)``.
 """
 
 
@@ -49,11 +53,13 @@ class Placed:
     """The stage as a traceable function; None if only the engine can run it."""
     key_stage: int | None = None
     """The stage number in the random key, if ``trace`` takes a key."""
+    changes_mask: bool = False
+    """Whether ``trace`` returns ``(value, mask)``."""
     transforms: tuple[_engine.Transform, ...] = ()
     tree: Tree = None
     """The tree of the engine's fields after a native stage."""
     callback: HostCallbackTransform | None = None
-    """The stage itself if it calls Python with each delivered batch."""
+    """The stage itself if it calls Python when a batch is delivered."""
     expected: Tree = None
     """The spec that the output must have; None for any."""
     host_fields: tuple[str, ...] = ()
@@ -62,13 +68,14 @@ class Placed:
     def __str__(self) -> str:
         return f"stage {self.number}, {self.name}"
 
-    def run(self, value: Tree, mask: Any, origin: Origin) -> Tree:
-        """Traces the stage, with a key if it takes one."""
+    def run(self, value: Tree, mask: Any, origin: Origin) -> tuple[Tree, Any]:
+        """Traces the stage, with a key if it takes one. Returns ``(value, mask)``."""
         assert self.trace is not None  # the engine runs stages without a trace
-        if self.key_stage is None:
-            return self.trace(value, mask, self.batched)
-        key = origin.key(self.key_stage, self.batched)
-        return self.trace(value, mask, self.batched, key)
+        arguments: tuple[Any, ...] = value, mask, self.batched
+        if self.key_stage is not None:
+            arguments += (origin.key(self.key_stage, self.batched),)
+        result = self.trace(*arguments)
+        return result if self.changes_mask else (result, mask)
 
 
 class UnknownFields(Exception):
@@ -85,14 +92,26 @@ class Builder:
     Args:
       head: The source of the samples.
       traced: Whether XLA gathers the samples and runs all stages.
-      check_only: Start no workers and copy no data. Stages after a worker stage are
-        checked only as far as possible without them.
+      check_only: Start no workers, call no functions and copy no data. Stages after a
+        worker stage are checked only as far as possible without them.
+      skip: Whether samples that always fail are skipped.
     """
 
+    streams = False
+    """Whether the source is a stream, which has no samples that can be counted."""
+
     def __init__(
-        self, head: SampleSource, *, traced: bool = False, check_only: bool = False
+        self,
+        head: SampleSource,
+        *,
+        traced: bool = False,
+        check_only: bool = False,
+        skip: bool = False,
     ) -> None:
         self.head = head
+        """The source of the samples. A filter replaces it by a subset."""
+        self.kept: np.ndarray | None = None
+        """The index in the source itself of each sample that filters keep."""
         self.placed: list[Placed] = []
         self.batched = False
         self.batch_size = 1
@@ -113,6 +132,7 @@ class Builder:
         """Whether batches are put on their devices directly from the engine."""
         self._traced = traced
         self._check_only = check_only
+        self._skip = skip
         self._source, self._tree, self._names = head.native()
         self._copied = False
         self._fields_known = True
@@ -177,10 +197,6 @@ class Builder:
                     f"stages {earlier.number} and {self._number} are both {self._name} "
                     f"({self.batch_size} and {size}). Remove one of them."
                 )
-            if earlier.callback is not None:
-                raise ValueError(
-                    f"{earlier}, needs batches. Put it after {self._name}."
-                )
         self.batched, self.batch_size, self.remainder = True, size, remainder
         self._add(
             label=f"{self._name}({size}, {remainder})",
@@ -215,17 +231,25 @@ class Builder:
         self._add_transforms(transforms, "native", trace)
 
     def add_traced(
-        self, trace: Trace, *, keyed: bool = False, expected: Tree = None
+        self,
+        trace: Trace,
+        *,
+        keyed: bool = False,
+        changes_mask: bool = False,
+        expected: Tree = None,
     ) -> None:
         """Adds a stage that JAX traces. It also traces all later stages.
 
-        With ``keyed``, ``trace`` takes a random key as a fourth argument.
+        With ``keyed``, ``trace`` takes a random key as a fourth argument. With
+        ``changes_mask`` it returns ``(value, mask)``, which only a stage after batching
+        may do.
         """
         self._add(
             label=self._name,
             native=False,
             trace=trace,
             key_stage=FIRST_STAGE + self.keyed if keyed else None,
+            changes_mask=changes_mask,
             expected=expected,
         )
         self.keyed += keyed
@@ -255,7 +279,7 @@ class Builder:
     def add_host_callback(
         self, callback: HostCallbackTransform, *, expected: Tree = None
     ) -> None:
-        """Adds a stage that calls Python with each delivered batch."""
+        """Adds a stage that calls Python when a batch is delivered."""
         self._add(
             label=self._name,
             native=False,
@@ -263,6 +287,27 @@ class Builder:
             trace=callback.trace,
             callback=callback,
             expected=expected,
+        )
+
+    def filter(self, choose: Callable[[Samples], np.ndarray]) -> None:
+        """Continues with the samples for which ``choose`` returns True.
+
+        Raises ``TypeError`` unless ``native``.
+        """
+        filtering = Filtering.of(self, self._number)
+        self._check_native()
+        if self._check_only:
+            return
+        self.head, self.kept = filtering.subset(
+            choose, self._before, self._tree, self._skip
+        )
+        self._source = host_copy(self.head) if self._copied else self.head.native()[0]
+        kept, count = len(self.kept), len(filtering.indices)
+        self._add(
+            label=f"{self._name}(keeps {kept} of {count})",
+            native=True,
+            trace=_unchanged,
+            tree=self._tree,
         )
 
     def add_worker_stage(self, stage: PythonMapTransform) -> None:
@@ -310,7 +355,7 @@ class Builder:
         """
         return "pad" if self.remainder == "partial" else self.remainder
 
-    def plan(self, order: _engine.Order, skip: bool = False) -> _engine.Plan:
+    def plan(self, order: _engine.Order) -> _engine.Plan:
         """Returns the engine's plan. Raises the errors of the engine.
 
         If ``keys_samples``, the last two fields are the epoch and the sample of each
@@ -324,7 +369,8 @@ class Builder:
             self.policy,
             [*self._before, *origin],
             self._after,
-            skip,
+            self._skip,
+            0 if self.kept is None else int(hash_of(self.kept), 16),
         )
 
     @property

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import warnings
-import weakref
 from typing import Any, NoReturn, cast
 
 import jax
@@ -18,7 +17,7 @@ from millstream._delivery.sharding import Split, constrained, replicated
 from millstream._order import jnp_orders
 from millstream._run.agreement import AbsentError, agree, compare, layout
 from millstream._run.builder import Builder, Placed, check_host_fields
-from millstream._run.gather import gathered, masked
+from millstream._run.gather import gathered
 from millstream._run.keys import Origin
 from millstream._run.resume import described
 from millstream._run.state import (
@@ -33,8 +32,9 @@ from millstream._run.state import (
     step_of,
     words_of,
 )
+from millstream._run.tracing import finish
 from millstream._sources.source import SampleSource
-from millstream._stages.map import HostCallbackTransform, check_spec
+from millstream._stages.map import check_spec
 from millstream._stages.stage import Stage
 
 
@@ -55,10 +55,12 @@ class BuiltPipeline:
         skip: bool = False,
         error_budget: int | None = None,
     ) -> None:
-        self.head = head
         self.x64 = has_x64()
-        builder = Builder(head, traced=traced)
+        builder = Builder(head, traced=traced, skip=skip)
         builder.place(stages)
+        self.head = head = builder.head
+        self.kept = builder.kept
+        """The index in the source itself of each sample that filters keep, or None."""
         self.placed = builder.placed
         self.later = [p for p in self.placed if not p.native]
         self.batched = builder.batched
@@ -78,7 +80,7 @@ class BuiltPipeline:
         self._pools = builder.pools
         self._unmet: str | None = None
         self._failure: BaseException | None = None
-        self.plan = builder.plan(head.order.native(head.num_samples), skip)
+        self.plan = builder.plan(head.order.native(head.num_samples))
         self.steps: int = self.plan.steps
         self.traits = self.plan.traits
         self.depends_on_epoch = (
@@ -133,7 +135,7 @@ class BuiltPipeline:
 
         if all(placed.expected is None for placed in self.placed):
             return
-        for placed, spec in specs_after(self):
+        for placed, spec, _ in specs_after(self):
             if placed.expected is not None:
                 check_spec(spec, placed.expected, placed.name)
 
@@ -147,20 +149,35 @@ class BuiltPipeline:
                 "remainder='partial' makes a shorter last batch, which a sharding "
                 "cannot split. Use 'pad', 'drop' or 'wrap'."
             )
-        if len(split.processes) > 1:
-            for placed in self.placed:
-                if placed.callback is not None:
-                    raise ValueError(
-                        f"{placed}, needs whole batches, but batches are split over "
-                        f"the processes {split.processes}. Remove the stage, or use a "
-                        "mesh of one process."
-                    )
+        for placed in self.placed:
+            if placed.callback is None:
+                continue
+            if len(split.processes) > 1:
+                raise ValueError(
+                    f"{placed}, needs whole batches, but batches are split over "
+                    f"the processes {split.processes}. Remove the stage, or use a "
+                    "mesh of one process."
+                )
+            if placed.callback.ordered and split.devices > 1:
+                raise ValueError(
+                    f"{placed}: ordered=True needs batches on one device, but they "
+                    f"are split over {split.devices} devices. Use ordered=False."
+                )
         if self.splits_natively:
             check_leaves(split.shardings, self.unflatten(self.leaf_specs()))
         if len(split.processes) > 1:
             spread = layout(split.mesh, specs_text(split.shardings))
             mine = {**described(self), "sharding": spread}
             self._unmet = agree(mine, split.processes)
+
+    def source_indices(self, samples: np.ndarray) -> np.ndarray:
+        """Returns the indices in the source itself of samples of the plan.
+
+        -1 for padding stays -1.
+        """
+        if self.kept is None:
+            return samples
+        return np.where(samples < 0, -1, self.kept[np.maximum(samples, 0)])
 
     # Values and their specs.
 
@@ -175,6 +192,7 @@ class BuiltPipeline:
         ]
 
     def mask_spec(self) -> jax.ShapeDtypeStruct:
+        """Returns the spec of the engine's mask, before any traced stage."""
         lead = (self.batch_size,) if self.batched else ()
         return jax.ShapeDtypeStruct(lead, np.bool_)
 
@@ -208,7 +226,7 @@ class BuiltPipeline:
         if not self.later:
             return value
         origin = self.origin(jit.STATE_SPEC, leaves)
-        return jax.eval_shape(self.finish, value, self.mask_spec(), origin)
+        return jax.eval_shape(self.finish, value, self.mask_spec(), origin)[0]
 
     # Batches inside jit.
 
@@ -248,7 +266,8 @@ class BuiltPipeline:
             value, origin = self.unflatten(leaves), self.origin(words, leaves)
         if self.split is not None and self.splits_natively:
             value = constrained(self.split.shardings, value)
-        return self.finish(value, mask, origin, later), mask, origin, after
+        value, mask = self.finish(value, mask, origin, later)
+        return value, mask, origin, after
 
     @property
     def from_slot(self) -> bool:
@@ -288,56 +307,12 @@ class BuiltPipeline:
         mask: Any,
         origin: Origin,
         later: list[Placed] | None = None,
-    ) -> Tree:
-        """Traces ``later``, or all traced stages, on a value of the engine."""
-        later = self.later if later is None else later
-        samples = [p for p in later if not p.batched]
-        value = self.run_stages(samples, value, mask, origin, rows=self.batched)
-        if samples and self.batched:
-            value = jax.tree.map(lambda x: masked(x, mask), value)
-        batches = [p for p in later if p.batched]
-        return self.run_stages(batches, value, mask, origin, rows=False)
+    ) -> tuple[Tree, Any]:
+        """Traces ``later``, or all traced stages, on a value of the engine.
 
-    def run_stages(
-        self,
-        placed: list[Placed],
-        value: Tree,
-        mask: Any,
-        origin: Origin,
-        *,
-        rows: bool,
-    ) -> Tree:
-        """Traces stages one after another; with ``rows``, vmapped over rows."""
-        if not placed:
-            return value
-
-        def one(value: Tree, mask: Any, rows: tuple[Any, ...]) -> Tree:
-            for p in placed:
-                if p.callback is not None:
-                    value = self.called(p.callback, value, mask)
-                    if self.split is not None:  # the callback returns whole batches
-                        value = constrained(self.split.rows_sharding, value)
-                else:
-                    value = p.run(value, mask, origin._replace(rows=rows))
-            return value
-
-        return (jax.vmap(one) if rows else one)(value, mask, origin.rows)
-
-    def called(self, callback: HostCallbackTransform, value: Tree, mask: Any) -> Tree:
-        """Traces the callback. ``last_error`` keeps an exception that it raises."""
-        owner = weakref.ref(self)  # compiled programs keep the function alive
-
-        def run(value: Tree, mask: Any) -> Tree:
-            try:
-                return callback.run(value, mask)
-            except BaseException as error:
-                built = owner()
-                if built is not None:
-                    built.forget_error()
-                    built._failure = error
-                raise
-
-        return callback.through(run, value, mask)
+        Returns ``(value, mask)``.
+        """
+        return finish(self, value, mask, origin, self.later if later is None else later)
 
     # States.
 
@@ -441,6 +416,11 @@ class BuiltPipeline:
     def last_error(self) -> BaseException | None:
         """The last error inside jit, with its original type, or None."""
         return cast(BaseException | None, self.engine.last_error) or self._failure
+
+    def keep_error(self, error: BaseException) -> None:
+        """Makes an exception of a callback the ``last_error``."""
+        self.forget_error()
+        self._failure = error
 
     def forget_error(self) -> None:
         self.engine.forget_error()

@@ -68,7 +68,7 @@ def _rows(built: Built) -> list[tuple[str, str, str]]:
         (label, where, _count(order, head.num_samples)),
         (type(head).__name__, _where_source_runs(head) or where, sample),
     ]
-    for placed, value in specs_after(built):
+    for placed, value, _ in specs_after(built):
         runs = where if placed.runs == "native" else placed.runs
         rows.append((placed.label, runs, _described(value, placed.host_fields)))
     return rows
@@ -119,8 +119,8 @@ def _where_source_runs(source: Any) -> str:
     return "; ".join(dict.fromkeys(part for part in parts if part))
 
 
-def specs_after(built: BuiltPipeline) -> Iterator[tuple[Placed, Any]]:
-    """Yields each stage with the spec of its output.
+def specs_after(built: BuiltPipeline) -> Iterator[tuple[Placed, Any, Any]]:
+    """Yields each stage with the specs of its output and of the mask after it.
 
     The engine knows the specs of native stages. JAX traces the others.
     """
@@ -141,8 +141,8 @@ def specs_after(built: BuiltPipeline) -> Iterator[tuple[Placed, Any]]:
                 fields = next(schemas)
             value = _spec(mask, fields, placed.tree)
         else:
-            value = jax.eval_shape(placed.run, value, mask, origin)
-        yield placed, value
+            value, mask = jax.eval_shape(placed.run, value, mask, origin)
+        yield placed, value, mask
 
 
 def _sample_spec(built: BuiltPipeline) -> Any:

@@ -13,6 +13,7 @@ from millstream._delivery import jit
 from millstream._order import jnp_orders
 from millstream._run.keys import Origin
 from millstream._run.state import CHECK, EPOCH, STEP_HIGH, STEP_LOW
+from millstream._run.tracing import masked, run_stages
 
 if TYPE_CHECKING:
     from millstream._run.built import BuiltPipeline
@@ -32,10 +33,10 @@ def gathered(
     value = jax.tree.map(lambda position: leaves[position], tree)
     earlier = [p for p in built.placed if p.native]
     samples = [p for p in earlier if not p.batched]
-    value = built.run_stages(samples, value, mask, origin, rows=True)
+    value, _ = run_stages(built, samples, value, mask, origin, rows=True)
     value = jax.tree.map(lambda x: masked(x, mask), value)
     batches = [p for p in earlier if p.batched]
-    value = built.run_stages(batches, value, mask, origin, rows=False)
+    value, _ = run_stages(built, batches, value, mask, origin, rows=False)
     if not built.batched:
         taken = jax.tree.map(lambda x: x[0], (value, mask, origin.rows))
         value, mask, rows = taken
@@ -62,9 +63,3 @@ def _indices(built: BuiltPipeline, words: Any) -> tuple[list[Any], Any, Any]:
     if built.keys_samples:
         lists.append(jnp.broadcast_to(words[EPOCH], indices.shape))
     return lists, mask, jnp_orders.next_words(words, built.steps)
-
-
-def masked(x: Any, mask: Any) -> Any:
-    """Returns ``x`` with zeros where the mask is False."""
-    wide = mask.reshape(mask.shape + (1,) * (x.ndim - mask.ndim))
-    return jnp.where(wide, x, jnp.zeros((), x.dtype))

@@ -176,7 +176,11 @@ class DataLoader:
     @property
     def skipped(self) -> dict[int, str]:
         """The skipped samples of the batches delivered so far: {index: reason}."""
-        return {} if self._native is None else dict(self._native.engine.skipped)
+        if self._native is None:
+            return {}
+        skipped = self._native.engine.skipped
+        indices = self._native.source_indices(np.array(list(skipped), np.int64))
+        return dict(zip(indices.tolist(), skipped.values(), strict=True))
 
     @property
     def delivered(self) -> int:
@@ -238,7 +242,8 @@ class DataLoader:
             raise TypeError(
                 "which_samples() cannot be used inside jit. Call it outside."
             )
-        return np.asarray(self._built.plan.indices(np.asarray(words)))
+        samples = np.asarray(self._built.plan.indices(np.asarray(words)))
+        return self._built.source_indices(samples)
 
     def stats(self) -> Stats:
         """Returns what was delivered, how long loops waited, and what limits them."""

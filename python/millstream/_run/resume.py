@@ -23,6 +23,7 @@ from millstream._run.state import (
     step_of,
     words_at,
 )
+from millstream._stages.filter import hash_of
 
 if TYPE_CHECKING:
     from millstream._run.built import BuiltPipeline
@@ -32,6 +33,7 @@ VERSION = 1
 
 _NAMES = {
     "samples": "the number of samples",
+    "filter": "the result of the filter",
     "fields": "the set of fields",
     "order": "the order",
     "epoch_length": "the length of an epoch",
@@ -53,8 +55,12 @@ def described(built: BuiltPipeline) -> dict[str, Any]:
     order = repr(built.head.order)
     if len(order) > _MAX_ORDER_TEXT:
         order = f"{order[:_MAX_ORDER_TEXT]}..."
+    kept = built.kept
     return {
         "samples": built.head.num_samples,
+        "filter": None
+        if kept is None
+        else f"{len(kept)} samples with the hash {hash_of(kept)}",
         "fields": {
             name: f"{dtype}{list(shape)}" for name, dtype, shape in plan.source_schema
         },

@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import weakref
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import jax
@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from millstream._core.description import Tree
-from millstream._delivery.sharding import constrained, replicated
+from millstream._delivery.sharding import Split, constrained, replicated
 from millstream._order.jnp_orders import next_words
 from millstream._run.built import BuiltPipeline
 from millstream._run.state import (
@@ -29,8 +29,9 @@ from millstream._run.state import (
     step_of,
     words_of,
 )
-from millstream._run.stream_builder import StreamBuilder, StreamStage
+from millstream._run.stream_builder import StreamBuilder
 from millstream._run.stream_nodes import Head, NativeNode, check_same
+from millstream._run.tracing import called
 from millstream._sources.source import SampleSource
 from millstream._stages.stage import Stage
 
@@ -61,7 +62,7 @@ class StreamPipeline:
         self.inner: BuiltPipeline | None = None
         """The pipeline of the engine before the first stage with a state."""
         self._failure: BaseException | None = None
-        self._table: list[StreamStage] = []
+        self.split: Split | None = None
         if isinstance(head, SampleSource):
             count = next(i for i, stage in enumerate(stages) if stage.stateful)
             self.inner = BuiltPipeline(head, stages[:count], **options)
@@ -139,20 +140,18 @@ class StreamPipeline:
         words = next_words(jnp.asarray(state.words), self.steps)
         return value, mask, LoaderState(words, stream)
 
-    def _called(self, callback: HostCallbackTransform, value: Tree, mask: Any) -> Tree:
-        """Traces a callback. ``last_error`` keeps an exception that it raises."""
+    def _called(
+        self, callback: HostCallbackTransform, batched: bool
+    ) -> Callable[[Tree, Any], Tree]:
+        """Returns a function that traces a callback. It does not keep ``self``."""
         owner = weakref.ref(self)
 
-        def run(value: Tree, mask: Any) -> Tree:
-            try:
-                return callback.run(value, mask)
-            except BaseException as error:
-                built = owner()
-                if built is not None:
-                    built._failure = error
-                raise
+        def call(value: Tree, mask: Any) -> Tree:
+            built = owner()
+            assert built is not None  # it is being traced
+            return called(built, callback, value, mask, batched)
 
-        return callback.through(run, value, mask)
+        return call
 
     # States.
 
@@ -252,6 +251,11 @@ class StreamPipeline:
     def last_error(self) -> BaseException | None:
         inner = None if self.inner is None else self.inner.last_error
         return inner or self._failure
+
+    def keep_error(self, error: BaseException) -> None:
+        """Makes an exception of a callback the ``last_error``."""
+        self.forget_error()
+        self._failure = error
 
     def forget_error(self) -> None:
         self._failure = None

@@ -12,7 +12,7 @@ from millstream._core.description import Tree
 from millstream._delivery.placement import specs_text
 from millstream._delivery.sharding import Split
 from millstream._run.keys import FIRST_STAGE, Origin
-from millstream._run.stream_nodes import Batched, Keyed, Mapped, Node
+from millstream._run.stream_nodes import Batched, Called, Keyed, Mapped, Node
 from millstream._stages.map import check_spec
 from millstream._stages.stage import Stage
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from millstream._stages.map import HostCallbackTransform
     from millstream._stages.python_map import PythonMapTransform
 
-Call = Callable[["HostCallbackTransform", Tree, Any], Tree]
+Call = Callable[["HostCallbackTransform", bool], Callable[[Tree, Any], Tree]]
 
 
 @dataclass(frozen=True)
@@ -37,12 +37,13 @@ class StreamBuilder:
 
     Args:
       node: The stream so far.
-      call: Traces a ``HostCallbackTransform``.
+      call: Returns a function that traces a ``HostCallbackTransform``.
       first: The number of the first stage.
       batched: Whether the stream makes batches.
     """
 
     native = False
+    streams = True
 
     def __init__(
         self, node: Node, call: Call, *, first: int = 1, batched: bool = False
@@ -108,15 +109,19 @@ class StreamBuilder:
         self.add_node(node, f"{self._name}({size}, {remainder})")
 
     def add_traced(
-        self, trace: Callable[..., Any], *, keyed: bool = False, expected: Tree = None
+        self,
+        trace: Callable[..., Any],
+        *,
+        keyed: bool = False,
+        expected: Tree = None,
+        changes_mask: bool = False,
     ) -> None:
         batched, key_stage = self.batched, FIRST_STAGE + self._keyed
 
         def run(value: Tree, mask: Any, origin: Origin) -> tuple[Tree, Any]:
-            if keyed:
-                key = origin.key(key_stage, batched)
-                return trace(value, mask, batched, key), mask
-            return trace(value, mask, batched), mask
+            keys = (origin.key(key_stage, batched),) if keyed else ()
+            result = trace(value, mask, batched, *keys)
+            return result if changes_mask else (result, mask)
 
         self._keyed += keyed
         node = Keyed(self.node, run, batched) if keyed else Mapped(self.node, run)
@@ -126,13 +131,8 @@ class StreamBuilder:
     def add_host_callback(
         self, callback: HostCallbackTransform, *, expected: Tree = None
     ) -> None:
-        call = self._call
-
-        def run(value: Tree, mask: Any, _: Origin) -> tuple[Tree, Any]:
-            return call(callback, value, mask), mask
-
         self.has_callbacks = True
-        node = Mapped(self.node, run)
+        node = Called(self.node, self._call(callback, self.batched))
         self._check(node, expected)
         self.add_node(node, runs="Python")
 

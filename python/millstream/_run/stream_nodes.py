@@ -219,6 +219,30 @@ class Mapped(Node):
         self.inner.check_state(state)
 
 
+class Called(Node):
+    """A stream whose values are passed to a function of Python."""
+
+    def __init__(self, inner: Node, call: Callable[[Tree, Any], Tree]) -> None:
+        self.inner, self.call = inner, call
+        self.steps_per_epoch = inner.steps_per_epoch
+        self.state = inner.state
+        self._find_specs()
+
+    def init_state(self, key: Any) -> Any:
+        return self.inner.init_state(key)
+
+    def next(self, state: Any) -> tuple[Tree, Any, Any]:
+        value, mask, state = self.inner.next(state)
+        return self.call(value, mask), mask, state
+
+    def many(self, state: Any, count: int) -> tuple[Tree, Any, Any]:
+        values, masks, state = self.inner.many(state, count)
+        return self.call(values, masks), masks, state
+
+    def check_state(self, state: Any) -> None:
+        self.inner.check_state(state)
+
+
 class Keyed(Node):
     """A stream that is mapped by a stage with a key.
 

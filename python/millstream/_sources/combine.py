@@ -83,7 +83,7 @@ class Subset(Combined, OrderedSource):
         self.__dict__["ordering"] = order
         selected = _selected(self.indices, whole.num_samples)
         if isinstance(whole, Subset):  # a flat subset reads each sample in one step
-            selected = _nested(whole.__dict__["_selected"], selected)
+            selected = _nested(whole.selected, selected)
             whole = whole._components[0]
             self.__dict__.update(source=whole, indices=selected)
         self.__dict__.update(_components=[whole], _selected=selected)
@@ -96,8 +96,14 @@ class Subset(Combined, OrderedSource):
             native = _engine.subset(native, selected)
         self._open(native, tree)
 
+    @property
+    def selected(self) -> range | np.ndarray:
+        """The index in ``source`` of each sample."""
+        selected: range | np.ndarray = self.__dict__["_selected"]
+        return selected
+
     def _combine(self, arrays: list[list[Any]]) -> list[Any]:
-        indices = jnp.asarray(np.asarray(self.__dict__["_selected"]))
+        indices = jnp.asarray(np.asarray(self.selected))
         return [jnp.take(array, indices, axis=0) for array in arrays[0]]
 
 

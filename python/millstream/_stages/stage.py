@@ -24,6 +24,9 @@ class Stage(Description):
     stateful: ClassVar[bool] = False
     """Whether the stage has a state, which makes the pipeline a stream."""
 
+    changes_mask: ClassVar[bool] = False
+    """Whether ``trace`` returns ``(value, mask)`` and not only a value."""
+
     def __call__(self, inner: Source | Stream) -> Pipeline:
         """Returns the pipeline ``inner`` with this stage at its end.
 
