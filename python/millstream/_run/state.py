@@ -58,6 +58,18 @@ class LoaderState:
         """The step of the next batch within its epoch."""
         return step_of(np.asarray(self.words))
 
+    @property
+    def inner_state(self) -> LoaderState:
+        """This state. Cyreal nests the states of its stages, for example
+        ``state.inner_state.inner_state.epoch``. Here all of them are one state.
+        """
+        return self
+
+    @property
+    def position_in_epoch(self) -> int:
+        """The step of the next batch within its epoch, under Cyreal's name."""
+        return self.step
+
     def tree_flatten_with_keys(self) -> tuple[tuple[tuple[Any, Any]], None]:
         return ((jax.tree_util.GetAttrKey("words"), self.words),), None
 
