@@ -23,8 +23,9 @@ for folder in "$@"; do
   fi
   sum=$("$python" -V | cat - "$requirements" "$here/constraints.txt" | sha256sum)
   venv=$environments/$name-${sum:0:12}
+  # The tests import few of the modules, and Python compiles these when they do.
   PYTHON=$python "$here/../tools/environment.sh" "$venv" "$requirements" \
-    "$here/constraints.txt"
+    "$here/constraints.txt" --no-compile
   PYTHONPATH=$linked JAX_PLATFORMS=cpu "$venv/bin/python" -m pytest -q \
     --rootdir "$here" --config-file "$here/pytest.ini" "$here/$name"
 done

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Creates the virtual environment VENV with the packages in REQUIREMENTS, in the versions
 # of CONSTRAINTS, unless it is up to date. PYTHON is the interpreter to use.
-# usage: tools/environment.sh VENV REQUIREMENTS CONSTRAINTS
+# usage: tools/environment.sh VENV REQUIREMENTS CONSTRAINTS [options of pip install]
 set -euo pipefail
 venv=$1 requirements=$2 constraints=$3
+shift 3
 name=$(basename "$venv")
 if cat "$requirements" "$constraints" | cmp -s - "$venv/installed.txt"; then
   echo "$name: up to date"
@@ -17,9 +18,6 @@ if cat "$requirements" "$constraints" | cmp -s - "$venv/installed.txt"; then
 fi
 echo "$name: installing"
 "${PYTHON:-python3}" -m venv --clear "$venv"
-"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile \
-  --constraint "$constraints" --requirement "$requirements"
-# compileall uses all cores; pip would use one. Some packages contain templates that
-# are not valid Python.
-"$venv/bin/python" -m compileall -q -j 0 "$venv/lib" >/dev/null 2>&1 || true
+"$venv/bin/python" -m pip install --quiet --disable-pip-version-check \
+  --constraint "$constraints" --requirement "$requirements" "$@"
 cat "$requirements" "$constraints" >"$venv/installed.txt"
