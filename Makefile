@@ -16,8 +16,8 @@ export CCACHE_DEPEND ?= true
 export CCACHE_BASEDIR ?= $(CURDIR)
 export CCACHE_NOHASHDIR ?= true
 
-.PHONY: demo test build cpp asan tsan statistics python soak lint layers fuzz bench \
-    bench-against engine-bench clean
+.PHONY: demo test build cpp asan tsan statistics python integrations soak lint layers \
+    fuzz bench bench-against engine-bench clean
 
 demo: build
 	tools/system_packages.sh dataset-fashion-mnist
@@ -63,6 +63,12 @@ statistics: $(VENV)/.ready
 python: build
 	tools/system_packages.sh dataset-fashion-mnist
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+
+# Compares Millstream with the packages in integrations/, each in an environment of its
+# own. The environments are kept in ~/.cache/millstream unless MILLSTREAM_ENVIRONMENTS is
+# set.
+integrations: build
+	integrations/run.sh
 
 # Runs thousands of epochs, loaders and interrupts to find leaks and rare failures.
 soak: build

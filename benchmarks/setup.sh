@@ -17,15 +17,8 @@ for each in "$@"; do
     echo "unknown environment $name: $wanted does not exist" >&2
     exit 1
   fi
-  if cat "$wanted" "$here/constraints.txt" | cmp -s - "$venv/installed.txt"; then
-    echo "$name: up to date"
-    continue
-  fi
-  echo "$name: installing"
-  "$python" -m venv --clear "$venv"
-  "$venv/bin/python" -m pip install --quiet \
-    --constraint "$here/constraints.txt" --requirement "$wanted"
-  cat "$wanted" "$here/constraints.txt" >"$venv/installed.txt"
+  PYTHON=$python "$here/../tools/environment.sh" "$venv" "$wanted" \
+    "$here/constraints.txt"
 done
 
 # Some contenders of torch_dataset import both torch and Millstream. So the environment

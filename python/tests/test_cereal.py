@@ -85,3 +85,46 @@ def test_wrong_first_arguments() -> None:
         cereal.FlattenImageTransform(5)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="HostCallbackTransform needs a function, fn="):
         cereal.HostCallbackTransform(source())
+
+
+def test_a_function_that_is_mapped() -> None:
+    def halved(batch: Any, mask: Any) -> Any:
+        return {"x": batch["x"] // 2}
+
+    batches = cereal.BatchTransform(4)(source())
+    spec = batches.element_spec()
+    for pipeline in (
+        cereal.MapTransform(batches, halved),
+        cereal.MapTransform(batches, fn=halved, element_spec_override=spec),
+        [batches, cereal.MapTransform(halved)],
+        [batches, cereal.MapTransform(fn=halved)],
+        [batches, cereal.MapTransform(halved, spec)],
+    ):
+        entries = pipeline if isinstance(pipeline, list) else [pipeline]
+        batch, _, _ = (loader := cereal.DataLoader(entries)).next(loader.init_state(0))
+        assert np.array_equal(batch["x"], DATA["x"][:4] // 2)
+    with pytest.raises(TypeError, match="MapTransform needs a function, fn="):
+        cereal.MapTransform(batches)
+
+
+def test_a_scan_that_takes_its_own_batches() -> None:
+    loader = cereal.DataLoader([source(), cereal.BatchTransform(4)])
+
+    def body(carry: Any, nothing: None) -> Any:
+        batch, state, mask = loader.next_batch(carry["state"])
+        return {"state": state, "rows": carry["rows"] + mask.sum()}, batch["x"][0, 0, 0]
+
+    carry = {"state": loader.init_state(0), "rows": 0}
+    for unroll in (False, True):
+        end, outputs = loader.scan_epoch(carry, None, body, unroll)
+        assert (int(end["rows"]), end["state"].epoch) == (N, 1)
+        assert outputs.tolist() == [0, 16, 32]
+    end, outputs = loader.scan_epoch(carry, None, body, steps=2)
+    assert (end["state"].step, outputs.tolist()) == (2, [0, 16])
+    with pytest.raises(TypeError, match="takes None as its second argument, not int"):
+        loader.scan_epoch(carry, 5, body)
+    with pytest.raises(ValueError, match="needs the loader state as its first"):
+        loader.scan_epoch(carry, None, body, progress=True)
+    # A state in the first place is the documented form.
+    with pytest.raises(TypeError, match=r"scan_epoch calls body_fn\(carry, batch, ma"):
+        loader.scan_epoch(carry["state"], None, body)

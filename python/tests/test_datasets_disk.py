@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pickle
-import textwrap
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 import pytest
+from conftest import TESTS
 from idx_files import images_and_labels, write_idx
 from millstream import (
     ArraySampleSource,
@@ -209,35 +209,11 @@ def test_files_of_another_kind(tmp_path: Path) -> None:
     assert "to have it fetched again" in caught.value.__notes__[0]
 
 
-# An example of Cyreal's documentation; only the import is changed.
-STREAMING = """
-    import jax
-
-    from millstream.cyreal import (
-      BatchTransform,
-      DataLoader,
-      DevicePutTransform,
-      MNISTDataset,
-    )
-
-    pipeline = [
-      MNISTDataset.make_disk_source(split="train", ordering="shuffle", prefetch_size=1024),
-      BatchTransform(batch_size=128),
-      DevicePutTransform(),
-    ]
-
-    loader = DataLoader(pipeline=pipeline)
-    state = loader.init_state(jax.random.PRNGKey(0))
-
-    for batch, mask in loader.iterate(state):
-      ...  # stream without holding the dataset in RAM
-"""  # noqa: E501
-
-
 def test_cyreals_example_of_streaming_from_disk(home: Path) -> None:
     write_mnist(home / ".cache/jax_mnist")
     scope: dict[str, Any] = {}
-    exec(textwrap.dedent(STREAMING), scope)
+    code = (TESTS / "seeds" / "000_disk_stream.txt").read_text()
+    exec(code.replace("from cyreal import", "from millstream.cyreal import"), scope)
     loader, state = scope["loader"], scope["state"]
     assert scope["batch"]["image"].shape == (128, 28, 28, 1)
     assert list((home / ".cache/millstream").iterdir())

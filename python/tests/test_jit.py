@@ -56,12 +56,40 @@ def test_scan_of_next_batch(loader: DataLoader, walk: Any) -> None:
     same_bytes(state.words, walk[2][11])
 
 
-@pytest.mark.parametrize("unroll", [2, 5, 7])
-def test_an_unrolled_scan(loader: DataLoader, walk: Any, unroll: int) -> None:
+@pytest.mark.parametrize("unroll", [False, 2, 5, 7, True])
+def test_an_unrolled_scan(loader: DataLoader, walk: Any, unroll: bool | int) -> None:
     _, _, found = loader.scan_epoch(
         loader.init_state(7), 0, lambda c, b, m: (c, summed(b)), unroll=unroll
     )
     assert np.array_equal(found, sums(walk, STEPS))
+
+
+def test_true_unrolls_all_steps(loader: DataLoader) -> None:
+    traces = []
+
+    def body(carry: Any, batch: Any, mask: Any) -> Any:
+        traces.append(1)
+        return carry, summed(batch)
+
+    def run(state: Any, unroll: bool | int) -> Any:
+        return loader.scan_epoch(state, 0, body, unroll=unroll)[2]
+
+    state = loader.init_state(7)
+    for unroll, loops in ((1, True), (False, True), (True, False)):
+        program = jax.jit(functools.partial(run, unroll=unroll)).lower(state)
+        assert ("while" in program.as_text()) == loops
+    # 1 and True are equal as keys of a dict, but they are different programs.
+    del traces[:]
+    assert np.array_equal(run(state, 1), run(state, True))
+    assert len(traces) == 2
+
+
+@pytest.mark.parametrize("unroll", [0, -1, 1.5, "all"])
+def test_a_bad_unroll_is_named(loader: DataLoader, unroll: Any) -> None:
+    with pytest.raises(ValueError, match="unroll must be a whole number of at least 1"):
+        loader.scan_epoch(
+            loader.init_state(7), 0, lambda c, b, m: (c, None), unroll=unroll
+        )
 
 
 def test_while_and_fori_loops(loader: DataLoader, walk: Any) -> None:

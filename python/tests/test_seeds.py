@@ -1,13 +1,12 @@
 """The code blocks of Cyreal's (000) and Cereal's (001) documentation.
 
 Only the import line is changed. `test_datasets_disk.py` tests streaming from disk.
-001's `scan_epoch` block is left out: it contradicts its documented signature and does
-not run with the original package.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import numpy as np
 import pytest
 from conftest import TESTS, Python
 from idx_files import images_and_labels, write_idx
+from millstream import cereal
 from millstream._datasets import download
 
 N = 300
@@ -217,3 +217,46 @@ def test_001_host_callbacks(capsys: pytest.CaptureFixture[str]) -> None:
     lines = capsys.readouterr().out.splitlines()
     assert lines == [f"loss: {mean}" for mean in means]
     assert loader.element_spec()["loss"].shape == ()
+
+
+def test_001_scan_epoch(loader_of_001: dict[str, Any]) -> None:
+    loader, state = loader_of_001["loader"], loader_of_001["loader_state"]
+    for first, end in ((loader.init_state(0), (1, 0)), (state, (1, 1))):
+        names = run(
+            "001_scan_epoch",
+            loader=loader,
+            loader_state=first,
+            opt_state=model_init(),
+            optimizer_update=count_rows,
+        )
+        assert (names["loader_state"].epoch, names["loader_state"].step) == end
+        if first.step == 0:
+            check_model(names["opt_state"])
+
+
+# The names and arguments in the list "API reference" of 001, without annotations.
+API_OF_001 = {
+    "dataset_to_jax": ["dataset", "storage_device"],
+    "MNISTDataset": ["split", "cache_dir"],
+    "CIFAR10Dataset": ["split", "cache_dir"],
+    "NormalizeImageTransform": ["inner", "image_key", "dtype"],
+    "FlattenImageTransform": ["inner", "image_key"],
+    "HostCallbackTransform": ["inner", "fn", "element_spec_override"],
+    "DiskSampleSource": ["length", "sample_fn", "sample_spec"],
+    "MNISTDiskSource": ["split"],
+    "GymnaxSource": [
+        "env",
+        "env_params",
+        "policy_fn",
+        "policy_params",
+        "steps_per_epoch",
+    ],
+}
+
+
+@pytest.mark.parametrize("name", API_OF_001)
+def test_the_api_of_001(name: str) -> None:
+    found = list(inspect.signature(getattr(cereal, name)).parameters)
+    assert found[: len(API_OF_001[name])] == API_OF_001[name]
+    if name.endswith("DiskSource"):
+        assert {"prefetch_size", "cache_dir"} <= set(found)

@@ -16,6 +16,7 @@ FILES = [
     "eight_devices_pytrees_errors.py",
     "eight_devices_filter.py",
     "eight_devices_keys.py",
+    "eight_devices_streams.py",
     "eight_devices_time_series.py",
     "eight_devices_workers.py",
     "sharded_examples.py",

@@ -210,6 +210,38 @@ def test_user_defined_stages() -> None:
     ]
 
 
+class Appended:
+    """A stage of a user that can only be added to a source."""
+
+    def __init__(self, result: Any = None) -> None:
+        self.result = result
+
+    def __radd__(self, inner: Any) -> Any:
+        if self.result is not None:
+            return self.result
+        return MapTransform(plus_one)(BatchTransform(BATCH)(inner))
+
+
+def test_a_stage_can_be_added_to_a_source() -> None:
+    expected = DataLoader([source(), BatchTransform(BATCH), MapTransform(plus_one)])
+    added = source() + BatchTransform(BATCH) + MapTransform(plus_one)
+    for pipeline in (added, [source(), Appended()], source() + Appended()):
+        found = DataLoader(pipeline)
+        state = expected.init_state(1)
+        same_walk(iterated(found, state, STEPS), iterated(expected, state, STEPS))
+
+
+def test_what_cannot_be_added_is_named() -> None:
+    with pytest.raises(TypeError, match="BatchTransform needs a source or a pipeline"):
+        5 + BatchTransform(BATCH)
+    with pytest.raises(TypeError, match="entry 1 of the pipeline must be a stage"):
+        DataLoader([source(), 5])
+    with pytest.raises(TypeError, match="entry 1 of the pipeline must be a stage"):
+        DataLoader([source(), np.zeros(3)])
+    with pytest.raises(TypeError, match="returned 'text' of type str; expected a"):
+        DataLoader([source(), Appended("text")])
+
+
 def test_an_expected_spec_is_compared_after_a_native_only_stage() -> None:
     spec = {
         "image": jax.ShapeDtypeStruct((BATCH, 2, 3), np.float32),

@@ -53,6 +53,19 @@ def test_the_words_are_a_check_the_key_the_epoch_and_the_step(
     assert np.array_equal(loader.init_state(split).words[1:3], split)
 
 
+def test_it_has_the_names_of_nested_states(loader: DataLoader) -> None:
+    run = loader.run(seed=1)
+    for _ in range(loader.steps_per_epoch + 1):
+        next(run)
+    state = run.state
+    assert state.inner_state.inner_state.epoch == state.epoch == 1
+    assert state.inner_state.position_in_epoch == state.step == 1
+    with pytest.raises(AttributeError):
+        state.inner_state = state
+    with pytest.raises(AttributeError):
+        state.position_in_epoch = 0
+
+
 def test_it_is_a_pytree_of_one_leaf(loader: DataLoader) -> None:
     state = loader.init_state(7)
     leaves, structure = jax.tree.flatten(state)

@@ -12,7 +12,7 @@ from millstream._datasets.base import cache_folder, check_choice, fetched
 from millstream._datasets.download import RemoteFile
 from millstream._datasets.idx import IdxDataset
 
-_SUBSETS = ("balanced", "byclass", "bymerge", "digits", "letters")
+SUBSETS = ("balanced", "byclass", "bymerge", "digits", "letters")
 _ARCHIVE_NAMES = ("gzip.zip", "emnist_gzip.zip")
 _ARCHIVE = RemoteFile(
     "gzip.zip",
@@ -51,7 +51,7 @@ class EMNISTDataset(IdxDataset):
 
     def __post_init__(self) -> None:
         """Check the arguments."""
-        check_choice("subset", self.subset, _SUBSETS)
+        check_choice("subset", self.subset, SUBSETS)
         super().__post_init__()
 
     def _folder(self) -> Path:

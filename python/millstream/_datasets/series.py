@@ -35,8 +35,10 @@ _SHOWN = 60
 """The maximum number of characters of a wrong line in an error message."""
 
 
-def read_values(path: Path, count: int | None = None) -> NDArray[np.float32]:
-    """Return the second column of a CSV file with a header line, as float32.
+def read_values(
+    path: Path, count: int | None = None, *, header_lines: int = 1, column: int = 1
+) -> NDArray[np.float32]:
+    """Return one column of a CSV file as float32. Columns are counted from 0.
 
     Raises ``DataError`` for a line without a finite number in that column, or if
     ``count`` is given and the file has another number of values.
@@ -48,16 +50,20 @@ def read_values(path: Path, count: int | None = None) -> NDArray[np.float32]:
     values = []
     try:
         with path.open(encoding="utf-8-sig", newline="") as stream:
+            for _ in range(header_lines):
+                stream.readline()
             rows = csv.reader(stream, strict=True)
-            next(rows, None)
             for row in rows:
                 if row:
-                    values.append(_number(path, rows.line_num, row))
+                    line = header_lines + rows.line_num
+                    values.append(_number(path, line, row, column))
     except (UnicodeDecodeError, csv.Error) as error:
         raise data_error(path=path, expected=f"a CSV file: {error}") from error
     if not values:
         raise data_error(
-            path=path, expected="a header line and values", found="no values"
+            path=path,
+            expected="a header line and values" if header_lines == 1 else "values",
+            found="no values",
         )
     if count is not None and len(values) != count:
         raise data_error(path=path, expected=f"{count} values", found=str(len(values)))
@@ -74,16 +80,19 @@ def _published(name: str, count: int, *, folder: str) -> RemoteFile:
     )
 
 
-def _number(path: Path, line: int, row: list[str]) -> float:
+def _number(path: Path, line: int, row: list[str], column: int) -> float:
     try:
-        value = float(row[1])
+        value = float(row[column])
     except (IndexError, ValueError):
         value = math.nan
     if not math.isfinite(value):
         found = ",".join(row)
         shown = found if len(found) <= _SHOWN else f"{found[:_SHOWN]}..."
         raise data_error(
-            path=path, line=line, expected="a number in column 2", found=f"{shown!r}"
+            path=path,
+            line=line,
+            expected=f"a number in column {column + 1}",
+            found=f"{shown!r}",
         )
     return value
 

@@ -403,24 +403,27 @@ class DataLoader:
         body_fn: Body,
         *,
         steps: int | None = None,
-        unroll: int = 1,
+        unroll: bool | int = 1,
         progress: bool = False,
     ) -> tuple[LoaderState, Any, Any]:
         """Runs ``body_fn(carry, batch, mask) -> (carry, output)`` for an epoch.
 
         Returns ``(state, carry, outputs)`` with stacked outputs, like ``lax.scan``. It
         starts at ``state``. ``steps`` sets another number of steps, such as the rest
-        of an epoch. Outside jit it compiles once for each ``body_fn`` and waits for the
-        result. So define the function once, outside the loop over epochs. A function
-        that is defined again for each call is compiled each time, and the third time
-        warns. ``progress`` shows a progress bar on standard error while the program
-        runs. It is not possible inside jit. If XLA gathers the samples, as on an
-        accelerator, the bar shows only the start and the end.
+        of an epoch. ``unroll`` is the number of steps that XLA unrolls into one pass of
+        the loop; True unrolls all of them, and False none. Outside jit it compiles once
+        for each ``body_fn`` and waits for the result. So define the function once,
+        outside the loop over epochs. A function that is defined again for each call is
+        compiled each time, and the third time warns. ``progress`` shows a progress bar
+        on standard error while the program runs. It is not possible inside jit. If XLA
+        gathers the samples, as on an accelerator, the bar shows only the start and the
+        end.
         """
         self._built.check_traceable()
         position = self._built.start(state)
         length = self.steps_per_epoch if steps is None else whole("steps", steps, 0)
         check_body(body_fn)
+        unroll = _unrolled(unroll, length)
         traced = any(is_traced(leaf) for leaf in jax.tree.leaves((position, carry)))
         arrays = self._built.arrays()
         if progress and (traced or is_traced(jax.numpy.zeros(()))):
@@ -451,6 +454,13 @@ def delivery_of(built: Built) -> tuple[Delivery, Step]:
         return streamed, stream_stepper(streamed)
     host = HostDelivery(built)
     return host, stepper(host)
+
+
+def _unrolled(unroll: Any, length: int) -> int:
+    """Returns the number of steps in one pass of the loop. True means all of them."""
+    if isinstance(unroll, bool | np.bool_):
+        return max(length, 1) if unroll else 1
+    return whole("unroll", unroll, 1)
 
 
 def _check_state(method: str, state: Any, call: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import numbers
 import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -83,6 +84,8 @@ def assembled(pipeline: Sequence[Any] | Source | None) -> Source:
 
 
 def _joined(source: Source, stage: Any, position: int) -> Source:
+    if _is_added(stage):
+        stage = stage.__radd__
     if isinstance(stage, type | Source) or not callable(stage):
         raise TypeError(
             f"entry {position} of the pipeline must be a stage, such as "
@@ -107,6 +110,19 @@ def _joined(source: Source, stage: Any, position: int) -> Source:
             f"{what} returned {_described(longer)}; expected a source. {_MAPS}"
         )
     return longer
+
+
+def _is_added(stage: Any) -> bool:
+    """Whether ``source + stage`` is the only way to apply a stage of the user.
+
+    Numbers and arrays can be added too, but they are not stages.
+    """
+    return (
+        hasattr(type(stage), "__radd__")
+        and not callable(stage)
+        and not isinstance(stage, numbers.Number | Source)
+        and not hasattr(stage, "dtype")
+    )
 
 
 def _takes_one(fn: Callable[..., Any]) -> bool:

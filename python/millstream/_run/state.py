@@ -62,6 +62,19 @@ class LoaderState:
         """The step of the next batch within its epoch."""
         return step_of(np.asarray(self.words))
 
+    @property
+    def inner_state(self) -> Any:
+        """The state of the stream, or this state if there is no stream.
+
+        Cyreal nests the states of its stages, as in ``state.inner_state.epoch``.
+        """
+        return self if self.stream is None else self.stream
+
+    @property
+    def position_in_epoch(self) -> int:
+        """The step of the next batch within its epoch, under Cyreal's name."""
+        return self.step
+
     def tree_flatten_with_keys(self) -> tuple[tuple[tuple[Any, Any], ...], None]:
         words = jax.tree_util.GetAttrKey("words"), self.words
         if self.stream is None:

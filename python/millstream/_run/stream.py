@@ -96,7 +96,8 @@ class StreamPipeline:
             jax.tree_util.keystr(path) or "value": f"{x.dtype}{list(x.shape)}"
             for path, x in jax.tree_util.tree_flatten_with_path(self.source_element)[0]
         }
-        order = ", ".join(["stream", *(stage.label for stage in self.placed)])
+        labels = [stage.label for stage in self.placed if stage.stateful]
+        order = ", ".join(["stream", *labels])
         inner = "" if self.inner is None else f"{self.inner.plan.digest:016x}"
         digest = zlib.crc32(f"{order} {inner}".encode())
         return {
@@ -182,6 +183,8 @@ class StreamPipeline:
                 )
         with contextlib.suppress(AttributeError):  # another structure, see below
             self.node.check_state(state.stream)
+        if self.node.state is None:
+            return state
         check_same(
             jax.tree.map(_spec_of, state.stream),
             self.node.state,
@@ -210,6 +213,13 @@ class StreamPipeline:
 
     def with_leaves(self, found: Mapping[str, Any]) -> Any:
         """Returns a stream's state with the leaves of these paths."""
+        if self.node.state is None:
+            raise ValueError(
+                f"the state of the stream {type(self.head).__name__} cannot be "
+                "restored from its leaves, because init_state() leaves parts of it "
+                "None. Add a method state_spec() that returns the spec of a whole "
+                "state, or pickle the state."
+            )
         leaves = jax.tree_util.tree_flatten_with_path(self.node.state)[0]
         names = [_name(path) for path, _ in leaves]
         missing = [name for name in names if name not in found]

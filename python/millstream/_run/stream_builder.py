@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import jax
@@ -13,6 +13,7 @@ from millstream._delivery.placement import specs_text
 from millstream._delivery.sharding import Split
 from millstream._run.keys import FIRST_STAGE, Origin
 from millstream._run.stream_nodes import Batched, Called, Keyed, Mapped, Node
+from millstream._stages.batch import BatchTransform
 from millstream._stages.map import check_spec
 from millstream._stages.stage import Stage
 
@@ -30,6 +31,8 @@ class StreamStage:
     label: str
     runs: str
     element: Tree
+    stateful: bool
+    """Whether the stage adds to the state of the stream."""
 
 
 class StreamBuilder:
@@ -60,11 +63,12 @@ class StreamBuilder:
         self._keyed = 0
         self._number = 0
         self._name = ""
+        self._stage: Stage | None = None
 
     def place(self, stages: Iterable[Stage]) -> None:
         """Adds the stages."""
         for number, stage in enumerate(stages, start=self._first):
-            self._number, self._name = number, type(stage).__name__
+            self._number, self._name, self._stage = number, type(stage).__name__, stage
             stage.place(self)  # type: ignore[arg-type]
 
     @property
@@ -82,17 +86,13 @@ class StreamBuilder:
 
     def add_node(self, node: Node, label: str = "", runs: str = "XLA") -> None:
         """Continues with ``node``, a stream around the stream so far."""
+        stateful = not isinstance(node, Mapped | Called)
         self.node = node
-        self.placed.append(StreamStage(label or self._name, runs, node.element))
+        self.placed.append(
+            StreamStage(label or self._name, runs, node.element, stateful)
+        )
 
-    def batch(
-        self,
-        size: int,
-        remainder: str,
-        *,
-        expected: Tree = None,
-        one_mask: bool = False,
-    ) -> None:
+    def batch(self, size: int, remainder: str, *, expected: Tree = None) -> None:
         if self.batched:
             raise ValueError(
                 f"{self.stage}: the stream already makes batches of {self.batch_size}. "
@@ -103,6 +103,7 @@ class StreamBuilder:
                 f"{self.stage}: remainder='partial' is not possible for a stream. Use "
                 "'pad', 'drop' or 'wrap'."
             )
+        one_mask = isinstance(self._stage, BatchTransform) and self._stage.one_mask
         node = Batched(self.node, size, remainder, one_mask=one_mask)
         self.batched, self.batch_size = True, size
         self._check(node, expected)
@@ -154,7 +155,7 @@ class StreamBuilder:
                     "the devices of one process."
                 )
         self.add_traced(trace)
-        self.placed[-1] = StreamStage(label, "XLA", self.node.element)
+        self.placed[-1] = replace(self.placed[-1], label=label)
 
     def add_worker_stage(self, _: PythonMapTransform) -> NoReturn:
         raise TypeError(

@@ -70,7 +70,7 @@ class Node:
     mask: Any
     """The spec of a mask."""
     state: Tree
-    """The spec of a complete state."""
+    """The spec of a complete state, or None if it is not known."""
 
     def init_state(self, key: Any) -> Any:
         raise NotImplementedError
@@ -91,13 +91,12 @@ class Node:
     def check_state(self, state: Any) -> None:
         """Raises ``ValueError`` for a state that cannot be used."""
 
-    def _find_specs(self) -> None:
-        """Sets ``element`` and ``mask`` from ``next``, with the spec of the state."""
-        value, mask, _ = jax.eval_shape(self.next, self.state)
-        self.element, self.mask = specs((value, mask))
-
 
 KEY = jax.ShapeDtypeStruct((2,), np.uint32)
+
+
+def _is_none(x: Any) -> bool:
+    return x is None
 
 
 class Head(Node):
@@ -118,15 +117,17 @@ class Head(Node):
         self.steps_per_epoch = int(steps)
         self._many = getattr(stream, "next_many", None)
         self._check = getattr(stream, "check_state", None)
+        self.element = specs(stream.element_spec())
+        self.mask = jax.ShapeDtypeStruct((), np.bool_)
         complete = getattr(stream, "state_spec", None)
-        self.state = (
-            jax.eval_shape(self.init_state, KEY) if complete is None else complete()
-        )
-        self.state = specs(self.state)
+        first = jax.eval_shape(self.init_state, KEY) if complete is None else complete()
+        self.state = specs(first)
+        if complete is None and None in jax.tree.leaves(first, is_leaf=_is_none):
+            self.state = None  # the missing parts are set later
+            return
         value, mask, state = self._checked(jax.eval_shape(self._raw, self.state))
         advice = "Return a state of the same structure, shapes and dtypes."
         check_same(specs(state), self.state, f"the state from {self.name}.next", advice)
-        self.element = specs(stream.element_spec())
         advice = "Let element_spec() describe the values of next()."
         check_same(specs(value), self.element, f"the value of {self.name}.next", advice)
         self.mask = specs(mask)
@@ -173,7 +174,8 @@ class NativeNode(Node):
         self.built = built
         self.steps_per_epoch = built.steps
         self.state = jax.ShapeDtypeStruct((WORDS,), np.uint32)
-        self._find_specs()
+        value, mask, _ = jax.eval_shape(self.next, self.state)
+        self.element, self.mask = specs((value, mask))
 
     def init_state(self, key: Any) -> Any:
         return jnp.asarray(self.built.init_state(key).words)
@@ -201,7 +203,9 @@ class Mapped(Node):
         self.run = run
         self.steps_per_epoch = inner.steps_per_epoch
         self.state = inner.state
-        self._find_specs()
+        self.element, self.mask = specs(
+            jax.eval_shape(run, inner.element, inner.mask, Origin())
+        )
 
     def init_state(self, key: Any) -> Any:
         return self.inner.init_state(key)
@@ -225,8 +229,8 @@ class Called(Node):
     def __init__(self, inner: Node, call: Callable[[Tree, Any], Tree]) -> None:
         self.inner, self.call = inner, call
         self.steps_per_epoch = inner.steps_per_epoch
-        self.state = inner.state
-        self._find_specs()
+        self.state, self.mask = inner.state, inner.mask
+        self.element = specs(jax.eval_shape(call, inner.element, inner.mask))
 
     def init_state(self, key: Any) -> Any:
         return self.inner.init_state(key)
@@ -253,8 +257,12 @@ class Keyed(Node):
         self.inner, self.run, self.batched = inner, run, batched
         self.steps_per_epoch = inner.steps_per_epoch
         word = jax.ShapeDtypeStruct((), np.uint32)
-        self.state = MapState(inner.state, KEY, word, word)
-        self._find_specs()
+        complete = inner.state is not None
+        self.state = MapState(inner.state, KEY, word, word) if complete else None
+        words = jax.ShapeDtypeStruct((WORDS,), np.uint32)
+        self.element, self.mask = specs(
+            jax.eval_shape(run, inner.element, inner.mask, Origin(words, (word, word)))
+        )
 
     def init_state(self, key: Any) -> Any:
         zero = jnp.zeros((), np.uint32)
@@ -305,9 +313,13 @@ class Batched(Node):
         full, rest = divmod(self._samples, size)
         self.steps_per_epoch = full + (rest > 0 and remainder != "drop")
         self._exact = rest == 0 or remainder == "wrap"
-        position = jax.ShapeDtypeStruct((), np.int32)
-        self.state = BatchState(inner.state, position)
-        self._find_specs()
+        position, complete = jax.ShapeDtypeStruct((), np.int32), inner.state is not None
+        self.state = BatchState(inner.state, position) if complete else None
+        self.element, mask = jax.tree.map(self._rows, (inner.element, inner.mask))
+        self.mask = self._rows(jax.ShapeDtypeStruct((), np.bool_)) if one_mask else mask
+
+    def _rows(self, x: Any) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct((self.size, *x.shape), x.dtype)
 
     def init_state(self, key: Any) -> Any:
         return BatchState(self.inner.init_state(key), jnp.zeros((), np.int32))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -30,6 +30,12 @@ class BatchTransform(Stage):
 
     Building the pipeline raises ``ValueError`` if a batch does not match
     ``element_spec_override``.
+    """
+
+    one_mask: ClassVar[bool] = False
+    """Whether each value of a stream has one mask in a batch, also if it has several.
+
+    False keeps the masks of a value, as of a buffer that delivers several samples.
     """
 
     batch_size: int

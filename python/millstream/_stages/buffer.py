@@ -120,11 +120,17 @@ class Buffered(Node):
         )
         number = jax.ShapeDtypeStruct((), np.int32)
         numbers = (number, number, number, number)
-        self.state = BufferState(inner.state, rows, *numbers, KEY)
-        self._find_specs()
+        complete = inner.state is not None
+        state = BufferState(inner.state, rows, *numbers, KEY)
+        self.state, self._rows = state if complete else None, rows
+        lead = () if stage.sample_size == 1 else (stage.sample_size,)
+        self.element = jax.tree.map(
+            lambda x: jax.ShapeDtypeStruct((*lead, *x.shape), x.dtype), inner.element
+        )
+        self.mask = jax.ShapeDtypeStruct(lead, np.bool_)
 
     def init_state(self, key: Any) -> BufferState:
-        rows = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), self.state.buffer)
+        rows = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), self._rows)
         zero = jnp.zeros((), np.int32)
         rng = threefry.fold_in(jnp.asarray(key), 1)
         inner_state = self.inner.init_state(key)

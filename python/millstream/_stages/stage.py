@@ -47,6 +47,10 @@ class Stage(Description):
         check(longer.head, longer.stages)
         return longer
 
+    def __radd__(self, inner: Source) -> Pipeline:
+        """Returns ``inner + stage``, which is the same as ``stage(inner)``."""
+        return self(inner)
+
     def place(self, builder: Builder) -> None:
         """Adds this stage to the end of the pipeline that ``builder`` holds.
 
