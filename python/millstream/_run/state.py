@@ -70,6 +70,12 @@ class LoaderState:
         """
         return self if self.stream is None else self.stream
 
+    def __getattr__(self, name: str) -> Any:
+        """Returns an attribute of the stream's state, such as ``buffer``."""
+        if name.startswith("_") or name in self.__slots__ or self.stream is None:
+            raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
+        return getattr(self.stream, name)
+
     @property
     def position_in_epoch(self) -> int:
         """The step of the next batch within its epoch, under Cyreal's name."""

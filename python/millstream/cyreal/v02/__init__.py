@@ -24,6 +24,7 @@ from millstream.cyreal.v02.sources import (
     ArraySource,
     DiskSource,
     GymnaxSource,
+    GymnaxSourceState,
     Source,
 )
 from millstream.cyreal.v02.transforms import (
@@ -55,6 +56,7 @@ __all__ = [
     "FashionMNISTDataset",
     "FlattenTransform",
     "GymnaxSource",
+    "GymnaxSourceState",
     "HostCallbackTransform",
     "KMNISTDataset",
     "MNISTDataset",
