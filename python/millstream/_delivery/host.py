@@ -415,6 +415,7 @@ def stepper(delivery: HostDelivery) -> Callable[[Any], tuple[Tree, LoaderState, 
     built = delivery.built
 
     def next_batch(state: Any) -> tuple[Tree, LoaderState, Any]:
+        """Returns ``(batch, state, mask)`` for a state, eagerly or inside jit."""
         words = built.start(state)
         if is_traced(words):
             built.check_traceable()

@@ -130,6 +130,7 @@ def stepper(
     built = delivery.built
 
     def next_batch(state: Any) -> tuple[Tree, LoaderState, Any]:
+        """Returns ``(batch, state, mask)`` for a state, eagerly or inside jit."""
         start = built.start(state)
         if any(map(is_traced, jax.tree.leaves(start))):
             value, mask, after = built.step(start, [])

@@ -49,5 +49,8 @@ _KNOWN = "Its arguments are pipeline, threads, prefetch, traced, on_error, error
 
 def unknown_arguments(names: Iterable[str]) -> TypeError:
     """Returns the error for arguments that ``DataLoader`` does not have."""
-    parts = [f"{name}: {_INSTEAD.get(name, _KNOWN)}." for name in names]
-    return TypeError("DataLoader has no such argument. " + " ".join(parts))
+    parts = [
+        f"DataLoader has no argument {name}. {_INSTEAD.get(name, _KNOWN)}."
+        for name in names
+    ]
+    return TypeError(" ".join(parts))

@@ -14,7 +14,7 @@ from millstream._run.stream import StreamPipeline, is_streamed
 from millstream._sources.advice import advice_for
 from millstream._sources.functions import DatasetSource, is_dataset
 from millstream._sources.source import Source
-from millstream._sources.streams import is_stream
+from millstream._sources.streams import is_stream, missing_of_stream
 from millstream._stages.stage import Stage
 
 _brief = reprlib.Repr()
@@ -73,6 +73,16 @@ def assembled(pipeline: Sequence[Any] | Source | None) -> Source:
     elif not isinstance(source, Source | list | tuple) and is_dataset(source):
         source = DatasetSource(source)
     if not isinstance(source, Source):
+        if isinstance(source, type):
+            raise TypeError(
+                f"a pipeline must begin with a source, but entry 0 is "
+                f"{_described(source)}. Write {source.__name__}(...)."
+            )
+        if missing := missing_of_stream(source):
+            raise TypeError(
+                f"entry 0, {_described(source)}, has a method next, but it is not a "
+                f"stream: it lacks {', '.join(missing)}"
+            )
         is_samples = len(entries) > 1 and not any(map(callable, entries))
         raise TypeError(
             "a pipeline must begin with a source, but entry 0 is "

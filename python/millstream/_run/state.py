@@ -32,7 +32,7 @@ def words_at(words: Any, epoch: int, step: int) -> np.ndarray:
 @public
 @jax.tree_util.register_pytree_with_keys_class
 class LoaderState:
-    """The position of a loader: a pytree with one leaf, ``words``, a uint32[8].
+    """The position of a loader: a pytree with the leaf ``words``, a uint32[8].
 
     It identifies the *next* batch. The words are a checksum of the pipeline, the two
     words of the key, the epoch, the step (low, high) and two reserved words. It works

@@ -179,7 +179,8 @@ class StreamPipeline:
             if int(known[CHECK]) != self.check_word or step_of(known) >= self.steps:
                 raise ValueError(
                     "this state belongs to another pipeline. Restore it with the "
-                    "pipeline that saved it, or start again with init_state()."
+                    "pipeline that saved it, or start again with init_state(). "
+                    "restore() lists the differences of a state from save()."
                 )
         with contextlib.suppress(AttributeError):  # another structure, see below
             self.node.check_state(state.stream)
@@ -304,7 +305,7 @@ def _check_options(name: str, options: Mapping[str, Any]) -> None:
 
 def _spec_of(x: Any) -> jax.ShapeDtypeStruct:
     x = x if hasattr(x, "dtype") else np.asarray(x)
-    return jax.ShapeDtypeStruct(x.shape, x.dtype)
+    return jax.ShapeDtypeStruct(x.shape, jax.dtypes.canonicalize_dtype(x.dtype))
 
 
 def _name(path: Any) -> str:

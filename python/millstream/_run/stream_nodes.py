@@ -99,6 +99,17 @@ def _is_none(x: Any) -> bool:
     return x is None
 
 
+def _check_keys(state: Tree, name: str) -> None:
+    """Raises ``TypeError`` for typed keys, which cannot be saved."""
+    for path, leaf in jax.tree_util.tree_flatten_with_path(state)[0]:
+        if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            raise TypeError(
+                f"the state of {name} has a typed key at "
+                f"{jax.tree_util.keystr(path) or 'its only leaf'}, which cannot be "
+                "saved. Store jax.random.key_data(key)."
+            )
+
+
 class Head(Node):
     """The stream at the head of a pipeline. Checks what it returns."""
 
@@ -125,20 +136,46 @@ class Head(Node):
         if complete is None and None in jax.tree.leaves(first, is_leaf=_is_none):
             self.state = None  # the missing parts are set later
             return
-        value, mask, state = self._checked(jax.eval_shape(self._raw, self.state))
+        result = jax.eval_shape(self._raw, self.state)
+        value, mask, state = self._checked(result)
+        _check_keys(self.state, self.name)
+        if not hasattr(mask, "dtype") or mask.dtype != np.bool_:
+            found = getattr(mask, "dtype", type(mask).__name__)
+            raise TypeError(
+                f"{self.name}.next must return (value, mask, state), where the mask is "
+                f"a boolean; found {found} as the mask"
+            )
         advice = "Return a state of the same structure, shapes and dtypes."
         check_same(specs(state), self.state, f"the state from {self.name}.next", advice)
         advice = "Let element_spec() describe the values of next()."
         check_same(specs(value), self.element, f"the value of {self.name}.next", advice)
         self.mask = specs(mask)
+        if self._many is not None:
+            self._check_many(self._many)
 
-    def _checked(self, result: Any) -> tuple[Tree, Any, Any]:
+    def _checked(self, result: Any, method: str = "next") -> tuple[Tree, Any, Any]:
         if not isinstance(result, tuple | list) or len(result) != 3:
+            found = type(result).__name__
+            if isinstance(result, tuple | list):
+                found = f"a {found} of {len(result)} values"
             raise TypeError(
-                f"{self.name}.next must return (value, mask, state), found "
-                f"{type(result).__name__}"
+                f"{self.name}.{method} must return (value, mask, state), found {found}"
             )
         return result[0], result[1], result[2]
+
+    def _check_many(self, many: Any) -> None:
+        """Raises ``TypeError`` unless ``next_many`` returns stacked values."""
+        result = jax.eval_shape(lambda state: many(state, 3), self.state)
+        stacked = jax.tree.map(
+            lambda x: jax.ShapeDtypeStruct((3, *x.shape), x.dtype),
+            (self.element, self.mask),
+        )
+        check_same(
+            specs(self._checked(result, "next_many")),
+            (*stacked, self.state),
+            f"the result of {self.name}.next_many(state, 3)",
+            "Return (values, masks, state), with the rows on a leading axis.",
+        )
 
     def _raw(self, state: Any) -> Any:
         return self.stream.next(state)
@@ -153,7 +190,7 @@ class Head(Node):
     def many(self, state: Any, count: int) -> tuple[Tree, Any, Any]:
         if self._many is None:
             return super().many(state, count)
-        value, mask, state = self._checked(self._many(state, count))
+        value, mask, state = self._checked(self._many(state, count), "next_many")
         return strong(value), jnp.asarray(mask, bool), strong(state)
 
     def check_state(self, state: Any) -> None:

@@ -18,6 +18,7 @@ from millstream._core.arguments import whole
 from millstream._core.description import Description, Tree
 from millstream._core.public import public
 from millstream._run.state import LoaderState
+from millstream._run.stream_nodes import strong
 
 _GYMNAX = "gymnax.environments.environment"
 
@@ -59,9 +60,9 @@ class GymnaxSource(Description):
     """Transitions of a Gymnax environment that a policy controls, one per sample.
 
     A transition is a dict of ``state``, ``action``, ``reward``, ``next_state`` and
-    ``done``, and of ``info`` with ``policy_step_fn``. Environments reset themselves at
-    the end of an episode, so ``next_state`` is then the first observation of the next
-    episode.
+    ``done``. ``policy_step_fn`` also adds ``info``. In the last step of an episode,
+    ``next_state`` is not the last observation, because environments reset themselves
+    in that step.
 
     Replace the parameters of the policy with ``set_loader_policy_state``.
 
@@ -73,14 +74,15 @@ class GymnaxSource(Description):
       steps_per_epoch: The number of steps in an epoch.
       policy_step_fn: ``policy_step_fn(obs, policy_state, new_episode, key) -> (action,
         policy_state)``, for policies with a state. Use it instead of ``policy_fn``.
-      policy_state_template: A policy state, or its spec. The loop must set the real one
-        with ``set_loader_policy_state`` before the first step.
+      policy_state_template: A policy state, or its spec. Only its structure, shapes and
+        dtypes are used. Set the first policy state with ``set_loader_policy_state``.
       reset_on_epoch: Whether to reset the environment again at the end of each episode
         and of each epoch. False leaves all resets to the environment.
       num_envs: How many environments to step at once. Samples then have a leading axis
         of this length, and so has their mask.
       policy_axes: The axes of the policy's parameters or state, as ``in_axes`` of
-        ``jax.vmap``. None means that all environments share them.
+        ``jax.vmap``. None means that all environments share them. With ``{"weights":
+        None, "memory": 0}``, each environment has its own ``memory``.
       final_observation: Whether a transition has the last observation of its episode as
         ``final_observation``. The environment must give it in ``info``.
     """
@@ -102,6 +104,11 @@ class GymnaxSource(Description):
         whole("GymnaxSource: steps_per_epoch", self.steps_per_epoch, 1)
         if self.num_envs is not None:
             whole("GymnaxSource: num_envs", self.num_envs, 1)
+        if isinstance(self.env, tuple | str):
+            raise TypeError(
+                f"GymnaxSource: env is a {type(self.env).__name__}, not an environment. "
+                "Write env, env_params = gymnax.make(name)."
+            )
         if isinstance(self.env, type):
             raise TypeError(
                 f"GymnaxSource: env is the class {self.env.__name__} (did you forget "
@@ -118,9 +125,10 @@ class GymnaxSource(Description):
 
     def _check_policy(self) -> None:
         if (self.policy_fn is None) == (self.policy_step_fn is None):
+            found = "neither" if self.policy_fn is None else "both"
             raise TypeError(
-                "GymnaxSource needs either policy_fn(obs, params, key) or "
-                "policy_step_fn(obs, policy_state, new_episode, key)"
+                "GymnaxSource takes policy_fn(obs, params, key) or policy_step_fn(obs, "
+                f"policy_state, new_episode, key), found {found}"
             )
         if not callable(self.policy_fn or self.policy_step_fn):
             raise TypeError("GymnaxSource: the policy must be a function")
@@ -318,9 +326,19 @@ class GymnaxSource(Description):
         one, axes = self._transition, self.policy_axes
         if self.num_envs is not None:
             one = jax.vmap(one, (0, 0, axes, 0, 0), (0, 0, 0, 0, axes))
-        value, obs, env_state, done, policy = one(
-            state.obs, state.env_state, state.policy_state, state.new_episode, draws
-        )
+        try:
+            value, obs, env_state, done, policy = one(
+                state.obs, state.env_state, state.policy_state, state.new_episode, draws
+            )
+        except ValueError as error:
+            if self.num_envs is None or self.policy_step_fn is None:
+                raise
+            raise ValueError(
+                f"GymnaxSource: policy_step_fn failed for {self.num_envs} environments "
+                f"with policy_axes={self.policy_axes!r}. If each environment has its "
+                f"own policy state, pass policy_axes=0 and a policy_state_template with "
+                f"a leading axis of {self.num_envs}. The error was: {error}"
+            ) from error
         step = state.step + 1
         ended = step >= self.steps_per_epoch
         new_episode = done
@@ -385,13 +403,14 @@ def set_loader_policy_state(
 ) -> LoaderState:
     """Returns a loader's state with another state or parameters of the policy.
 
-    ``new_episode`` replaces the flag that tells the policy that an episode begins. None
-    keeps it.
+    ``new_episode`` replaces the flag that tells ``policy_step_fn`` that an episode
+    begins. Pass True if the new policy state has no memory of the current episode. None
+    keeps the flag.
     """
     if not isinstance(state, LoaderState) or state.stream is None:
         raise TypeError(
-            "set_loader_policy_state needs the state of a loader over a stream, not "
-            f"{type(state).__name__}"
+            "set_loader_policy_state needs a LoaderState with the state of a stream, "
+            f"found {'one without' if isinstance(state, LoaderState) else repr(state)}"
         )
     changed = set_source_policy_state(
         state.stream, policy_state, new_episode=new_episode
@@ -408,7 +427,7 @@ def set_source_policy_state(
     It looks for the first ``policy_state`` along ``inner_state``.
     """
     if hasattr(state, "policy_state"):
-        changes = {"policy_state": policy_state}
+        changes = {"policy_state": strong(policy_state)}
         if new_episode is not None:
             shape = jnp.shape(state.new_episode)
             changes["new_episode"] = jnp.broadcast_to(
@@ -431,7 +450,7 @@ _KEY = jax.ShapeDtypeStruct((2,), np.uint32)
 
 def _spec(x: Any) -> jax.ShapeDtypeStruct:
     x = x if hasattr(x, "dtype") and hasattr(x, "shape") else jnp.asarray(x)
-    return jax.ShapeDtypeStruct(x.shape, x.dtype)
+    return jax.ShapeDtypeStruct(x.shape, jax.dtypes.canonicalize_dtype(x.dtype))
 
 
 def _chosen(first: Any, a: Tree, b: Tree) -> Tree:

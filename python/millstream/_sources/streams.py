@@ -16,8 +16,9 @@ _METHODS = ("init_state", "next", "element_spec")
 class Stream(Protocol):
     """A source that makes its samples from a state, such as an environment.
 
-    Any object with these attributes can head a pipeline. JAX traces ``init_state`` and
-    ``next``, so they must be pure. A stream may also have:
+    Any object with ``steps_per_epoch``, ``init_state``, ``next`` and ``element_spec``
+    can be the first entry of a pipeline. JAX traces ``init_state`` and ``next``, so
+    they must be pure. A stream may also have:
 
     - ``next_many(state, n)``, which returns ``(values, masks, state)`` of n samples,
       stacked on a leading axis. ``BatchTransform`` uses it instead of n calls.
@@ -34,16 +35,27 @@ class Stream(Protocol):
         """Returns the first state, a pytree of arrays, for a raw key (uint32[2])."""
 
     def next(self, state: Any) -> tuple[Tree, Any, Any]:
-        """Returns ``(value, mask, state)``: a sample, whether it counts, the state."""
+        """Returns ``(value, mask, state)``: a sample, its mask and the next state.
+
+        The mask is False if the loss must ignore the sample.
+        """
 
     def element_spec(self) -> Tree:
         """Returns a ``jax.ShapeDtypeStruct`` for each leaf of a sample."""
 
 
 def is_stream(source: Any) -> bool:
-    """Whether ``source`` is an object with the methods of a stream."""
-    if isinstance(source, type | Source):
-        return False
-    return hasattr(source, "steps_per_epoch") and all(
-        callable(getattr(source, name, None)) for name in _METHODS
+    """Whether ``source`` is an object with the attributes of a stream."""
+    return not isinstance(source, type | Source) and not _missing(source)
+
+
+def missing_of_stream(source: Any) -> list[str]:
+    """Returns what an object with a method ``next`` lacks to be a stream."""
+    return _missing(source) if callable(getattr(source, "next", None)) else []
+
+
+def _missing(source: Any) -> list[str]:
+    missing = [n for n in _METHODS if not callable(getattr(source, n, None))]
+    return (
+        missing if hasattr(source, "steps_per_epoch") else [*missing, "steps_per_epoch"]
     )

@@ -33,8 +33,9 @@ _MAX_SEEN = (1 << 31) - 1
 class BufferTransform(Stage):
     """Stores values in a buffer and delivers stored values, as for experience replay.
 
-    It may follow a stream, or any source: then it is a shuffle buffer. Each step stores
-    one value if its mask is True. Once ``prefill`` values are stored, each step
+    It may follow a stream or any other source. Each step stores one value if its mask
+    is True. A value with several masks, such as one of many environments, is stored if
+    all of them are True. Once ``prefill`` values are stored, each step
     delivers ``sample_size`` stored values with a leading axis, or one value without it
     if ``sample_size`` is 1. Before that, it delivers the value that was just made,
     followed by zeros whose mask is False.
@@ -50,7 +51,8 @@ class BufferTransform(Stage):
       mode: "sequential" reads the buffer in a circle. "shuffled" draws values at random
         with replacement.
       write_mode: What to overwrite if the buffer is full. "fifo" replaces the oldest
-        value. "reservoir" keeps a random sample of all values.
+        value. "reservoir" keeps a random sample of all values. It counts up to 2^31 - 1
+        values; beyond that, each value is stored with the same probability.
     """
 
     capacity: int

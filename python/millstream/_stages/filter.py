@@ -34,8 +34,8 @@ class FilterTransform(Stage):
     ``predicate`` is a boolean array with one element per sample, or a function of one
     sample. Building a loader calls the function once for every sample, with NumPy
     arrays, after the stages before this one. A progress bar on standard error shows how
-    far it is. The pipeline then continues with a ``Subset`` of the samples kept: their
-    number and their order decide the length of an epoch. ``which_samples`` returns the
+    far it is. The pipeline then continues with a ``Subset`` of the samples kept, and an
+    epoch has only those. ``which_samples`` returns the
     indices in the source itself. A state is valid only for the same samples.
 
     The stage must stand before BatchTransform, before stages that draw random numbers
@@ -49,8 +49,8 @@ class FilterTransform(Stage):
       predicate: A boolean array, or a function that returns True or False.
       cache: A file for the result of the function. If it exists, the function is not
         called. Building raises ``ValueError`` if it belongs to another number of
-        samples or is damaged. It does not know the function and the data: delete it if
-        you change them.
+        samples or is damaged. The file does not record the function and the data:
+        delete it if you change them.
     """
 
     changes_mask: ClassVar[bool] = True
@@ -77,6 +77,11 @@ class FilterTransform(Stage):
 
     def place(self, builder: Builder) -> None:
         if builder.streams:
+            if self.cache is not None:
+                raise ValueError(
+                    f"{builder.stage}: cache= has no meaning for a stream, because the "
+                    "predicate is traced with each sample. Remove cache=."
+                )
             builder.add_traced(self.trace, changes_mask=True)
         else:
             builder.filter(self._kept)
@@ -137,7 +142,7 @@ class FilterTransform(Stage):
             if answer.shape or answer.dtype != np.bool_:
                 raise TypeError(
                     f"{_NAME}: predicate returned {answer.dtype}{list(answer.shape)}; "
-                    "expected a boolean scalar"
+                    "expected a boolean scalar, such as the result of a comparison"
                 )
             return answer
 
