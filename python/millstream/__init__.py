@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from millstream._sources.mixture import mix as mix
     from millstream._sources.source import Source as Source
     from millstream._sources.streams import Stream as Stream
+    from millstream._sources.traced import TracedSource as TracedSource
     from millstream._sources.windows import WindowSource as WindowSource
     from millstream._sources.write import write_csv as write_csv
     from millstream._sources.write import write_idx as write_idx

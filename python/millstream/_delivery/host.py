@@ -403,9 +403,9 @@ def stepper(delivery: HostDelivery) -> Callable[[Any], tuple[Tree, LoaderState, 
 
     def next_batch(state: Any) -> tuple[Tree, LoaderState, Any]:
         words = built.start(state)
-        if is_traced(words):
+        if is_traced(words) or built.in_jit:
             built.check_traceable()
-            value, mask, words = built.step(words, built.arrays())
+            value, mask, words = built.step(built.on_device(words), built.arrays())
         else:
             current = np.asarray(words)
             value, mask, _ = delivery.fetch(current)

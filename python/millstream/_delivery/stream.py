@@ -133,7 +133,7 @@ def stepper(
 
     def next_batch(state: Any) -> tuple[Tree, LoaderState, Any]:
         start = built.start(state)
-        if any(map(is_traced, jax.tree.leaves(start))):
+        if built.in_jit or any(map(is_traced, jax.tree.leaves(start))):
             value, mask, after = built.step(start, [])
             return value, after, mask
         value, mask, cursor = delivery.fetch(start, None)

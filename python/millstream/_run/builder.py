@@ -111,7 +111,7 @@ class Builder:
         """The keys of the host fields at this stage."""
         self.puts_natively = False
         """Whether batches are put on their devices directly from the engine."""
-        self._traced = traced
+        self._traced = traced or head.needs_tracing
         self._check_only = check_only
         self._source, self._tree, self._names = head.native()
         self._copied = False
@@ -181,6 +181,13 @@ class Builder:
                 raise ValueError(
                     f"{earlier}, needs batches. Put it after {self._name}."
                 )
+        length = self.head.order.length(self.head.num_samples)
+        if self.head.needs_tracing and remainder == "wrap" and length % size:
+            raise ValueError(
+                f"{self.stage}: remainder='wrap' is not possible for "
+                f"{type(self.head).__name__} if a batch of {size} does not divide its "
+                f"{length} samples. Use 'pad' or 'drop'."
+            )
         self.batched, self.batch_size, self.remainder = True, size, remainder
         self._add(
             label=f"{self._name}({size}, {remainder})",
@@ -359,6 +366,11 @@ class Builder:
 
     def _use_engine_only(self) -> None:
         """Makes the engine read the samples, even if an accelerator holds them."""
+        if self.head.needs_tracing:
+            raise TypeError(
+                f"{self.stage}, cannot run in XLA, so it cannot follow "
+                f"{type(self.head).__name__}"
+            )
         if self._traced:
             raise ValueError(
                 f"traced=True runs all stages in XLA, but {self.stage}, cannot run "

@@ -217,7 +217,14 @@ class BuiltPipeline:
         return self._device_arrays if self.traced else []
 
     @functools.cached_property
+    def in_jit(self) -> bool:
+        """Whether the samples are tracers, so that batches exist only inside jit."""
+        return self.head.needs_tracing and any(map(is_traced, self.head.arrays() or []))
+
+    @functools.cached_property
     def _device_arrays(self) -> list[Any]:
+        if self.in_jit:
+            return self.head.arrays() or []
         with jax.ensure_compile_time_eval():  # the first call may be inside jit
             arrays = self.head.arrays()
             if arrays is None:

@@ -341,7 +341,7 @@ class DataLoader:
     def _untraced(self, method: str, state: Any) -> Any:
         """Returns the position of a state. Raises ``TypeError`` inside jit."""
         position = self._built.start(state)
-        if any(map(is_traced, jax.tree.leaves(position))):
+        if self._built.in_jit or any(map(is_traced, jax.tree.leaves(position))):
             raise TypeError(f"{method}() cannot be used inside jit. Use scan_epoch().")
         return position
 
@@ -416,7 +416,8 @@ class DataLoader:
         position = self._built.start(state)
         length = self.steps_per_epoch if steps is None else whole("steps", steps, 0)
         check_body(body_fn)
-        traced = any(is_traced(leaf) for leaf in jax.tree.leaves((position, carry)))
+        leaves = jax.tree.leaves((position, carry))
+        traced = self._built.in_jit or any(map(is_traced, leaves))
         arrays = self._built.arrays()
         if progress and (traced or is_traced(jax.numpy.zeros(()))):
             raise ValueError(

@@ -128,6 +128,11 @@ class StreamPipeline:
     def arrays(self) -> list[Any]:
         return []
 
+    @property
+    def in_jit(self) -> bool:
+        """Whether the samples of the source are tracers."""
+        return self.inner is not None and self.inner.in_jit
+
     def check_traceable(self) -> None:
         """A stream can always be traced."""
 
