@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from millstream._sources.gymnax import (
         set_source_policy_state as set_source_policy_state,
     )
+    from millstream._sources.iterable import IterableSource as IterableSource
     from millstream._sources.materialize import dataset_to_jax as dataset_to_jax
     from millstream._sources.mixture import mix as mix
     from millstream._sources.source import Source as Source

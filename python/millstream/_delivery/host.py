@@ -347,11 +347,11 @@ class HostDelivery:
 
         # XLA must keep the unused number, because it keeps the engine alive.
         program = jax.jit(run, keep_unused=True)
-        return program, _runs(built, built.later[len(first) :])
+        return program, runs(built, built.later[len(first) :])
 
     @functools.cached_property
     def _stages(self) -> list[Program]:
-        return _runs(self.built, self.built.later)
+        return runs(self.built, self.built.later)
 
 
 def _is_debugging() -> bool:
@@ -359,17 +359,17 @@ def _is_debugging() -> bool:
     return bool(_config.jax_debug_nans or _config.jax_debug_infs)
 
 
-def _runs(built: BuiltPipeline, later: list[Placed]) -> list[Program]:
+def runs(built: BuiltPipeline, later: list[Placed]) -> list[Program]:
     """Returns functions to run in order: callbacks, and programs of traced stages."""
-    runs: list[Program] = []
+    found: list[Program] = []
     for calls, placed in itertools.groupby(later, _calls):
         stages = list(placed)
         if calls:
             callbacks = [p.callback for p in stages if p.callback is not None]
-            runs += [functools.partial(_call, built, c) for c in callbacks]
+            found += [functools.partial(_call, built, c) for c in callbacks]
         else:
-            runs.append(jax.jit(functools.partial(built.finish, later=stages)))
-    return runs
+            found.append(jax.jit(functools.partial(built.finish, later=stages)))
+    return found
 
 
 def _calls(placed: Placed) -> bool:

@@ -181,18 +181,11 @@ class Builder:
                 raise ValueError(
                     f"{earlier}, needs batches. Put it after {self._name}."
                 )
-        length = self.head.order.length(self.head.num_samples)
-        if self.head.needs_tracing and remainder == "wrap" and length % size:
-            raise ValueError(
-                f"{self.stage}: remainder='wrap' is not possible for "
-                f"{type(self.head).__name__} if a batch of {size} does not divide its "
-                f"{length} samples. Use 'pad' or 'drop'."
-            )
         self.batched, self.batch_size, self.remainder = True, size, remainder
         self._add(
             label=f"{self._name}({size}, {remainder})",
             native=True,
-            trace=_unchanged,
+            trace=unchanged,
             tree=self._tree,
             expected=expected,
         )
@@ -369,7 +362,7 @@ class Builder:
         if self.head.needs_tracing:
             raise TypeError(
                 f"{self.stage}, cannot run in XLA, so it cannot follow "
-                f"{type(self.head).__name__}"
+                f"{self.head.display_name}"
             )
         if self._traced:
             raise ValueError(
@@ -419,5 +412,5 @@ def check_host_fields(keys: tuple[str, ...], value: Tree) -> None:
         )
 
 
-def _unchanged(value: Tree, mask: Any, batched: bool) -> Tree:
+def unchanged(value: Tree, mask: Any, batched: bool) -> Tree:
     return value

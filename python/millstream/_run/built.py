@@ -101,6 +101,13 @@ class BuiltPipeline:
                 "traced=True gathers samples in XLA, which cannot call the functions "
                 f"of {type(head).__name__}. Remove traced=True."
             )
+        length = head.order.length(head.num_samples)
+        if head.needs_tracing and self.policy == "wrap" and length % self.batch_size:
+            raise ValueError(
+                f"remainder='wrap' is not possible for {head.display_name} if a batch "
+                f"of {self.batch_size} does not divide its {length} samples. Use 'pad' "
+                "or 'drop'."
+            )
         if self.traced and head.num_samples >= jnp_orders.MOST_SAMPLES:
             raise ValueError(
                 f"traced=True needs fewer than 2^31 samples, not {head.num_samples}. "

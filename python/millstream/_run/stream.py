@@ -31,6 +31,7 @@ from millstream._run.state import (
 )
 from millstream._run.stream_builder import StreamBuilder, StreamStage
 from millstream._run.stream_nodes import Head, NativeNode, check_same
+from millstream._sources.iterable import IterableSource
 from millstream._sources.source import SampleSource
 from millstream._stages.stage import Stage
 
@@ -69,7 +70,7 @@ class StreamPipeline:
             batched = self.inner.batched
         else:
             count, batched = 0, False
-            _check_options(type(head).__name__, options)
+            check_options(type(head).__name__, options, _REASONS)
             node = Head(head)
         builder = StreamBuilder(node, self._called, first=count + 1, batched=batched)
         builder.place(stages[count:])
@@ -251,7 +252,7 @@ class StreamPipeline:
         """Returns a guard as ``BuiltPipeline.interruptible`` does."""
         if self.inner is not None:
             return self.inner.interruptible(active)
-        return _NoGuard()
+        return no_guard()
 
     @property
     def last_error(self) -> BaseException | None:
@@ -275,14 +276,23 @@ class _NoGuard(contextlib.nullcontext[None]):
     interrupted = False
 
 
-def _check_options(name: str, options: Mapping[str, Any]) -> None:
+def no_guard() -> Any:
+    """Returns a guard that leaves Ctrl-C to Python."""
+    return _NoGuard()
+
+
+_REASONS = {
+    "threads": "JAX traces it",
+    "prefetch": "each batch depends on the one before",
+    "traced": "JAX always traces it",
+    "skip": "it has no samples to skip",
+}
+
+
+def check_options(
+    name: str, options: Mapping[str, Any], reasons: Mapping[str, str]
+) -> None:
     """Raises ``ValueError`` for an argument of the loader that a stream cannot use."""
-    reasons = {
-        "threads": "JAX traces it",
-        "prefetch": "each batch depends on the one before",
-        "traced": "JAX always traces it",
-        "skip": "it has no samples to skip",
-    }
     for option, reason in reasons.items():
         if options.get(option) not in (None, False):
             given = "on_error='skip'" if option == "skip" else f"{option}="
@@ -307,5 +317,9 @@ Built = BuiltPipeline | StreamPipeline
 
 def built_pipeline(head: Any, stages: tuple[Stage, ...], **options: Any) -> Built:
     """Builds a pipeline. ``options`` are those of ``BuiltPipeline``."""
+    if isinstance(head, IterableSource):
+        from millstream._run.iterable import IterablePipeline
+
+        return IterablePipeline(head, stages, **options)
     kind = StreamPipeline if is_streamed(head, stages) else BuiltPipeline
     return kind(head, stages, **options)

@@ -76,6 +76,11 @@ class Source:
 class SampleSource(Source):
     """A source of samples: the engine's source to read from, and the order."""
 
+    @property
+    def display_name(self) -> str:
+        """The name of the source in messages."""
+        return type(self).__name__
+
     needs_tracing: ClassVar[bool] = False
     """Whether only XLA can gather the samples, as for arrays that are tracers."""
 

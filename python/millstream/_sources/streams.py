@@ -6,6 +6,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from millstream._core.description import Tree
 from millstream._core.public import public
+from millstream._sources.iterable import IterableSource
 from millstream._sources.source import Source
 
 _METHODS = ("init_state", "next", "element_spec")
@@ -41,7 +42,9 @@ class Stream(Protocol):
 
 
 def is_stream(source: Any) -> bool:
-    """Whether ``source`` is an object with the methods of a stream."""
+    """Whether ``source`` is an iterable or an object with the methods of a stream."""
+    if isinstance(source, IterableSource):
+        return True
     if isinstance(source, type | Source):
         return False
     return hasattr(source, "steps_per_epoch") and all(
