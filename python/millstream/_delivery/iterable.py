@@ -16,11 +16,12 @@ from millstream._delivery.iterable_reader import (
     Limits,
     LostThread,
     Made,
+    Position,
     Reader,
     ReaderAhead,
 )
 from millstream._run.iterable import IterablePipeline, Place
-from millstream._run.iterator import Position
+from millstream._run.iterator import Position as LoopPosition
 from millstream._run.keys import Origin
 from millstream._run.run import ENDLESS, Run
 from millstream._run.state import LoaderState, check_x64, words_at
@@ -33,6 +34,10 @@ class _Start(NamedTuple):
     state: LoaderState
     limits: Limits
 
+    @property
+    def epoch(self) -> int:
+        return self.state.epoch
+
 
 class _Cursor:
     """The state after a batch, and the reader that makes the next one.
@@ -41,12 +46,24 @@ class _Cursor:
     number now, an interrupt lost a batch, and a new reader starts at the state.
     """
 
-    __slots__ = ("count", "reader", "state")
+    __slots__ = ("_state", "after", "count", "reader")
 
-    def __init__(self, state: LoaderState, reader: _Counted) -> None:
-        self.state = state
+    def __init__(self, after: Position, reader: _Counted) -> None:
+        self.after = after
         self.reader = reader
         self.count = reader.count
+        self._state: LoaderState | None = None
+
+    @property
+    def state(self) -> LoaderState:
+        if self._state is None:
+            words = self.after.words(self.reader.words)
+            self._state = LoaderState(words, self.after.place.stream)
+        return self._state
+
+    @property
+    def epoch(self) -> int:
+        return self.after.epoch
 
 
 class _Counted:
@@ -54,6 +71,7 @@ class _Counted:
 
     def __init__(self, built: IterablePipeline, start: _Start) -> None:
         self.limits = start.limits
+        self.words: np.ndarray = start.state.words
         reader = Reader(built, *start)
         ahead = built.prefetch
         self._reader = ReaderAhead(reader, ahead) if ahead else reader
@@ -85,6 +103,7 @@ class IterableDelivery:
         self.steps = recent_steps()
         """The times of the last steps of Python loops."""
         self._alias = Aliasing()
+        self._full_mask: tuple[Any, Any] = (None, None)
         self._partial = built.remainder == "partial"
         default = jax.local_devices()[0]
         self._device = None if built.device is default else built.device
@@ -124,12 +143,12 @@ class IterableDelivery:
         except BaseException:
             reader.close()
             raise
-        value, mask = self._finished(made)
+        value, mask = self._finished(made, reader.words)
         built.count[0] += 1
         built.count[1] += made.valid
         return value, mask, _Cursor(made.after, reader)
 
-    def _finished(self, made: Made) -> tuple[Tree, Any]:
+    def _finished(self, made: Made, words: np.ndarray) -> tuple[Tree, Any]:
         """Returns ``(value, mask)`` of a batch in JAX, after all stages."""
         built = self.built
         arrays = built.rows_of(made.arrays)
@@ -141,14 +160,27 @@ class IterableDelivery:
         elif built.split is not None:
             *leaves, mask = jax.device_put(arrays, built.split.rows_sharding)
         else:
-            *leaves, mask = self._alias(arrays, self._device)
+            *leaves, flags = arrays
+            leaves = self._alias(leaves, self._device)
+            mask = self._mask(flags, made.valid)
         value = built.unflatten(leaves)
-        origin = Origin(made.words, rows) if built.keyed else Origin()
+        origin = Origin(made.at.words(words), rows) if built.keyed else Origin()
         for run in self._stages:
             value = run(value, mask, origin)
         if self._device is not None and self._stages:
             value, mask = jax.device_put((value, mask), self._device)
         return value, mask
+
+    def _mask(self, flags: np.ndarray, valid: int) -> Any:
+        """Returns the mask of a batch. All full batches share one."""
+        if valid < self.built.batch_size:
+            return jax.device_put(flags, self._device)
+        default = jax.config.jax_default_device  # type: ignore[attr-defined]
+        known_default, mask = self._full_mask
+        if mask is None or default is not known_default or mask.is_deleted():
+            mask = jax.device_put(flags.copy(), self._device)
+            self._full_mask = default, mask
+        return mask
 
     @functools.cached_property
     def _stages(self) -> list[Callable[..., Tree]]:
@@ -186,7 +218,7 @@ class IterableDelivery:
                 epoch=taken // built.samples, samples=taken % built.samples
             )
         run._abandon()
-        return LoaderState(words_at(state.words, epoch, 0), place.leaf)
+        return LoaderState(words_at(state.words, epoch, 0), place.stream)
 
 
 class _Looped:
@@ -197,11 +229,11 @@ class _Looped:
 
     _delivery: IterableDelivery
     built: IterablePipeline
-    _position: Position
+    _position: LoopPosition
     _closed: bool
     _last: int | None = None
 
-    def _start(self, state: LoaderState, steps: int | None) -> Position:
+    def _start(self, state: LoaderState, steps: int | None) -> LoopPosition:
         self._last = self._last_epoch(state, steps)
         if self._last is not None:
             steps = ENDLESS
@@ -227,7 +259,8 @@ class _Looped:
 
     @property
     def _left(self) -> int:
-        if self._last is not None and self._state.epoch >= self._last:
+        place: Any = self._place()  # type: ignore[attr-defined]
+        if self._last is not None and place.epoch >= self._last:
             return 0
         return self._position[1]
 
@@ -241,7 +274,7 @@ class _Looped:
 
     def get_state(self) -> dict[str, Any]:
         saved: dict[str, Any] = super().get_state()  # type: ignore[misc]
-        if saved.get("left", 0) >= ENDLESS:
+        if self._last is not None and saved.get("left"):
             saved["left"] = None  # to the end of the epoch
         return saved
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import copy
 import json
 import queue
 import threading
@@ -18,7 +17,7 @@ import numpy as np
 
 from millstream._core.errors import DataError
 from millstream._run.iterable import BadRow, IterablePipeline, Place
-from millstream._run.state import EPOCH, LoaderState, step_of, words_at
+from millstream._run.state import LoaderState, words_at
 from millstream._sources.iterable import no_sample
 
 _METHODS = (("state_dict", "load_state_dict"), ("get_state", "set_state"))
@@ -34,6 +33,18 @@ class Limits(NamedTuple):
     """The first epoch that is not read."""
     batches: int | None
     """The number of batches since epoch 0."""
+
+
+class Position(NamedTuple):
+    """A position between two batches."""
+
+    epoch: int
+    step: int
+    place: Place
+
+    def words(self, words: np.ndarray) -> np.ndarray:
+        """Returns the words of this position. ``words`` are those of the loop."""
+        return words_at(words, self.epoch, self.step)
 
 
 class Rows(NamedTuple):
@@ -53,9 +64,8 @@ class Made(NamedTuple):
     rows: tuple[Any, ...]
     """The epoch and the number of the sample of each row, if a stage needs them."""
     valid: int
-    words: np.ndarray
-    """The words of the batch."""
-    after: LoaderState
+    at: Position
+    after: Position
 
 
 class Reader:
@@ -66,38 +76,35 @@ class Reader:
     ) -> None:
         self.built = built
         self.limits = limits
-        self._words: np.ndarray = state.words
         self._place = Place.of(state.stream)
         """Where the iterator is. A batch that is held back is before it."""
-        self._batches = self._place.batches
+        self._position = Position(state.epoch, state.step, self._place)
         self._iterator: Iterator[Any] | None = None
         self._save: Callable[[], bytes] = bytes
         self._held: Rows | BaseException | None = None
 
     def read(self) -> Made | None:
         """Returns the next batch, or None at the limits."""
-        built, words = self.built, self._words
-        epoch, step = int(words[EPOCH]), step_of(words)
-        limit = self.limits
+        built, limit, position = self.built, self.limits, self._position
+        epoch, step, batches = position.epoch, position.step, position.place.batches
         if limit.epoch is not None and epoch >= limit.epoch:
             return None
-        if limit.batches is not None and self._batches >= limit.batches:
+        if limit.batches is not None and batches >= limit.batches:
             return None
         parts, ended = self._counted(step) if built.steps else self._open_ended()
-        samples = [sample for part in parts for sample in part.samples]
-        if len(parts) == 1:
-            samples = parts[0].samples
+        samples = parts[0].samples
+        for part in parts[1:]:
+            samples = samples + part.samples
         arrays = self._copied(samples, parts)
-        after = words_at(words, *((epoch + 1, 0) if ended else (epoch, step + 1)))
         place = parts[-1].after
         if ended and built.policy != "wrap" and place.epoch == epoch:
             self._start_epoch(epoch + 1)
             place = self._place
-        self._words, self._batches = after, self._batches + 1
-        place = place._replace(batches=self._batches)
+        epoch, step = (epoch + 1, 0) if ended else (epoch, step + 1)
+        place = Place(place.epoch, place.samples, batches + 1, place.saved)
+        self._position = after = Position(epoch, step, place)
         rows = self._numbers(parts) if built.keys_samples else ()
-        state = LoaderState(after, place.leaf)
-        return Made(arrays, rows, len(samples), words, state)
+        return Made(arrays, rows, len(samples), position, after)
 
     def _counted(self, step: int) -> tuple[list[Rows], bool]:
         """Takes the samples of a batch if the number of samples is known."""
@@ -201,8 +208,8 @@ class Reader:
         if kind == b"J":
             value = json.loads(saved)
         if kind and on_iterable is not None:
-            # A copy, because the caller's object would keep the state in later epochs.
-            iterable = copy.copy(iterable)
+            # The caller's object would start later epochs at this state too.
+            iterable = _shallow_copy(iterable)
             getattr(iterable, on_iterable[1])(value)
         iterator = iter(iterable)
         methods, owner = on_iterable, iterable
@@ -308,6 +315,20 @@ def _methods(owner: Any) -> tuple[str, str] | None:
         if all(callable(getattr(owner, name, None)) for name in pair):
             return pair
     return None
+
+
+def _shallow_copy(value: Any) -> Any:
+    """Returns an object with the same attributes, or ``value`` if that is impossible.
+
+    It does not use the pickling methods of the class: those of Hugging Face's streams
+    share the attributes.
+    """
+    try:
+        twin = object.__new__(type(value))
+        twin.__dict__.update(value.__dict__)
+    except (AttributeError, TypeError):
+        return value
+    return twin
 
 
 class LostThread(Exception):

@@ -36,12 +36,13 @@ from millstream._workers.rows import FieldSpec, put_sample
 PREFETCH = 2
 """How many batches are made ahead if the loader's ``prefetch`` is None."""
 _KEPT_SLOTS = 8
+_LEAF = "iterable"
 _HEADER = struct.Struct("<QQQ")
 _serials = itertools.count(1)
 
 
 class Place(NamedTuple):
-    """Where a batch starts in its iterable: the one leaf of a state's ``stream``."""
+    """Where a batch starts in its iterable. A state holds it in one uint8 leaf."""
 
     epoch: int = 0
     """The number of the iterable."""
@@ -53,14 +54,15 @@ class Place(NamedTuple):
     """The state of the iterable: "J" and JSON, or "B" and bytes. Empty for none."""
 
     @property
-    def leaf(self) -> np.ndarray:
+    def stream(self) -> dict[str, np.ndarray]:
+        """The ``stream`` of a state, which has one leaf."""
         header = _HEADER.pack(self.epoch, self.samples, self.batches)
-        return np.frombuffer(header + self.saved, np.uint8)
+        return {_LEAF: np.frombuffer(header + self.saved, np.uint8)}
 
     @classmethod
-    def of(cls, leaf: Any) -> Place:
-        """Returns the place in a leaf. Raises ``ValueError`` if it is damaged."""
-        data = np.asarray(leaf).tobytes()
+    def of(cls, stream: Mapping[str, Any]) -> Place:
+        """Returns the place in a state. Raises ``ValueError`` if it is damaged."""
+        data = np.asarray(stream[_LEAF]).tobytes()
         if len(data) < _HEADER.size or data[_HEADER.size :][:1] not in (
             b"",
             b"J",
@@ -116,7 +118,7 @@ class _Fields(SampleSource):
 class IterablePipeline(BuiltPipeline):
     """A validated pipeline over an iterable.
 
-    A position is a ``LoaderState`` whose stream is the leaf of a ``Place``. The engine
+    A position is a ``LoaderState`` whose stream holds a ``Place``. The engine
     copies samples into batches. XLA runs all stages on the batches.
     """
 
@@ -124,6 +126,12 @@ class IterablePipeline(BuiltPipeline):
         self, source: IterableSource, stages: tuple[Stage, ...], **options: Any
     ) -> None:
         check_options("IterableSource", {**options, "prefetch": None}, _REASONS)
+        for stage in stages:
+            if stage.stateful:
+                raise TypeError(
+                    f"{type(stage).__name__} cannot follow IterableSource, because its "
+                    "state is updated inside jit. Shuffle inside the iterable."
+                )
         prefetch = options.get("prefetch")
         self.source = source
         self.prefetch = PREFETCH if prefetch is None else prefetch
@@ -212,13 +220,12 @@ class IterablePipeline(BuiltPipeline):
     # Descriptions.
 
     def described(self) -> dict[str, Any]:
-        end = f"{self.samples} samples" if self.samples else "the iterator ends"
-        count = self.samples or 1
+        end = f"after {self.samples} samples" if self.samples else "with the iterator"
         return {
-            "samples": count,
+            "samples": 1,
             "fields": {column.name: str(column) for column in self.columns},
-            "order": {"is": f"iterable, an epoch ends after {end}", "digest": ""},
-            "epoch_length": count,
+            "order": {"is": f"an iterable whose epochs end {end}", "digest": end},
+            "epoch_length": 1,
             "batch_size": self.batch_size,
             "remainder": self.remainder,
             "digest": "iterable",
@@ -279,7 +286,7 @@ class IterablePipeline(BuiltPipeline):
     # States.
 
     def init_state(self, key: Any = None) -> LoaderState:
-        return LoaderState(state_words(self._word, key), Place().leaf)
+        return LoaderState(state_words(self._word, key), Place().stream)
 
     def start(self, state: Any) -> LoaderState:
         """Returns a state to start from, in host memory.
@@ -295,7 +302,7 @@ class IterablePipeline(BuiltPipeline):
                 f"init_state() or a state from a run, found {type(state).__name__}"
             )
         words = words_of(state)
-        if is_traced(words) or is_traced(state.stream):
+        if any(map(is_traced, jax.tree.leaves(state))):
             return state
         known = np.asarray(words)
         step = step_of(known)
@@ -304,23 +311,29 @@ class IterablePipeline(BuiltPipeline):
                 "this state belongs to another pipeline. Restore it with the pipeline "
                 "that saved it, or start again with init_state()."
             )
-        leaf = np.asarray(state.stream)
+        if not isinstance(state.stream, Mapping) or set(state.stream) != {_LEAF}:
+            raise ValueError(
+                "the state is not that of an iterable: expected a leaf "
+                f"{_LEAF!r}, found {jax.tree.structure(state.stream)}"
+            )
+        leaf = np.asarray(state.stream[_LEAF])
         if leaf.dtype != np.uint8 or leaf.ndim != 1:
             raise ValueError(
                 "expected the state of an iterable to be uint8[], found "
                 f"{leaf.dtype}{list(leaf.shape)}"
             )
-        Place.of(leaf)
-        return LoaderState(known, leaf)
+        stream = {_LEAF: leaf}
+        Place.of(stream)
+        return LoaderState(known, stream)
 
     def with_leaves(self, found: Mapping[str, Any]) -> Any:
-        """Returns the leaf of a saved state."""
-        if set(found) != {""}:
+        """Returns the stream of a saved state."""
+        if set(found) != {_LEAF}:
             raise ValueError(
                 "the saved state of the stream does not fit this pipeline: expected "
                 f"the state of an iterable, found {sorted(found)}"
             )
-        return found[""]
+        return dict(found)
 
     def state(self, position: LoaderState) -> LoaderState:
         return position
