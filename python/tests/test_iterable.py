@@ -236,6 +236,24 @@ def test_values_without_batching_and_other_structures():
     assert b.tolist() == [0, 2.5, 5, 7.5, 10]
 
 
+class Tensor:
+    """An array of another library, whose dtype is not NumPy's."""
+
+    dtype = "float of another library"
+
+    def __init__(self, values):
+        self.values = values
+
+    def __array__(self, dtype=None, copy=None):
+        return np.asarray(self.values, np.float32)
+
+
+def test_arrays_of_other_libraries():
+    made = loader(lambda: ({"y": Tensor([i, 2 * i])} for i in range(4)))
+    batch, _ = next(made.run())
+    assert batch["y"].tolist() == [[0, 0], [1, 2], [2, 4], [3, 6]]
+
+
 def test_a_pipeline_of_called_stages_and_partial_batches_with_stages():
     pipeline = ms.BatchTransform(SIZE, remainder="partial")(ms.IterableSource(ten))
     made = ms.DataLoader(ms.MapTransform(lambda v, m: {**v, "n": jnp.sum(m)})(pipeline))

@@ -14,12 +14,11 @@ from millstream._delivery.aliasing import Aliasing
 from millstream._delivery.host import runs
 from millstream._delivery.iterable_reader import (
     Limits,
-    LostThread,
     Made,
     Position,
     Reader,
-    ReaderAhead,
 )
+from millstream._delivery.iterable_thread import LostThread, ReaderAhead
 from millstream._run.iterable import IterablePipeline, Place
 from millstream._run.iterator import Position as LoopPosition
 from millstream._run.keys import Origin

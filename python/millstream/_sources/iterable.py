@@ -138,8 +138,9 @@ class IterableSource(Description):
                 raise no_sample(0)
             warn_of_numbers("IterableSource", spec, 6)
         for path, leaf in jax.tree_util.tree_flatten_with_path(spec)[0]:
-            dtype = leaf.dtype if hasattr(leaf, "dtype") else np.asarray(leaf).dtype
-            if getattr(dtype, "kind", "") in "OUSMm":
+            if isinstance(leaf, jax.ShapeDtypeStruct):
+                continue
+            if np.asarray(leaf).dtype.kind in "OUSMm":
                 raise TypeError(
                     f"IterableSource: '{name_of(path)}' of a sample is a "
                     f"{type(leaf).__name__}, which JAX arrays cannot hold. Convert it "
