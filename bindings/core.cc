@@ -160,6 +160,14 @@ std::shared_ptr<const void> shared_object(nb::handle object) {
           }};
 }
 
+Schema schema(const std::vector<FieldSpec>& specs) {
+  Schema fields;
+  for (const auto& [name, dtype, shape] : specs) {
+    fields.push_back({name, dtype_named(dtype), Shape(shape)});
+  }
+  return fields;
+}
+
 nb::list described(const Schema& schema) {
   nb::list fields;
   for (const Field& field : schema) {

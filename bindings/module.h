@@ -5,7 +5,10 @@
 #include <unistd.h>
 
 #include <memory>
+#include <string>
+#include <tuple>
 #include <utility>
+#include <vector>
 
 #include "millstream/core/schema.h"
 
@@ -19,6 +22,10 @@ std::shared_ptr<const void> shared_object(nb::handle object);
 
 /// (name, dtype, shape) of each field.
 nb::list described(const Schema& schema);
+
+/// (name, dtype, shape) of a field.
+using FieldSpec = std::tuple<std::string, std::string, std::vector<std::int64_t>>;
+Schema schema(const std::vector<FieldSpec>& specs);
 
 /// Runs `body`, which calls Python. If the interpreter has shut down, it unwinds the
 /// calling thread, but C++ frames must not be unwound that way. Such a thread sleeps

@@ -1,12 +1,20 @@
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <atomic>
 #include <bit>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <utility>
 #include <vector>
 
+#include "loader.h"
+#include "millstream/core/error.h"
+#include "millstream/loader/batch.h"
 #include "module.h"
 
 #define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
@@ -53,6 +61,7 @@ class Rows {
     const int type = PyArray_TYPE(array(rows_));
     bytes_ = PyArray_ITEMSIZE(array(rows_));
     whole_ = PyTypeNum_ISINTEGER(type);
+    single_ = type == NPY_FLOAT32;
     const bool negative = PyTypeNum_ISSIGNED(type);
     const auto bits = static_cast<int>(8 * bytes_) - (negative ? 1 : 0);
     if (whole_) {
@@ -83,7 +92,15 @@ class Rows {
       copy(to, from, static_cast<std::size_t>(bytes_));
       return true;
     }
-    if (!whole_ || PyArray_NDIM(array(rows_)) != 1) return false;
+    if (PyArray_NDIM(array(rows_)) != 1) return false;
+    if (single_ && PyFloat_CheckExact(value)) {
+      const double wide = PyFloat_AS_DOUBLE(value);
+      const auto narrow = static_cast<float>(wide);
+      if (std::isinf(narrow) != std::isinf(wide)) return false;  // NumPy warns
+      std::memcpy(to, &narrow, sizeof(narrow));
+      return true;
+    }
+    if (!whole_) return false;
     std::int64_t found;
     if (!is_number(value, found) || found < low_ || found > high_) return false;
     static_assert(std::endian::native == std::endian::little);
@@ -119,6 +136,7 @@ class Rows {
   nb::object rows_;
   npy_intp bytes_;
   bool whole_;
+  bool single_;  // whether the dtype is float32
   std::int64_t low_ = 0;
   std::int64_t high_ = 0;
 };
@@ -151,46 +169,19 @@ Place placed(nb::handle tree, std::size_t leaves) {
   return place;
 }
 
-/// Writes samples to rows without Python code if their leaves are arrays and integers
-/// with the dtypes and shapes of the rows. Other samples go to the function `slowly`.
-class RowWriter {
+/// The rows of all fields of a batch.
+class SampleRows {
  public:
-  RowWriter(const std::vector<nb::object>& rows, nb::handle tree, nb::object slowly)
-      : slowly_(std::move(slowly)) {
-    if (PyArray_ImportNumPyAPI() < 0) throw nb::python_error();
-    for (const nb::object& each : rows) rows_.emplace_back(each);
-    place_ = placed(tree, rows_.size());
+  void add(nb::object rows) { rows_.emplace_back(std::move(rows)); }
+
+  std::size_t fields() const { return rows_.size(); }
+
+  bool has_row(std::int64_t k) const {
+    return k >= 0 && std::ranges::all_of(
+                         rows_, [k](const Rows& rows) { return k < rows.count(); });
   }
 
-  void put(std::int64_t k, nb::handle sample) {
-    for (const Rows& rows : rows_) {
-      if (k < 0 || k >= rows.count()) throw nb::index_error("row index out of range");
-    }
-    if (write(place_, k, sample.ptr())) return;
-    const nb::object place = number(k);
-    PyObject* arguments[] = {place.ptr(), sample.ptr()};
-    called([&] { return PyObject_Vectorcall(slowly_.ptr(), arguments, 2, nullptr); });
-  }
-
-  /// Writes `function(index)` of each index to its row, and stores in `row` which row
-  /// it is making.
-  void put_all(nb::handle function, nb::handle indices, nb::handle row) {
-    if (!is_int64(indices) || !is_int64(row) || PyArray_SIZE(array(row)) < 1) {
-      throw nb::value_error("indices and row must be contiguous int64 arrays");
-    }
-    const auto* numbers =
-        static_cast<const std::int64_t*>(PyArray_DATA(array(indices)));
-    const std::atomic_ref<std::int64_t> at(
-        *static_cast<std::int64_t*>(PyArray_DATA(array(row))));
-    for (std::int64_t k = 0; k < PyArray_SIZE(array(indices)); ++k) {
-      at.store(k, std::memory_order_relaxed);
-      const nb::object index = number(numbers[k]);
-      put(k, called([&] { return PyObject_CallOneArg(function.ptr(), index.ptr()); }));
-    }
-  }
-
- private:
-  /// Returns false if `slowly` must write the sample; it then overwrites the leaves
+  /// Returns false if `slowly` must write the sample. It then overwrites the leaves
   /// written so far. Each value is kept alive during its copy, because another thread
   /// may change the sample.
   bool write(const Place& place, std::int64_t k, PyObject* value) {
@@ -221,19 +212,105 @@ class RowWriter {
     return false;
   }
 
-  template <typename Call>
-  static nb::object called(const Call& call) {
-    nb::object result = nb::steal(in_python(call));
-    if (!result.is_valid()) throw nb::python_error();
-    return result;
+ private:
+  std::vector<Rows> rows_;
+};
+
+template <typename Call>
+nb::object called(const Call& call) {
+  nb::object result = nb::steal(in_python(call));
+  if (!result.is_valid()) throw nb::python_error();
+  return result;
+}
+
+/// Writes samples to rows without Python code if their leaves are arrays and integers
+/// with the dtypes and shapes of the rows. Other samples go to the function `slowly`.
+class RowWriter {
+ public:
+  RowWriter(const std::vector<nb::object>& rows, nb::handle tree, nb::object slowly)
+      : slowly_(std::move(slowly)) {
+    if (PyArray_ImportNumPyAPI() < 0) throw nb::python_error();
+    for (const nb::object& each : rows) rows_.add(each);
+    place_ = placed(tree, rows_.fields());
   }
 
+  void put(std::int64_t k, nb::handle sample) {
+    if (!rows_.has_row(k)) throw nb::index_error("row index out of range");
+    if (rows_.write(place_, k, sample.ptr())) return;
+    const nb::object place = number(k);
+    PyObject* arguments[] = {place.ptr(), sample.ptr()};
+    called([&] { return PyObject_Vectorcall(slowly_.ptr(), arguments, 2, nullptr); });
+  }
+
+  /// Writes `function(index)` of each index to its row, and stores in `row` which row
+  /// it is making.
+  void put_all(nb::handle function, nb::handle indices, nb::handle row) {
+    if (!is_int64(indices) || !is_int64(row) || PyArray_SIZE(array(row)) < 1) {
+      throw nb::value_error("indices and row must be contiguous int64 arrays");
+    }
+    const auto* numbers =
+        static_cast<const std::int64_t*>(PyArray_DATA(array(indices)));
+    const std::atomic_ref<std::int64_t> at(
+        *static_cast<std::int64_t*>(PyArray_DATA(array(row))));
+    for (std::int64_t k = 0; k < PyArray_SIZE(array(indices)); ++k) {
+      at.store(k, std::memory_order_relaxed);
+      const nb::object index = number(numbers[k]);
+      put(k, called([&] { return PyObject_CallOneArg(function.ptr(), index.ptr()); }));
+    }
+  }
+
+ private:
   static bool is_int64(nb::handle vector) {
     return PyArray_Check(vector.ptr()) && PyArray_TYPE(array(vector)) == NPY_INT64 &&
            PyArray_ISCARRAY_RO(array(vector));
   }
 
-  std::vector<Rows> rows_;
+  SampleRows rows_;
+  Place place_;
+  nb::object slowly_;
+};
+
+/// Copies lists of samples into slots.
+class RowBatches {
+ public:
+  RowBatches(const std::vector<FieldSpec>& fields, nb::handle tree, std::int64_t rows,
+             std::size_t kept, nb::object slowly)
+      : slots_(std::make_shared<Slots>(Layout(schema(fields), rows), kept)),
+        place_(placed(tree, fields.size())),
+        slowly_(std::move(slowly)) {
+    if (PyArray_ImportNumPyAPI() < 0) throw nb::python_error();
+  }
+
+  nb::list batch(const nb::list& samples) const {
+    const auto count = static_cast<std::int64_t>(samples.size());
+    const std::int64_t rows = slots_->layout().rows();
+    if (count > rows) {
+      throw nb::value_error(text("expected at most ", rows, " samples").c_str());
+    }
+    std::shared_ptr<Batch> made = slots_->take();
+    for (const Column& column : made->columns()) {
+      std::memset(column.data + count * column.stride, 0,
+                  static_cast<std::size_t>((rows - count) * column.stride));
+    }
+    std::fill_n(made->mask(), count, true);
+    std::fill_n(made->mask() + count, rows - count, false);
+    nb::list arrays = batch_arrays(std::move(made), slots_->layout());
+    SampleRows fields;
+    for (std::size_t i = 0; i + 1 < arrays.size(); ++i) fields.add(arrays[i]);
+    for (std::int64_t k = 0; k < count; ++k) {
+      const nb::object sample = samples[static_cast<std::size_t>(k)];
+      if (fields.write(place_, k, sample.ptr())) continue;
+      const nb::object row = number(k);
+      PyObject* arguments[] = {arrays.ptr(), row.ptr(), sample.ptr()};
+      called([&] { return PyObject_Vectorcall(slowly_.ptr(), arguments, 3, nullptr); });
+    }
+    return arrays;
+  }
+
+  std::int64_t bytes() const { return slots_->layout().bytes(); }
+
+ private:
+  std::shared_ptr<Slots> slots_;
   Place place_;
   nb::object slowly_;
 };
@@ -255,6 +332,23 @@ Args:
       .def("put_all", &RowWriter::put_all, "function"_a, "indices"_a, "row"_a,
            "Writes function(index) of each index to its row. Stores the current row in "
            "row[0].");
+
+  nb::class_<RowBatches>(module, "RowBatches", R"(
+Copies lists of samples into memory that JAX can alias.
+
+Args:
+  fields: (name, dtype, shape) of each field of a sample.
+  tree: The structure of a sample, with field numbers as leaves.
+  rows: The number of rows of a batch.
+  kept: How many unused blocks of memory to keep.
+  slowly: Called with (arrays, k, sample) for a sample that needs conversions.)")
+      .def(nb::init<const std::vector<FieldSpec>&, nb::handle, std::int64_t,
+                    std::size_t, nb::object>(),
+           "fields"_a, "tree"_a.none(), "rows"_a, "kept"_a, "slowly"_a)
+      .def("batch", &RowBatches::batch, "samples"_a,
+           "Returns one array per field with the samples as rows, and the mask. The "
+           "remaining rows are zero and their mask is False.")
+      .def_prop_ro("bytes", &RowBatches::bytes, "The size of a batch.");
 }
 
 }  // namespace millstream::python

@@ -37,18 +37,8 @@ using namespace nanobind::literals;
 namespace millstream::python {
 namespace {
 
-using FieldSpec = std::tuple<std::string, std::string, std::vector<std::int64_t>>;
-
 constexpr std::uint32_t number_of(StageKind kind) {
   return static_cast<std::uint32_t>(kind);
-}
-
-Schema schema(const std::vector<FieldSpec>& specs) {
-  Schema fields;
-  for (const auto& [name, dtype, shape] : specs) {
-    fields.push_back({name, dtype_named(dtype), Shape(shape)});
-  }
-  return fields;
 }
 
 nb::list views(std::span<const Column> columns, std::int64_t rows, nb::handle owner) {

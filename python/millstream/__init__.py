@@ -60,10 +60,12 @@ if TYPE_CHECKING:
     from millstream._sources.gymnax import (
         set_source_policy_state as set_source_policy_state,
     )
+    from millstream._sources.iterable import IterableSource as IterableSource
     from millstream._sources.materialize import dataset_to_jax as dataset_to_jax
     from millstream._sources.mixture import mix as mix
     from millstream._sources.source import Source as Source
     from millstream._sources.streams import Stream as Stream
+    from millstream._sources.traced import TracedSource as TracedSource
     from millstream._sources.windows import WindowSource as WindowSource
     from millstream._sources.write import write_csv as write_csv
     from millstream._sources.write import write_idx as write_idx

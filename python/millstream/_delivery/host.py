@@ -348,11 +348,11 @@ class HostDelivery:
 
         # XLA must keep the unused number, because it keeps the engine alive.
         program = jax.jit(run, keep_unused=True)
-        return program, _runs(built, built.later[len(first) :])
+        return program, runs(built, built.later[len(first) :])
 
     @functools.cached_property
     def _stages(self) -> list[Program]:
-        return _runs(self.built, self.built.later)
+        return runs(self.built, self.built.later)
 
 
 def _is_debugging() -> bool:
@@ -360,9 +360,9 @@ def _is_debugging() -> bool:
     return bool(_config.jax_debug_nans or _config.jax_debug_infs)
 
 
-def _runs(built: BuiltPipeline, later: list[Placed]) -> list[Program]:
+def runs(built: BuiltPipeline, later: list[Placed]) -> list[Program]:
     """Returns functions to run in order: callbacks, and programs of traced stages."""
-    runs: list[Program] = []
+    found: list[Program] = []
     rows: dict[int, int] = {}  # of a whole batch, after each stage that outputs batches
     if built.remainder == "partial":
         after = specs_after(built)
@@ -370,12 +370,12 @@ def _runs(built: BuiltPipeline, later: list[Placed]) -> list[Program]:
     for calls, placed in itertools.groupby(later, _calls):
         stages = list(placed)
         if calls:
-            runs += [
+            found += [
                 functools.partial(_call, built, p, rows.get(p.number)) for p in stages
             ]
         else:
-            runs.append(jax.jit(functools.partial(built.finish, later=stages)))
-    return runs
+            found.append(jax.jit(functools.partial(built.finish, later=stages)))
+    return found
 
 
 def _calls(placed: Placed) -> bool:
@@ -417,9 +417,9 @@ def stepper(delivery: HostDelivery) -> Callable[[Any], tuple[Tree, LoaderState, 
     def next_batch(state: Any) -> tuple[Tree, LoaderState, Any]:
         """Returns ``(batch, state, mask)`` for a state, eagerly or inside jit."""
         words = built.start(state)
-        if is_traced(words):
+        if is_traced(words) or built.in_jit:
             built.check_traceable()
-            value, mask, words = built.step(words, built.arrays())
+            value, mask, words = built.step(built.on_device(words), built.arrays())
         else:
             current = np.asarray(words)
             value, mask, _ = delivery.fetch(current)

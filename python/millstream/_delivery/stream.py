@@ -132,7 +132,7 @@ def stepper(
     def next_batch(state: Any) -> tuple[Tree, LoaderState, Any]:
         """Returns ``(batch, state, mask)`` for a state, eagerly or inside jit."""
         start = built.start(state)
-        if any(map(is_traced, jax.tree.leaves(start))):
+        if built.in_jit or any(map(is_traced, jax.tree.leaves(start))):
             value, mask, after = built.step(start, [])
             return value, after, mask
         value, mask, cursor = delivery.fetch(start, None)

@@ -130,7 +130,7 @@ class Builder:
         """The keys of the host fields at this stage."""
         self.puts_natively = False
         """Whether batches are put on their devices directly from the engine."""
-        self._traced = traced
+        self._traced = traced or head.needs_tracing
         self._check_only = check_only
         self._skip = skip
         self._source, self._tree, self._names = head.native()
@@ -201,7 +201,7 @@ class Builder:
         self._add(
             label=f"{self._name}({size}, {remainder})",
             native=True,
-            trace=_unchanged,
+            trace=unchanged,
             tree=self._tree,
             expected=expected,
         )
@@ -241,8 +241,7 @@ class Builder:
         """Adds a stage that JAX traces. It also traces all later stages.
 
         With ``keyed``, ``trace`` takes a random key as a fourth argument. With
-        ``changes_mask`` it returns ``(value, mask)``, which only a stage after batching
-        may do.
+        ``changes_mask`` it returns ``(value, mask)``.
         """
         self._add(
             label=self._name,
@@ -306,7 +305,7 @@ class Builder:
         self._add(
             label=f"{self._name}(keeps {kept} of {count})",
             native=True,
-            trace=_unchanged,
+            trace=unchanged,
             tree=self._tree,
         )
 
@@ -405,6 +404,11 @@ class Builder:
 
     def _use_engine_only(self) -> None:
         """Makes the engine read the samples, even if an accelerator holds them."""
+        if self.head.needs_tracing:
+            raise TypeError(
+                f"{self.stage}, cannot run in XLA, so it cannot follow "
+                f"{self.head.display_name}"
+            )
         if self._traced:
             raise ValueError(
                 f"traced=True runs all stages in XLA, but {self.stage}, cannot run "
@@ -453,5 +457,5 @@ def check_host_fields(keys: tuple[str, ...], value: Tree) -> None:
         )
 
 
-def _unchanged(value: Tree, mask: Any, batched: bool) -> Tree:
+def unchanged(value: Tree, mask: Any, batched: bool) -> Tree:
     return value

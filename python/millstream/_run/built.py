@@ -103,6 +103,13 @@ class BuiltPipeline:
                 "traced=True gathers samples in XLA, which cannot call the functions "
                 f"of {type(head).__name__}. Remove traced=True."
             )
+        length = head.order.length(head.num_samples)
+        if head.needs_tracing and self.policy == "wrap" and length % self.batch_size:
+            raise ValueError(
+                f"remainder='wrap' is not possible for {head.display_name} if a batch "
+                f"of {self.batch_size} does not divide its {length} samples. Use 'pad' "
+                "or 'drop'."
+            )
         if self.traced and head.num_samples >= jnp_orders.MOST_SAMPLES:
             raise ValueError(
                 f"traced=True needs fewer than 2^31 samples, not {head.num_samples}. "
@@ -235,7 +242,14 @@ class BuiltPipeline:
         return self._device_arrays if self.traced else []
 
     @functools.cached_property
+    def in_jit(self) -> bool:
+        """Whether the samples are tracers, so that batches exist only inside jit."""
+        return self.head.needs_tracing and any(map(is_traced, self.head.arrays() or []))
+
+    @functools.cached_property
     def _device_arrays(self) -> list[Any]:
+        if self.in_jit:
+            return self.head.arrays() or []
         with jax.ensure_compile_time_eval():  # the first call may be inside jit
             arrays = self.head.arrays()
             if arrays is None:

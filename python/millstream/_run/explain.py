@@ -13,6 +13,7 @@ import numpy as np
 from millstream import _engine
 from millstream._delivery.jit import STATE_SPEC, dtype_named
 from millstream._order.orders import SplitRange
+from millstream._run.iterable import IterablePipeline
 from millstream._run.keys import Origin
 from millstream._run.stream import StreamPipeline
 from millstream._workers.pools import UsesWorkers
@@ -57,6 +58,8 @@ def _rows(built: Built) -> list[tuple[str, str, str]]:
     """Returns the cells of the table: the stage, where it runs and what it outputs."""
     if isinstance(built, StreamPipeline):
         return _stream_rows(built)
+    if isinstance(built, IterablePipeline):
+        return _iterable_rows(built)
     head = built.head
     where = "XLA" if built.traced else "native"
     sample = _described(_sample_spec(built), head.host_field_names)
@@ -84,10 +87,47 @@ def _stream_rows(built: StreamPipeline) -> list[tuple[str, str, str]]:
     return rows + [(p.label, p.runs, _described(p.element, ())) for p in placed]
 
 
+def _iterable_rows(built: IterablePipeline) -> list[tuple[str, str, str]]:
+    thread = "one thread" if built.prefetch else "the thread of the loop"
+    sample = _described(_sample_spec(built), ())
+    rows = [
+        ("stage", "runs in", "gives"),
+        ("IterableSource", f"Python, {thread}", sample),
+    ]
+    for placed, value, _ in specs_after(built):
+        runs = placed.runs
+        if runs == "native" and placed in built.later:
+            runs = "XLA"
+        rows.append((placed.label, runs, _described(value, ())))
+    return rows
+
+
+def _iterable_summary(built: IterablePipeline) -> list[str]:
+    how = built.resumes or (
+        "through state_dict() or get_state() of the iterable, or else by skipping "
+        "samples; known after the first batch"
+    )
+    steps = "an epoch ends when the iterator does"
+    if built.steps:
+        steps = f"{_steps_text(built.steps)} an epoch"
+    return [
+        f"{steps}, {built.rows.bytes} bytes a batch; {built.prefetch} batches ahead",
+        f"resumes {how}",
+        "the same state gives the same batch only if the iterable yields the same "
+        "samples again",
+    ]
+
+
+def _steps_text(count: int) -> str:
+    return "1 step" if count == 1 else f"{count} steps"
+
+
 def _summary(built: Built, stats: Stats) -> list[str]:
     """Returns the lines below the table."""
-    steps = "1 step" if built.steps == 1 else f"{built.steps} steps"
-    if isinstance(built, StreamPipeline):
+    steps = _steps_text(built.steps)
+    if isinstance(built, IterablePipeline):
+        lines = _iterable_summary(built)
+    elif isinstance(built, StreamPipeline):
         size = built.sample_bytes * built.batch_size
         state = sum(
             x.size * x.dtype.itemsize for x in jax.tree.leaves(built.node.state)

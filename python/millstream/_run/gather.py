@@ -51,9 +51,9 @@ def _indices(built: BuiltPipeline, words: Any) -> tuple[list[Any], Any, Any]:
     """
     n = built.head.num_samples
     order = built.head.order.traced(n)
-    if order is None or built.policy == "wrap":
-        return jit.native_indices(built, words)
     length = built.head.order.length(n)
+    if order is None or (built.policy == "wrap" and length % built.batch_size):
+        return jit.native_indices(built, words)
     indices, mask = jnp_orders.batch_indices(order, length, built.batch_size, words)
     # A program cannot raise. If the state is not valid for this pipeline, all rows
     # become padding.

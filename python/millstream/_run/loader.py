@@ -17,11 +17,14 @@ from millstream._core.arguments import whole
 from millstream._core.description import Tree
 from millstream._core.public import public
 from millstream._delivery.host import HostDelivery, stepper
+from millstream._delivery.iterable import IterableDelivery
+from millstream._delivery.iterable import stepper as iterable_stepper
 from millstream._delivery.stream import StreamDelivery
 from millstream._delivery.stream import stepper as stream_stepper
 from millstream._run import resume
 from millstream._run.arguments import unknown_arguments
 from millstream._run.built import BuiltPipeline
+from millstream._run.iterable import IterablePipeline
 from millstream._run.iterator import BatchIterator, Delivery
 from millstream._run.pickling import check_picklable, pickles_by_value
 from millstream._run.pipeline import assembled
@@ -165,7 +168,15 @@ class DataLoader:
 
     @property
     def steps_per_epoch(self) -> int:
-        """The number of batches in an epoch."""
+        """The number of batches in an epoch.
+
+        Raises ``TypeError`` if only the iterator of an ``IterableSource`` knows it.
+        """
+        if not self._built.steps:
+            raise TypeError(
+                "the number of batches is not known, because an epoch ends when the "
+                "iterator does. Pass steps_per_epoch= to IterableSource."
+            )
         return self._built.steps
 
     @property
@@ -231,10 +242,10 @@ class DataLoader:
 
         It reads no data.
         """
-        if not isinstance(self._built, BuiltPipeline):
+        if not isinstance(self._built, BuiltPipeline) or self._native is None:
             raise TypeError(
                 "which_samples() has no meaning for a stream, because the values of "
-                f"{type(self._built.head).__name__} depend on its state and have no "
+                f"{type(self._pipeline[0]).__name__} depend on its state and have no "
                 "indices"
             )
         words = self._built.words(state)
@@ -301,18 +312,17 @@ class DataLoader:
         """
         call = f"run(seed={state!r}, epochs=1)"
         position = self._first_position("run", state, seed, call)
-        ends = []
         if epochs is not None:
-            ends.append(whole("epochs", epochs, 0) * self.steps_per_epoch)
+            epochs = whole("epochs", epochs, 0)
         if steps is not None:
-            ends.append(whole("steps", steps, 0))
+            steps = whole("steps", steps, 0)
         kind: type[Run] = Run
         if progress:
             from millstream._run.progress_loop import WatchedRun
 
             kind = WatchedRun
         kind = self._delivery.iterator_class(kind)
-        return kind(self._delivery, position, min(ends, default=None))
+        return kind(self._delivery, position, epochs, steps)
 
     def epochs(self, epochs: int, state: Any = None, *, seed: Any = None) -> Epochs:
         """Returns an iterator over epochs, for nested loops.
@@ -346,7 +356,7 @@ class DataLoader:
     def _untraced(self, method: str, state: Any) -> Any:
         """Returns the position of a state. Raises ``TypeError`` inside jit."""
         position = self._built.start(state)
-        if any(map(is_traced, jax.tree.leaves(position))):
+        if self._built.in_jit or any(map(is_traced, jax.tree.leaves(position))):
             raise TypeError(f"{method}() cannot be used inside jit. Use scan_epoch().")
         return position
 
@@ -424,7 +434,8 @@ class DataLoader:
         length = self.steps_per_epoch if steps is None else whole("steps", steps, 0)
         check_body(body_fn)
         unroll = _unrolled(unroll, length)
-        traced = any(is_traced(leaf) for leaf in jax.tree.leaves((position, carry)))
+        leaves = jax.tree.leaves((position, carry))
+        traced = self._built.in_jit or any(map(is_traced, leaves))
         arrays = self._built.arrays()
         if progress and (traced or is_traced(jax.numpy.zeros(()))):
             raise ValueError(
@@ -449,6 +460,9 @@ class DataLoader:
 
 def delivery_of(built: Built) -> tuple[Delivery, Step]:
     """Returns how a Python loop gets batches, and ``next_batch``."""
+    if isinstance(built, IterablePipeline):
+        iterable = IterableDelivery(built)
+        return iterable, iterable_stepper(iterable)
     if isinstance(built, StreamPipeline):
         streamed = StreamDelivery(built)
         return streamed, stream_stepper(streamed)

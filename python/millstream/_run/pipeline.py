@@ -10,7 +10,7 @@ from typing import Any
 
 from millstream import _engine
 from millstream._run.builder import Builder
-from millstream._run.stream import StreamPipeline, is_streamed
+from millstream._run.stream import built_pipeline, is_streamed
 from millstream._sources.advice import advice_for
 from millstream._sources.functions import DatasetSource, is_dataset
 from millstream._sources.source import Source
@@ -162,7 +162,7 @@ def check(head: Any, stages: tuple[Stage, ...]) -> None:
     Starts no workers, and traces only pipelines over streams.
     """
     if is_streamed(head, stages):
-        StreamPipeline(head, stages)
+        built_pipeline(head, stages)
         return
     builder = Builder(head, check_only=True)
     builder.place(stages)

@@ -9,8 +9,9 @@ from typing import Any
 from millstream._core.description import Tree
 from millstream._core.progress_bar import ProgressBar
 from millstream._run.iterator import BatchIterator, Position
-from millstream._run.run import Run
+from millstream._run.run import ENDLESS, Run
 from millstream._run.scan import run_program
+from millstream._run.state import EPOCH
 from millstream._run.stream import Built
 from millstream.progress import Report, StepProgress
 
@@ -26,7 +27,7 @@ class WatchedIterator(BatchIterator):
         return position
 
     def _new_progress(self, left: int) -> StepProgress:
-        return StepProgress("train", left)
+        return StepProgress("train", None if left >= ENDLESS else left)
 
     def __iter__(self) -> BatchIterator:
         self._progress.close()  # the bar of a loop that ended with `break`
@@ -65,7 +66,7 @@ class WatchedRun(WatchedIterator, Run):
 
     def __next__(self) -> tuple[Tree, Any]:
         if self._left > 0:
-            self._progress.label = f"epoch {self.step // self.built.steps}"
+            self._progress.label = f"epoch {int(self._words()[EPOCH])}"
         return super().__next__()
 
 

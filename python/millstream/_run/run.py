@@ -22,16 +22,36 @@ class Run(BatchIterator):
 
     Args:
       position: Where to start.
-      end: The number of batches from epoch 0 to the end of the run, or None.
+      epochs: The number of epochs, counted from epoch 0, or None.
+      steps: The number of batches, counted from epoch 0, or None. With ``epochs`` and
+        ``steps``, the earlier end counts.
     """
 
-    def __init__(self, delivery: Delivery, position: Any, end: int | None) -> None:
-        self._end = end
+    def __init__(
+        self,
+        delivery: Delivery,
+        position: Any,
+        epochs: int | None,
+        steps: int | None = None,
+    ) -> None:
+        self._epochs, self._steps = epochs, steps
         super().__init__(delivery, position, None)
 
-    def _start(self, position: Any, steps: int | None) -> Position:
+    def _last_batch(self) -> int | None:
+        """Returns the number of batches from epoch 0 to the end of the run, or None."""
+        ends = [] if self._epochs is None else [self._epochs * self.built.steps]
+        return min(
+            [*ends, *([] if self._steps is None else [self._steps])], default=None
+        )
+
+    def _batches_before(self, position: Any) -> int:
+        """Returns the number of batches from epoch 0 to a position."""
         words = np.asarray(words_of(position))
-        self._first = int(words[EPOCH]) * self.built.steps + step_of(words)
+        return int(words[EPOCH]) * int(self.built.steps) + step_of(words)
+
+    def _start(self, position: Any, steps: int | None) -> Position:
+        self._end = self._last_batch()
+        self._first = self._batches_before(position)
         left = ENDLESS if self._end is None else max(self._end - self._first, 0)
         self._all = left
         return super()._start(position, left)
@@ -101,9 +121,8 @@ class Epochs:
         epoch = self._epoch
         if epoch >= self._epochs:
             raise StopIteration
-        steps = self._delivery.built.steps
         kind = self._delivery.iterator_class(Run)
-        self._run = kind(self._delivery, self._next(), (epoch + 1) * steps)
+        self._run = kind(self._delivery, self._next(), epoch + 1)
         return self._run
 
     @property

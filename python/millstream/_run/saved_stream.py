@@ -96,9 +96,8 @@ def restored(built: Built, saved: Any) -> Any:
     Raises ``ValueError`` if they are damaged, and an error that names a leaf if they
     do not fit the pipeline.
     """
-    from millstream._run.stream import StreamPipeline
-
-    if not isinstance(built, StreamPipeline):
+    with_leaves = getattr(built, "with_leaves", None)
+    if with_leaves is None:
         raise ValueError(
             "this state has the state of a stream, but this pipeline has no stream"
         )
@@ -115,7 +114,7 @@ def restored(built: Built, saved: Any) -> Any:
             found[leaf["path"]] = array.reshape(tuple(leaf["shape"])).copy()
     except (KeyError, TypeError, binascii.Error) as error:
         raise damaged(f"the leaves of its stream are {reprlib.repr(error)}") from None
-    return built.with_leaves(found)
+    return with_leaves(found)
 
 
 def _header(leaf: Leaf) -> dict[str, Any]:

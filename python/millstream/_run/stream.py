@@ -32,6 +32,7 @@ from millstream._run.state import (
 from millstream._run.stream_builder import StreamBuilder
 from millstream._run.stream_nodes import Head, NativeNode, check_same
 from millstream._run.tracing import called
+from millstream._sources.iterable import IterableSource
 from millstream._sources.source import SampleSource
 from millstream._stages.stage import Stage
 
@@ -70,7 +71,7 @@ class StreamPipeline:
             batched = self.inner.batched
         else:
             count, batched = 0, False
-            _check_options(type(head).__name__, options)
+            check_options(type(head).__name__, options, _REASONS)
             node = Head(head)
         builder = StreamBuilder(node, self._called, first=count + 1, batched=batched)
         builder.place(stages[count:])
@@ -128,6 +129,11 @@ class StreamPipeline:
 
     def arrays(self) -> list[Any]:
         return []
+
+    @property
+    def in_jit(self) -> bool:
+        """Whether the samples of the source are tracers."""
+        return self.inner is not None and self.inner.in_jit
 
     def check_traceable(self) -> None:
         """A stream can always be traced."""
@@ -256,7 +262,7 @@ class StreamPipeline:
         """Returns a guard as ``BuiltPipeline.interruptible`` does."""
         if self.inner is not None:
             return self.inner.interruptible(active)
-        return _NoGuard()
+        return no_guard()
 
     @property
     def last_error(self) -> BaseException | None:
@@ -285,14 +291,23 @@ class _NoGuard(contextlib.nullcontext[None]):
     interrupted = False
 
 
-def _check_options(name: str, options: Mapping[str, Any]) -> None:
+def no_guard() -> Any:
+    """Returns a guard that leaves Ctrl-C to Python."""
+    return _NoGuard()
+
+
+_REASONS = {
+    "threads": "JAX traces it",
+    "prefetch": "each batch depends on the one before",
+    "traced": "JAX always traces it",
+    "skip": "it has no samples to skip",
+}
+
+
+def check_options(
+    name: str, options: Mapping[str, Any], reasons: Mapping[str, str]
+) -> None:
     """Raises ``ValueError`` for an argument of the loader that a stream cannot use."""
-    reasons = {
-        "threads": "JAX traces it",
-        "prefetch": "each batch depends on the one before",
-        "traced": "JAX always traces it",
-        "skip": "it has no samples to skip",
-    }
     for option, reason in reasons.items():
         value = options.get(option)
         if value is not None and value is not False:
@@ -318,5 +333,9 @@ Built = BuiltPipeline | StreamPipeline
 
 def built_pipeline(head: Any, stages: tuple[Stage, ...], **options: Any) -> Built:
     """Builds a pipeline. ``options`` are those of ``BuiltPipeline``."""
+    if isinstance(head, IterableSource):
+        from millstream._run.iterable import IterablePipeline
+
+        return IterablePipeline(head, stages, **options)
     kind = StreamPipeline if is_streamed(head, stages) else BuiltPipeline
     return kind(head, stages, **options)

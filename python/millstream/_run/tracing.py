@@ -28,7 +28,7 @@ def finish(
     Returns ``(value, mask)``.
     """
     samples = [p for p in later if not p.batched]
-    value, _ = run_stages(built, samples, value, mask, origin, rows=built.batched)
+    value, mask = run_stages(built, samples, value, mask, origin, rows=built.batched)
     if samples and built.batched:
         value = jax.tree.map(lambda x: masked(x, mask), value)
     batches = [p for p in later if p.batched]

@@ -69,8 +69,9 @@ def advice_for(value: Any, form: str = "DataLoader([{}, BatchTransform(128)])") 
     if hasattr(value, "__next__"):
         return (
             f"A {name} has no random access, so it cannot be shuffled or resumed. Use "
-            "DatasetSource(list(samples)) if the samples fit in memory, or "
-            "DiskSampleSource(length, fn) with a function of an index"
+            "DatasetSource(list(samples)) if the samples fit in memory, "
+            "DiskSampleSource(length, fn) with a function of an index, or "
+            "IterableSource(function) with the function that makes the iterator"
         )
     if isinstance(value, list | tuple) and value and not all(map(_is_array, value)):
         return (
@@ -90,9 +91,10 @@ def advice_for(value: Any, form: str = "DataLoader([{}, BatchTransform(128)])") 
         return f"Write {form.format('DatasetSource(dataset)')}"
     if hasattr(value, "__iter__"):
         return (
-            f"A {name} can only be iterated, so it cannot be shuffled or resumed. Use "
-            "DatasetSource of an object with __len__ and __getitem__, or "
-            "DiskSampleSource(length, fn) with a function of an index"
+            f"A {name} can only be iterated, so it cannot be shuffled. Use "
+            "DatasetSource of an object with __len__ and __getitem__, "
+            "DiskSampleSource(length, fn) with a function of an index, or "
+            "IterableSource(iterable) in a Python loop"
         )
     return f"Write {form.format('ArraySampleSource(data)')}"
 

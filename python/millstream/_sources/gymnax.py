@@ -106,8 +106,8 @@ class GymnaxSource(Description):
             whole("GymnaxSource: num_envs", self.num_envs, 1)
         if isinstance(self.env, tuple | str):
             raise TypeError(
-                f"GymnaxSource: env is a {type(self.env).__name__}, not an environment. "
-                "Write env, env_params = gymnax.make(name)."
+                f"GymnaxSource: env is a {type(self.env).__name__}, not an "
+                "environment. Write env, env_params = gymnax.make(name)."
             )
         if isinstance(self.env, type):
             raise TypeError(
@@ -336,8 +336,8 @@ class GymnaxSource(Description):
             raise ValueError(
                 f"GymnaxSource: policy_step_fn failed for {self.num_envs} environments "
                 f"with policy_axes={self.policy_axes!r}. If each environment has its "
-                f"own policy state, pass policy_axes=0 and a policy_state_template with "
-                f"a leading axis of {self.num_envs}. The error was: {error}"
+                "own policy state, pass policy_axes=0 and a policy_state_template "
+                f"with a leading axis of {self.num_envs}. The error was: {error}"
             ) from error
         step = state.step + 1
         ended = step >= self.steps_per_epoch

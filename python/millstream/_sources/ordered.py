@@ -345,6 +345,11 @@ def checked_source(caller: str, what: str, source: Any) -> SampleSource:
             f"{caller}: expected {what} to be a source of samples, found "
             f"{type(source).__name__}. {advice}."
         )
+    if source.needs_tracing:
+        raise TypeError(
+            f"{caller}: {type(source).__name__} cannot be combined with other sources. "
+            "Combine its arrays before you make the source."
+        )
     return source
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from millstream import _engine
 from millstream._core.description import Tree
@@ -75,6 +75,14 @@ class Source:
 
 class SampleSource(Source):
     """A source of samples: the engine's source to read from, and the order."""
+
+    @property
+    def display_name(self) -> str:
+        """The name of the source in messages."""
+        return type(self).__name__
+
+    needs_tracing: ClassVar[bool] = False
+    """Whether only XLA can gather the samples, as for arrays that are tracers."""
 
     @property
     def head(self) -> SampleSource:

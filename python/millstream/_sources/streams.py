@@ -6,6 +6,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from millstream._core.description import Tree
 from millstream._core.public import public
+from millstream._sources.iterable import IterableSource
 from millstream._sources.source import Source
 
 _METHODS = ("init_state", "next", "element_spec")
@@ -45,7 +46,9 @@ class Stream(Protocol):
 
 
 def is_stream(source: Any) -> bool:
-    """Whether ``source`` is an object with the attributes of a stream."""
+    """Whether ``source`` is an iterable, or has the attributes of a stream."""
+    if isinstance(source, IterableSource):
+        return True
     return not isinstance(source, type | Source) and not _missing(source)
 
 
@@ -56,6 +59,6 @@ def missing_of_stream(source: Any) -> list[str]:
 
 def _missing(source: Any) -> list[str]:
     missing = [n for n in _METHODS if not callable(getattr(source, n, None))]
-    return (
-        missing if hasattr(source, "steps_per_epoch") else [*missing, "steps_per_epoch"]
-    )
+    if not hasattr(source, "steps_per_epoch"):
+        missing.append("steps_per_epoch")
+    return missing

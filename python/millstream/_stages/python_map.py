@@ -139,7 +139,7 @@ class PythonMapTransform(UsesWorkers, Stage):
             sample = sample_of_plan(plan, tree, index)
             return self.fn(sample, **drawn(self._wants, 0))  # type: ignore[attr-defined]
 
-        return first_sample("PythonMapTransform", one, plan.epoch_length, 9)
+        return first_sample("PythonMapTransform", one, plan.epoch_length, 10)
 
     def __getstate__(self) -> dict[str, Any]:
         """Returns what a pickle or a copy contains: all but the running workers."""

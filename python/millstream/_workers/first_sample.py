@@ -54,6 +54,12 @@ def first_sample(
             UserWarning,
             stacklevel=stacklevel,
         )
+    warn_of_numbers(caller, sample, stacklevel + 1)
+    return sample
+
+
+def warn_of_numbers(caller: str, sample: Any, stacklevel: int) -> None:
+    """Warns of a list of numbers in a sample, because JAX makes a field of each."""
     for path, leaf in jax.tree_util.tree_flatten_with_path(sample, _is_numbers)[0]:
         if _is_numbers(leaf):
             where = f"'{name_of(path)}' of a sample" if path else "a sample"
@@ -66,7 +72,6 @@ def first_sample(
                 stacklevel=stacklevel,
             )
             break
-    return sample
 
 
 def _first_difference(sample: Any, again: Any) -> str | None:

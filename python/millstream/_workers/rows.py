@@ -42,11 +42,18 @@ def writer(rows: Rows, columns: tuple[FieldSpec, ...], tree: Any) -> _engine.Row
     """
 
     def put_any(k: int, sample: Any) -> None:
-        leaves = leaves_of(sample, tree)
-        for field_rows, column, leaf in zip(rows, columns, leaves, strict=True):
-            _put(field_rows, k, leaf, column)
+        put_sample(rows, k, sample, columns, tree)
 
     return _engine.RowWriter(rows, tree, put_any)
+
+
+def put_sample(
+    rows: Rows, k: int, sample: Any, columns: tuple[FieldSpec, ...], tree: Any
+) -> None:
+    """Writes any sample with the structure ``tree`` to row k."""
+    leaves = leaves_of(sample, tree)
+    for field_rows, column, leaf in zip(rows, columns, leaves, strict=True):
+        _put(field_rows, k, leaf, column)
 
 
 def _put(rows: np.ndarray, k: int, value: Any, column: FieldSpec) -> None:
