@@ -155,6 +155,7 @@ WORKLOADS = {
     "replay_reservoir": Workload(
         '`replay_fifo` with `write_mode="reservoir"`',
         unit="us per batch",
+        rounds=3,
         folder="replay_fifo",
     ),
     "replay_reservoir_small": Workload(
@@ -162,6 +163,10 @@ WORKLOADS = {
         unit="us per batch",
         folder="replay_fifo",
         without=("small_buffer",),
+    ),
+    "replay_loop": Workload(
+        "`replay_fifo` in a Python loop: `run` updates the buffer in place",
+        unit="us per batch",
     ),
     "rollout": Workload(
         "CartPole inside `lax.scan`: one environment, a policy that draws actions, "

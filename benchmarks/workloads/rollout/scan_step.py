@@ -1,7 +1,8 @@
 """By hand: a scan of `env.step`, with `vmap` for several environments.
 
 The environment resets itself at the end of an episode. There is no epoch, no second
-reset and no mask, and the keys differ from those of the loaders.
+reset and no mask, and the keys differ from those of the loaders. The keys of a batch
+are drawn at once.
 """
 
 from typing import Any
@@ -20,34 +21,33 @@ from workloads.rollout.workload import (
 )
 
 
-def advance(obs: Any, state: Any, params: Any, key: Any) -> tuple[Any, Any, Any]:
+def advance(obs: Any, state: Any, params: Any, keys: Any) -> tuple[Any, Any, Any]:
     """One step of one environment."""
-    policy_key, step_key = jax.random.split(key)
-    action, _ = policy(obs, params, None, policy_key)
-    after = ENV.step(step_key, state, action, ENV_PARAMS)
+    action, _ = policy(obs, params, None, keys[0])
+    after = ENV.step(keys[1], state, action, ENV_PARAMS)
     return transition_of(obs, action, after)
 
 
 def build(envs: int | None) -> Rollout:
     """The batches of one or several environments."""
+    shape = () if envs is None else (envs,)
     reset, stepped = ENV.reset, advance
     if envs is not None:
         reset = jax.vmap(reset, in_axes=(0, None))
         stepped = jax.vmap(advance, in_axes=(0, 0, None, 0))
 
-    def keys_of(key: Any) -> Any:
-        return key if envs is None else jax.random.split(key, envs)
-
     def step(carry: Any) -> tuple[Any, Any]:
-        def body(carry: Any, _: None) -> tuple[Any, Any]:
-            obs, state, params, key = carry
-            key, now = jax.random.split(key)
-            value, obs, state = stepped(obs, state, params, keys_of(now))
-            return (obs, state, params, key), value
+        def body(carry: Any, keys: Any) -> tuple[Any, Any]:
+            obs, state, params = carry
+            value, obs, state = stepped(obs, state, params, keys)
+            return (obs, state, params), value
 
-        carry, batch = jax.lax.scan(body, carry, length=STEPS)
-        return batch, carry
+        *carry, key = carry
+        key, now = jax.random.split(key)
+        keys = jax.random.split(now, (STEPS, *shape, 2))
+        carry, batch = jax.lax.scan(body, tuple(carry), keys)
+        return batch, (*carry, key)
 
     key, now = jax.random.split(jax.random.PRNGKey(SEED))
-    start = *reset(keys_of(now), ENV_PARAMS), PARAMS, key
+    start = *reset(jax.random.split(now, shape), ENV_PARAMS), PARAMS, key
     return Rollout(start, step, same_keys=False)
