@@ -173,6 +173,14 @@ WORKLOADS = {
         "batches of 128 transitions"
     ),
     "rollout_many": Workload("`rollout` with 64 environments", folder="rollout"),
+    "ppo_minibatches": Workload(
+        "Minibatches of 256 from a rollout of 8,192 transitions inside jit, 4 shuffled "
+        "epochs"
+    ),
+    "iterable": Workload(
+        "A generator of dicts with 16 floats and an int, batch 128: a Python loop with "
+        "a jitted step"
+    ),
     "resume": Workload(
         "A loader of 1e9 samples: time to build it, restore a state and get a batch",
         unit="time, us",
@@ -213,6 +221,7 @@ CONTENDERS = {
     "torch_memmap": Contender("torch, batches of a memmap", environment="torch"),
     "torch_workers": Contender("torch, 2 workers", environment="torch"),
     "torch_0_workers": Contender("torch, main process", environment="torch"),
+    "torch_numpy": Contender("torch, NumPy collate", environment="torch"),
     "torch_2_workers": Contender("torch, 2 workers", environment="torch"),
     "jax_dataloader": Contender("jax-dataloader", environment="jax"),
     "mlx_data": Contender("mlx-data", environment="mlx"),
