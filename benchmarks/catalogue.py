@@ -141,6 +141,46 @@ WORKLOADS = {
     "scaling": Workload(
         "One step inside jit, with 1e4, 1e6 and 1e9 samples", unit="us per batch"
     ),
+    "replay_fifo": Workload(
+        "A full replay buffer of 1e6 transitions (41 bytes each) inside `lax.scan`: a "
+        "step stores one and draws 256",
+        unit="us per batch",
+    ),
+    "replay_fifo_small": Workload(
+        "`replay_fifo` with a buffer of 1e3 transitions",
+        unit="us per batch",
+        folder="replay_fifo",
+        without=("small_buffer",),
+    ),
+    "replay_reservoir": Workload(
+        '`replay_fifo` with `write_mode="reservoir"`',
+        unit="us per batch",
+        rounds=3,
+        folder="replay_fifo",
+    ),
+    "replay_reservoir_small": Workload(
+        "`replay_reservoir` with a buffer of 1e3 transitions",
+        unit="us per batch",
+        folder="replay_fifo",
+        without=("small_buffer",),
+    ),
+    "replay_loop": Workload(
+        "`replay_fifo` in a Python loop: `run` updates the buffer in place",
+        unit="us per batch",
+    ),
+    "rollout": Workload(
+        "CartPole inside `lax.scan`: one environment, a policy that draws actions, "
+        "batches of 128 transitions"
+    ),
+    "rollout_many": Workload("`rollout` with 64 environments", folder="rollout"),
+    "ppo_minibatches": Workload(
+        "Minibatches of 256 from a rollout of 8,192 transitions inside jit, 4 shuffled "
+        "epochs"
+    ),
+    "iterable": Workload(
+        "A generator of dicts with 16 floats and an int, batch 128: a Python loop with "
+        "a jitted step"
+    ),
     "resume": Workload(
         "A loader of 1e9 samples: time to build it, restore a state and get a batch",
         unit="time, us",
@@ -181,6 +221,7 @@ CONTENDERS = {
     "torch_memmap": Contender("torch, batches of a memmap", environment="torch"),
     "torch_workers": Contender("torch, 2 workers", environment="torch"),
     "torch_0_workers": Contender("torch, main process", environment="torch"),
+    "torch_numpy": Contender("torch, NumPy collate", environment="torch"),
     "torch_2_workers": Contender("torch, 2 workers", environment="torch"),
     "jax_dataloader": Contender("jax-dataloader", environment="jax"),
     "mlx_data": Contender("mlx-data", environment="mlx"),
@@ -201,6 +242,7 @@ CONTENDERS = {
     "hugging_face_torch": Contender(
         "Hugging Face in torch's DataLoader", environment="hugging_face"
     ),
+    "cyreal": Contender("Cyreal", environment="gymnax"),
     "cyreal_next": Contender("Cyreal, jitted next", environment="jax"),
     "cyreal_scan": Contender("Cyreal, scan_epoch", environment="jax"),
     "cyreal_disk": Contender("Cyreal, DiskSource", environment="jax"),
@@ -210,6 +252,7 @@ CONTENDERS = {
     "numpy_windows": Contender("NumPy, a loop of slices", Kind.HAND),
     "scan_take_given": Contender("scan + `jnp.take`, fixed permutation", Kind.HAND),
     "scan_take_made": Contender("scan + `jnp.take`, new permutation", Kind.HAND),
+    "scan_step": Contender("scan + `env.step`", Kind.HAND),
     "take_1e4": Contender("`jnp.take`, 1e4 samples", Kind.HAND),
     "take_1e6": Contender("`jnp.take`, 1e6 samples", Kind.HAND),
     "step_normalizes": Contender("`np.take`, the step normalises", Kind.HAND),
@@ -218,6 +261,7 @@ CONTENDERS = {
     "memcpy": Contender("memcpy", Kind.LIMIT),
     "take_alone": Contender("`np.take`, without JAX", Kind.LIMIT),
     "in_memory": Contender("Millstream from memory", Kind.LIMIT),
+    "small_buffer": Contender("Millstream, a buffer of 1e3", Kind.LIMIT),
     "one_device": Contender("Millstream, one device", Kind.LIMIT),
     "from_start": Contender("Millstream, from step 0", Kind.LIMIT),
     "read_alone": Contender("Millstream, reading only", Kind.LIMIT),
