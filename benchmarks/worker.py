@@ -20,6 +20,7 @@ from harness import Task, WrongAnswer
 PACKAGES = (
     *("millstream", "jax", "jaxlib", "numpy", "torch", "tensorflow-cpu", "grain"),
     *("mlx-data", "spdl", "cyreal", "jax-dataloader", "hydrax", "datasets", "pyarrow"),
+    "gymnax",
 )
 
 
