@@ -241,7 +241,7 @@ def test_the_policy_state_must_be_set() -> None:
     ("more", "texts"),
     [
         ({"policy_fn": None}, ["policy_fn(obs, params, key)"]),
-        ({"policy_step_fn": policy_step}, ["either policy_fn"]),
+        ({"policy_step_fn": policy_step}, ["found both"]),
         ({"policy_state_template": POLICY}, ["belongs to policy_step_fn"]),
         ({"env": Walk}, ["class Walk", "did you forget to call it"]),
         ({"policy_fn": 3}, ["must be a function"]),
@@ -250,6 +250,21 @@ def test_the_policy_state_must_be_set() -> None:
 def test_wrong_arguments(more: Any, texts: list[str]) -> None:
     given = {"env": Walk(), "env_params": 0.4, "policy_fn": policy, **more}
     fails(lambda: ms.GymnaxSource(**given), *texts)
+
+
+def test_policies_of_many_environments_need_axes() -> None:
+    more: Any = {"policy_step_fn": policy_step, "policy_state_template": POLICY}
+    many = ms.GymnaxSource(Walk(), 0.4, num_envs=3, **more)
+    fails(lambda: ms.DataLoader([many]), "policy_axes=0", "of 3", kind=ValueError)
+    pair: Any = (Walk(), 0.4)
+    fails(lambda: ms.GymnaxSource(pair, None, policy, PARAMS), "gymnax.make(name)")
+
+
+def test_numpy_numbers_of_64_bits() -> None:
+    wide = PARAMS.astype(np.float64)
+    loader = ms.DataLoader([ms.GymnaxSource(Walk(), 0.4, policy, wide, 8)])
+    state = ms.set_loader_policy_state(loader.init_state(0), wide)
+    assert next(loader.run(state))[0]["state"].dtype == np.float32
 
 
 def test_a_mixture_of_the_signatures() -> None:

@@ -320,6 +320,72 @@ def test_streams_that_return_something_else(change: Any, texts: list[str]) -> No
     fails(lambda: ms.DataLoader([with_next(change)]), "Changed", *texts)
 
 
+def test_masks_must_be_booleans() -> None:
+    for wrong in (lambda v, m, s: (v, 0.3, s), lambda v, m, s: (v, s, m)):
+        fails(lambda wrong=wrong: ms.DataLoader([with_next(wrong)]), "boolean", "mask")
+
+
+def test_next_many_is_checked() -> None:
+    class Few(CountMany):
+        def next_many(self, state: Any, count: int) -> Any:
+            return super().next_many(state, 2)
+
+    class Pair(CountMany):
+        def next_many(self, state: Any, count: int) -> Any:
+            return super().next_many(state, count)[:2]
+
+    fails(lambda: ms.DataLoader([Few()]), "Few.next_many(state, 3)", "['n']")
+    fails(lambda: ms.DataLoader([Pair()]), "Pair.next_many", "a tuple of 2 values")
+
+
+def test_typed_keys_are_rejected() -> None:
+    class Typed(Count):
+        def init_state(self, key: Any) -> Any:
+            state = super().init_state(key)
+            return {**state, "key": jax.random.wrap_key_data(key)}
+
+    fails(lambda: ms.DataLoader([Typed()]), "typed key at ['key']", "key_data")
+
+
+def test_objects_that_are_almost_streams() -> None:
+    class Unsized(Count):
+        steps_per_epoch = property()  # type: ignore[assignment]
+
+        def __init__(self) -> None:
+            pass
+
+    fails(lambda: ms.DataLoader([Unsized()]), "not a stream", "steps_per_epoch")
+    fails(lambda: ms.DataLoader([Count]), "Write Count(...)")
+
+
+def test_filters_over_a_stream() -> None:
+    def is_even(sample: Any) -> Any:
+        return sample["n"] % 2 == 0
+
+    expected = [True, False, True, False, True, False]
+    for stages in (
+        [ms.FilterTransform(is_even), ms.BatchTransform(3)],
+        [ms.BatchTransform(3), ms.FilterTransform(is_even)],
+    ):
+        loader = ms.DataLoader([Count(6), *stages])
+        masks = [mask for _, mask in loader.run(epochs=1)]
+        assert np.concatenate(masks).tolist() == expected
+    cached = ms.FilterTransform(is_even, cache="kept.npz")
+    fails(lambda: ms.DataLoader([Count(6), cached]), "cache=", kind=ValueError)
+    flags = ms.FilterTransform(np.ones(6, bool))
+    fails(lambda: ms.DataLoader([Count(6), flags]), "Pass a function")
+
+
+def test_several_processes_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    from jax.sharding import NamedSharding, PartitionSpec
+    from millstream._delivery.sharding import Split
+
+    monkeypatch.setattr(Split, "processes", [0, 1])
+    sharding = NamedSharding(jax.make_mesh((1,), ("data",)), PartitionSpec("data"))
+    stages = [Count(), ms.BatchTransform(2), ms.DevicePutTransform(sharding)]
+    fails(lambda: ms.DataLoader(stages), "several processes", kind=ValueError)
+
+
 def test_wrong_numbers_of_steps() -> None:
     fails(lambda: ms.DataLoader([Count(0)]), "must be positive", kind=ValueError)
     stream = Count()
