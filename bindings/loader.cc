@@ -326,8 +326,9 @@ void bind_loader(nb::module_& module) {
           "number",
           [](nb::handle self) {
             auto& words = nb::cast<RegisteredLoader&>(self).number;
-            return rows_array(DType::kUint32, Shape(), reinterpret_cast<std::byte*>(words),
-                              std::ssize(words), sizeof(*words), self);
+            return rows_array(DType::kUint32, Shape(),
+                              reinterpret_cast<std::byte*>(words), std::ssize(words),
+                              sizeof(*words), self);
           },
           nb::sig("def number(self) -> NDArray[numpy.uint32]"),
           "The serial number, (low, high). The array keeps the loader alive.")

@@ -31,7 +31,8 @@ struct RegisteredLoader {
 
   std::shared_ptr<Loader> shared;
   std::optional<Registration> registration;
-  /// The serial number (low, high). JAX aliases only memory that is aligned to 64 bytes.
+  /// The serial number (low, high). JAX aliases only memory that is aligned to 64
+  /// bytes.
   alignas(64) std::uint32_t number[2];
 };
 
