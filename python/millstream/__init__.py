@@ -54,15 +54,15 @@ if TYPE_CHECKING:
     from millstream._sources.functions import DatasetSource as DatasetSource
     from millstream._sources.functions import DiskSampleSource as DiskSampleSource
     from millstream._sources.gymnax import GymnaxSource as GymnaxSource
-    from millstream._sources.gymnax import (
-        set_loader_policy_state as set_loader_policy_state,
-    )
-    from millstream._sources.gymnax import (
-        set_source_policy_state as set_source_policy_state,
-    )
     from millstream._sources.iterable import IterableSource as IterableSource
     from millstream._sources.materialize import dataset_to_jax as dataset_to_jax
     from millstream._sources.mixture import mix as mix
+    from millstream._sources.policies import (
+        set_loader_policy_state as set_loader_policy_state,
+    )
+    from millstream._sources.policies import (
+        set_source_policy_state as set_source_policy_state,
+    )
     from millstream._sources.source import Source as Source
     from millstream._sources.streams import Stream as Stream
     from millstream._sources.traced import TracedSource as TracedSource
