@@ -83,7 +83,8 @@ def test_run_and_epochs_take_seeds_by_name():
 def test_arguments_of_other_loaders_show_ours(name, instead):
     given: Any = {name: 1}
     source = ms.ArraySampleSource(rows_of(10))
-    fails(lambda: ms.DataLoader([source], **given), f"{name}: ", instead)
+    texts = (f"no argument {name}. ", instead)
+    fails(lambda: ms.DataLoader([source], **given), *texts)
 
 
 def test_all_unknown_arguments_are_named():
