@@ -38,7 +38,10 @@ class Stats:
     """
 
     samples: int
-    """Delivered samples without padding, in Python loops and inside jit."""
+    """Delivered samples without padding, in Python loops and inside jit.
+
+    Of a stream, the rows of batches in Python loops, with padding.
+    """
     bytes: int
     """The size of these samples when they leave the engine, before traced stages."""
     measured_steps: int

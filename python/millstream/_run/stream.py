@@ -115,7 +115,7 @@ class StreamPipeline:
         return self.node.element
 
     def valid_rows(self, words: Any) -> int:
-        """Returns the number of rows to count for a batch. Padding is not known."""
+        """Returns the number of rows of a batch, with padding."""
         return self.batch_size
 
     @property
