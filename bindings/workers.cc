@@ -179,7 +179,7 @@ struct WorkerPoolHandle {
 };
 
 std::unique_ptr<WorkerPoolHandle> thread_worker_pool(nb::callable function, int workers,
-                                                     std::int64_t timeout) {
+                                                     std::int64_t timeout, bool whole) {
   ThreadWorkerPool::Function calls;
   calls.make = [held = shared_object(function)](
                    const WorkRequest& chunk, std::atomic<std::int64_t>& row,
@@ -198,19 +198,20 @@ std::unique_ptr<WorkerPoolHandle> thread_worker_pool(nb::callable function, int 
   };
   return std::unique_ptr<WorkerPoolHandle>(
       new WorkerPoolHandle{std::make_shared<ThreadWorkerPool>(
-          std::move(calls), workers, std::chrono::milliseconds(timeout))});
+          std::move(calls), workers, std::chrono::milliseconds(timeout), whole)});
 }
 
 std::unique_ptr<WorkerPoolHandle> process_worker_pool(
     const std::vector<nb::bytes>& command, const std::vector<nb::bytes>& environment,
-    const nb::bytes& setup, int workers, std::int64_t timeout, int restarts) {
+    const nb::bytes& setup, int workers, std::int64_t timeout, int restarts,
+    bool whole) {
   Launch launch{{}, {}, as_string(setup)};
   for (const nb::bytes& word : command) launch.command.push_back(as_string(word));
   for (const nb::bytes& word : environment) {
     launch.environment.push_back(as_string(word));
   }
   const ProcessWorkerPool::Options options{workers, std::chrono::milliseconds(timeout),
-                                           restarts, pickle_host_values};
+                                           restarts, pickle_host_values, whole};
   return std::unique_ptr<WorkerPoolHandle>(new WorkerPoolHandle{
       std::make_shared<ProcessWorkerPool>(std::move(launch), options)});
 }
@@ -338,16 +339,17 @@ void bind_workers(nb::module_& module) {
           nb::call_guard<GilRelease>(), "Ends the threads or processes.");
 
   module.def("thread_worker_pool", thread_worker_pool, "function"_a, "workers"_a,
-             "timeout"_a, R"(
+             "timeout"_a, "whole"_a = false, R"(
 Creates threads that make chunks of batches with a Python function.
 
 Args:
   function: Called with (indices, seeds, inputs, outputs, row, host values). Returns the
     host values, one per row, or None.
   workers: The number of threads.
-  timeout: The time limit for one row in milliseconds; 0 for no limit.)");
+  timeout: The time limit for one row in milliseconds; 0 for no limit.
+  whole: Whether one call makes all rows of a batch.)");
   module.def("process_worker_pool", process_worker_pool, "command"_a, "environment"_a,
-             "setup"_a, "workers"_a, "timeout"_a, "restarts"_a, R"(
+             "setup"_a, "workers"_a, "timeout"_a, "restarts"_a, "whole"_a = false, R"(
 Creates processes that make chunks of batches in shared memory.
 
 Args:
@@ -356,7 +358,8 @@ Args:
   setup: The first message to each process.
   workers: The number of processes.
   timeout: The time limit for one row in milliseconds; 0 for no limit.
-  restarts: How many processes may be replaced. Their rows are retried.)");
+  restarts: How many processes may be replaced. Their rows are retried.
+  whole: Whether one process makes all rows of a batch.)");
   module.def(
       "function_source",
       [](std::int64_t size, const std::vector<FieldSpec>& fields,

@@ -12,9 +12,13 @@ namespace millstream {
 /// Thread-safe.
 class ChunkSize {
  public:
+  /// With `whole`, a chunk always has all rows of a batch.
+  explicit ChunkSize(bool whole = false) noexcept : whole_(whole) {}
+
   /// `concurrency` is the number of batches in progress, including this one.
   std::int64_t rows_per_chunk(std::int64_t rows, int workers,
                               int concurrency = 1) const noexcept {
+    if (whole_) return std::max<std::int64_t>(rows, 1);
     const std::int64_t row_ns = row_ns_.load(std::memory_order_relaxed);
     const std::int64_t share =
         std::max<std::int64_t>((rows + workers - 1) / workers, 1);
@@ -46,6 +50,7 @@ class ChunkSize {
   static constexpr std::int64_t kChunkNs = 32'000'000;
   static constexpr std::int64_t kShortNs = 8'000'000;
   static constexpr std::int64_t kWholeNs = 1'000'000;
+  const bool whole_;
   std::atomic<std::int64_t> row_ns_{0};
 };
 

@@ -28,6 +28,7 @@ class ProcessWorkerPool final : public WorkerPool {
     /// Sets the bytes of the request's host values that are objects of this process.
     /// Throws `FunctionError` for a value that cannot be sent to a worker process.
     std::function<void(const WorkRequest& request)> encode = {};
+    bool whole = false;  // one process makes all rows of a request
   };
 
   ProcessWorkerPool(Launch launch, Options options);

@@ -94,7 +94,7 @@ class Supervisor {
   const std::shared_ptr<SharedMemory> memory_;
   const Block row_cells_;  // one integer per process, for `ProcessEntry::row`
   const Descriptor wake_;  // an eventfd
-  ChunkSize chunk_size_;
+  ChunkSize chunk_size_{options_.whole};
   int restarts_;
   std::vector<ProcessEntry> processes_;  // only the supervisor thread uses it
   mutable std::mutex mutex_;

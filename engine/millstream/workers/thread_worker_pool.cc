@@ -92,6 +92,8 @@ struct ThreadWorkerPool::Chunk {
 };
 
 struct ThreadWorkerPool::Shared {
+  explicit Shared(bool whole) : chunk_size(whole) {}
+
   /// Closes the pool and fails the queued chunks. Returns false if it was closed
   /// already. The caller holds the mutex.
   bool stop(std::string reason, bool by_stall) {
@@ -124,8 +126,8 @@ struct ThreadWorkerPool::Shared {
 };
 
 ThreadWorkerPool::ThreadWorkerPool(Function function, int workers,
-                                   std::chrono::milliseconds timeout)
-    : shared_(std::make_shared<Shared>()), workers_(workers), timeout_(timeout) {
+                                   std::chrono::milliseconds timeout, bool whole)
+    : shared_(std::make_shared<Shared>(whole)), workers_(workers), timeout_(timeout) {
   if (workers < 1) {
     throw ArgumentError(text("workers must be at least 1, not ", workers));
   }

@@ -28,8 +28,10 @@ class ThreadWorkerPool final : public WorkerPool {
 
   /// If a row takes longer than `timeout` (0: no limit), or n rows made together take
   /// longer than n times `timeout`, `make` throws `WorkerStalled`. It also closes the
-  /// pool, because a thread cannot be stopped.
-  ThreadWorkerPool(Function function, int workers, std::chrono::milliseconds timeout);
+  /// pool, because a thread cannot be stopped. With `whole`, one call of the function
+  /// makes all rows of a request.
+  ThreadWorkerPool(Function function, int workers, std::chrono::milliseconds timeout,
+                   bool whole = false);
   ~ThreadWorkerPool() override;
 
   /// May return, after an error, while the function is still running. The function then

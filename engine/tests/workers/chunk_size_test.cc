@@ -21,6 +21,13 @@ TEST(ChunkSizeTest, SplitsEvenlyBeforeTheFirstMeasurement) {
   EXPECT_EQ(ChunkSize().rows_per_chunk(0, 3), 1);
 }
 
+TEST(ChunkSize, IsTheWholeBatchIfAsked) {
+  ChunkSize chunk_size(true);
+  EXPECT_EQ(chunk_size.rows_per_chunk(128, 3), 128);
+  chunk_size.record(128, std::chrono::hours(1));
+  EXPECT_EQ(chunk_size.rows_per_chunk(128, 3), 128);
+}
+
 TEST(ChunkSizeTest, GivesWholeBatchesOfCheapRows) {
   EXPECT_EQ(rows_per_chunk_of(microseconds(1)), 128);
   EXPECT_EQ(rows_per_chunk_of(microseconds(7)), 128);

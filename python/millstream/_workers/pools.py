@@ -48,7 +48,9 @@ def worker_pool(
     limit = None if timeout is None else seconds("timeout", timeout)
     timeout_ms = 0 if limit is None else max(int(limit * 1000), 1)
     if worker_kind == "thread":
-        native = _engine.thread_worker_pool(_thread_function(task), workers, timeout_ms)
+        native = _engine.thread_worker_pool(
+            _thread_function(task), workers, timeout_ms, task.whole
+        )
     else:
         native = _engine.process_worker_pool(
             command(),
@@ -57,6 +59,7 @@ def worker_pool(
             workers,
             timeout_ms,
             restart_workers,
+            task.whole,
         )
     return WorkerPool(native)
 

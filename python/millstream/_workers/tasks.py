@@ -52,6 +52,9 @@ class Task:
     exposes_outputs: ClassVar[bool] = False
     """Whether the function receives the output arrays and may keep them."""
 
+    whole: ClassVar[bool] = False
+    """Whether one worker makes all rows of a batch."""
+
     inputs: tuple[FieldSpec, ...] = field(default=(), kw_only=True)
     outputs: tuple[FieldSpec, ...] = field(default=(), kw_only=True)
 
