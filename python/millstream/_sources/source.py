@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from millstream import _engine
 from millstream._core.description import Tree
@@ -117,6 +117,16 @@ class SampleSource(Source):
     def host_field_names(self) -> tuple[str, ...]:
         """The keys of host fields, whose values are not arrays."""
         return ()
+
+    @property
+    def origin(self) -> str | None:
+        """What ``as_source`` recognised, such as "torch TensorDataset", or None."""
+        return self.__dict__.get("_origin")
+
+    def with_origin(self, origin: str) -> Self:
+        """Sets ``origin`` and returns this source."""
+        self.__dict__["_origin"] = origin
+        return self
 
     @property
     def prefetch_samples(self) -> int | None:
