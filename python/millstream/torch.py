@@ -22,11 +22,12 @@ from millstream._run.loader import DataLoader as _Loader
 from millstream._run.run import Run
 from millstream._run.state import EPOCH, words_at
 from millstream._run.stats import Stats
-from millstream._sources.as_source import as_source
+from millstream._sources.as_source import check_random_access, source_of
 from millstream._sources.collated import CollatedSource
 from millstream._sources.functions import DatasetSource, is_dataset
 from millstream._sources.ordered import resolve_split
-from millstream._sources.source import SampleSource
+from millstream._sources.recognise import kind_of
+from millstream._sources.source import SampleSource, Source
 from millstream._stages.batch import BatchTransform
 
 __all__ = ["DataLoader"]
@@ -52,7 +53,7 @@ _REFUSED = {
     ),
     "in_order": (True, "Batches always come in order. Remove the argument"),
 }
-"""Arguments of PyTorch's loader: the default, and what to do if it is not the default."""
+"""Arguments of PyTorch's loader: the default, and what to do for another value."""
 
 
 class DataLoader:
@@ -153,12 +154,14 @@ class DataLoader:
         self.drop_last = drop_last
         self.generator = generator
         self.sampler = sampler
-        workers = {
-            "ordering": _ordering(shuffle, sampler),
+        options: dict[str, Any] = {
             "workers": max(num_workers, 1),
             "worker_kind": worker_kind if num_workers else "thread",
         }
-        source = _source(dataset, collate_fn, batch_size, timeout, workers)
+        if timeout:
+            options["timeout"] = timeout
+        ordering = _ordering(shuffle, sampler)
+        source = _source(dataset, collate_fn, batch_size, ordering, options)
         stages: list[Any] = [source]
         if batch_size is not None:
             remainder = "drop" if drop_last else "partial"
@@ -167,7 +170,7 @@ class DataLoader:
         if ahead is None and isinstance(source, CollatedSource):
             ahead = 2  # a worker makes one batch and has the next one queued
         self._loader = _Loader(
-            stages, prefetch=None if ahead is None else ahead * workers["workers"]
+            stages, prefetch=None if ahead is None else ahead * options["workers"]
         )
         built = self._loader._built
         if output == "numpy" or isinstance(source, CollatedSource):
@@ -250,9 +253,9 @@ def _ordering(shuffle: bool, sampler: Any) -> Any:
         return Listed(np.asarray(sampler))
     raise TypeError(
         f"DataLoader: sampler must be a list of indices or a millstream.Order, not "
-        f"{type(sampler).__name__}, because a batch depends only on the seed, the epoch "
-        "and the step. Instead of a random sampler write shuffle=True; of a weighted "
-        "one, sampler=millstream.Weighted(weights); of a subset, "
+        f"{type(sampler).__name__}, because a batch depends only on the seed, the "
+        "epoch and the step. Instead of a random sampler write shuffle=True; of a "
+        "weighted one, sampler=millstream.Weighted(weights); of a subset, "
         "torch.utils.data.Subset(dataset, indices) as the data set."
     )
 
@@ -274,16 +277,25 @@ def _source(
     dataset: Any,
     collate_fn: Any,
     batch_size: int | None,
-    timeout: float,
-    workers: dict[str, Any],
+    ordering: Any,
+    options: dict[str, Any],
 ) -> SampleSource:
-    limit = None if not timeout else timeout
+    """Returns the source of the samples. ``options`` are those of ``DatasetSource``."""
+    if isinstance(dataset, Source) and not isinstance(dataset, SampleSource):
+        raise TypeError(
+            "DataLoader: the data set is a pipeline with stages. Use "
+            "millstream.DataLoader, or apply the stages in the data set."
+        )
+    is_samples = isinstance(dataset, list | SampleSource)
     if collate_fn is not None and batch_size is not None:
-        if isinstance(dataset, tuple) or not is_dataset(dataset):
-            dataset = as_source(dataset, ordering="sequential")
-        return CollatedSource(dataset, collate_fn, batch_size, timeout=limit, **workers)
+        if not is_samples and (isinstance(dataset, tuple) or not is_dataset(dataset)):
+            dataset = source_of(dataset, "DataLoader", "sequential", {})
+        elif not is_samples:
+            check_random_access(dataset, "DataLoader")
+        source = CollatedSource(dataset, collate_fn, batch_size, ordering, **options)
+        return source.with_origin(f"{kind_of(dataset)}, in workers with collate_fn")
     if isinstance(dataset, SampleSource):
-        return resolve_split(dataset)._with_order(order_of(workers["ordering"]))
+        return resolve_split(dataset)._with_order(order_of(ordering))
     if isinstance(dataset, list):
-        return DatasetSource(dataset, timeout=limit, **workers)
-    return as_source(dataset, **workers)
+        return DatasetSource(dataset, ordering=ordering, **options)
+    return source_of(dataset, "DataLoader", ordering, options)

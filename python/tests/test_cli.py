@@ -18,8 +18,8 @@ from cli_files import (
 )
 from millstream._cli.histogram import Histogram, Range
 from millstream._cli.reading import Reader
-from millstream._cli.schema import Field, parse_schema
 from millstream._engine import npy
+from millstream._formats.schema import Field, parse_schema
 
 
 @pytest.fixture

@@ -20,9 +20,9 @@ from cli_files import (
     records,
     write_all,
 )
-from millstream._cli.formats import Options, find
 from millstream._cli.opening import opened
 from millstream._cli.reading import Reader
+from millstream._formats.detect import Options, find
 
 
 @pytest.fixture

@@ -19,8 +19,8 @@ from cli_files import (
     write_archive,
     write_folder,
 )
-from millstream._cli.formats import Options, find
 from millstream._cli.verify import examine
+from millstream._formats.detect import Options, find
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ from millstream import (
 )
 from millstream import write_idx as save_idx
 from millstream import write_npy as save_npy
-from millstream._cli.formats import Options, find
+from millstream._formats.detect import Options, find
 from walks import same_bytes
 
 N = 103

@@ -24,7 +24,7 @@ from millstream import (
     Shuffle,
     Weighted,
 )
-from millstream._cli.formats import Options, find
+from millstream._formats.detect import Options, find
 from test_disk_formats import N, image_and_label, saved
 from walks import (
     indexed,

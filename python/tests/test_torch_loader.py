@@ -116,7 +116,7 @@ def test_resumes_at_every_step_with_other_workers(collate_fn, output):
         saved = json.loads(json.dumps(loader.state_dict()))
         several.load_state_dict(saved)
         assert ids(several) == steps[epoch][step:], taken
-        assert ids(several) == (steps + [None])[epoch + 1] or epoch == 2
+        assert ids(several) == [*steps, None][epoch + 1] or epoch == 2
 
 
 def test_an_ended_epoch_is_followed_by_the_whole_next_one():
@@ -288,7 +288,7 @@ def test_arguments_that_change_nothing_or_are_checked():
         DataLoader(Numbered(9), collate_fn=3)
     with pytest.raises(ValueError, match="a seed or a generator, not both"):
         DataLoader(Numbered(9), seed=1, generator=object())
-    with pytest.raises(TypeError, match="must be a torch.Generator, not object"):
+    with pytest.raises(TypeError, match=r"must be a torch\.Generator, not object"):
         DataLoader(Numbered(9), generator=object())
     with pytest.raises(ValueError, match="prefetch_factor"):
         DataLoader(Numbered(9), prefetch_factor=0)

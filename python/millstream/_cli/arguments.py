@@ -9,10 +9,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from millstream._cli.formats import KNOWN, DataSet, Options, find
 from millstream._cli.opening import error_text, joined, opened
 from millstream._cli.output import OutputError, complain, end_output, flush, say
-from millstream._cli.schema import (
+from millstream._core.errors import DataError
+from millstream._formats.detect import KNOWN, DataSet, Options, find
+from millstream._formats.schema import (
     DTYPES,
     MOST_DIGITS,
     Field,
@@ -20,7 +21,6 @@ from millstream._cli.schema import (
     is_utf8,
     parse_schema,
 )
-from millstream._core.errors import DataError
 
 _FORMATS = f"Formats: {KNOWN}. A format is detected by content, then by file name."
 

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from millstream import _engine
 from millstream._cli.reading import Reader, fields_of
-from millstream._cli.schema import Field, UsageError
 from millstream._delivery.jit import dtype_named
+from millstream._formats.schema import Field, UsageError
 
 
 def cast_source(

@@ -14,12 +14,12 @@ from typing import Any
 
 from millstream import _engine
 from millstream._cli.casting import cast_source
-from millstream._cli.formats import IDX_NAME, MANIFEST
 from millstream._cli.output import printable
 from millstream._cli.reading import Reader, fields_of, sample_bytes
-from millstream._cli.schema import UsageError, read_json
 from millstream._core.errors import DataError
 from millstream._core.progress_bar import ProgressBar
+from millstream._formats.detect import IDX_NAME, MANIFEST
+from millstream._formats.schema import UsageError, read_json
 
 WRITTEN = ("npy", "npz", "idx", "packed", "csv", "tsv")
 

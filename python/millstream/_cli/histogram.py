@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from millstream._cli.schema import Field
+from millstream._formats.schema import Field
 
 _BINS = 10
 _MOST_VALUES = 16  # integers that get a bar each

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from millstream import _engine
-from millstream._cli.formats import DataSet
 from millstream._cli.histogram import Histogram, Range, histograms
 from millstream._cli.reading import Reader, sample_bytes
-from millstream._cli.schema import type_text
 from millstream._core.progress_bar import amount_text
+from millstream._formats.detect import DataSet
+from millstream._formats.schema import type_text
 
 _DRAWN_BYTES = 64 << 20
 _SHOWN_VALUES = 8

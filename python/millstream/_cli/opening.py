@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from millstream import _engine
-from millstream._cli.formats import DataSet, Options, find
 from millstream._cli.reading import fields_of
-from millstream._cli.schema import UsageError, is_utf8
 from millstream._core.errors import DataError, error_fields
+from millstream._formats.detect import DataSet, Options, find
+from millstream._formats.schema import UsageError, is_utf8
 
 
 class TemporaryError(OSError):

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from millstream import _engine
-from millstream._cli.schema import Field
 from millstream._delivery.jit import dtype_named
+from millstream._formats.schema import Field
 
 BATCH_BYTES = 4 << 20
 _MOST_ROWS = 1 << 16

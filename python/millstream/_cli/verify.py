@@ -10,14 +10,14 @@ from pathlib import Path
 import numpy as np
 
 from millstream import _engine
-from millstream._cli.formats import DataSet
 from millstream._cli.histogram import is_whole
 from millstream._cli.opening import TemporaryError, error_text, opened
 from millstream._cli.output import printable
 from millstream._cli.reading import Reader, sample_bytes
-from millstream._cli.tables import Form
 from millstream._core.errors import DataError
 from millstream._core.progress_bar import ProgressBar, amount_text
+from millstream._formats.detect import DataSet
+from millstream._formats.tables import Form
 
 _MOST_DEFECTS = 20  # per data set
 _CHUNK = 1 << 20

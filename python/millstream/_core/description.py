@@ -35,6 +35,9 @@ class Description:
             for field in fields(self)  # type: ignore[arg-type]
             if field.repr
         ]
+        origin = self.__dict__.get("_origin")  # what as_source recognised
+        if origin is not None:
+            arguments.append(f"origin={origin!r}")
         return f"{type(self).__name__}({', '.join(arguments)})"
 
     def __eq__(self, other: object) -> bool:

@@ -139,6 +139,8 @@ def _summary(built: Built, stats: Stats) -> list[str]:
             f"{steps} an epoch, {engine.batch_bytes} bytes a batch; "
             f"at most {engine.threads} threads, {engine.prefetch} batches ahead"
         ]
+        if built.head.origin is not None:
+            lines.insert(0, f"the data set is {built.head.origin}")
     if stats.samples or stats.measured_steps:
         lines.append(str(stats))
     return lines

@@ -12,7 +12,7 @@ from millstream import _engine
 from millstream._run.builder import Builder
 from millstream._run.stream import built_pipeline, is_streamed
 from millstream._sources.advice import advice_for
-from millstream._sources.functions import DatasetSource, is_dataset
+from millstream._sources.as_source import source_of
 from millstream._sources.source import Source
 from millstream._sources.streams import is_stream, missing_of_stream
 from millstream._stages.stage import Stage
@@ -70,24 +70,19 @@ def assembled(pipeline: Sequence[Any] | Source | None) -> Source:
     source = entries[0]
     if is_stream(source):
         source = Pipeline(source, ())
-    elif not isinstance(source, Source | list | tuple) and is_dataset(source):
-        source = DatasetSource(source)
-    if not isinstance(source, Source):
-        if isinstance(source, type):
-            raise TypeError(
-                f"a pipeline must begin with a source, but entry 0 is "
-                f"{_described(source)}. Write {source.__name__}(...)."
-            )
+    elif not isinstance(source, Source):
         if missing := missing_of_stream(source):
             raise TypeError(
                 f"entry 0, {_described(source)}, has a method next, but it is not a "
                 f"stream: it lacks {', '.join(missing)}"
             )
         is_samples = len(entries) > 1 and not any(map(callable, entries))
-        raise TypeError(
-            "a pipeline must begin with a source, but entry 0 is "
-            f"{_described(source)}. {advice_for(entries if is_samples else source)}."
-        )
+        if is_samples:
+            raise TypeError(
+                "a pipeline must begin with a data set or a source, but entry 0 is "
+                f"{_described(source)}. {advice_for(entries)}."
+            )
+        source = source_of(source, "DataLoader: entry 0", "shuffle", {})
     for position, stage in enumerate(entries[1:], start=1):
         source = _joined(source, stage, position)
     return source

@@ -15,11 +15,12 @@ _SOURCES = {
 }
 
 _OTHER_FORMATS = {
-    ".parquet": "table = pandas.read_parquet({path!r}), then ArraySampleSource("
-    "{{name: table[name].to_numpy() for name in table}})",
-    ".feather": "table = pandas.read_feather({path!r}), then ArraySampleSource("
-    "{{name: table[name].to_numpy() for name in table}})",
-    ".arrow": "DatasetSource(datasets.Dataset.from_file({path!r}))",
+    ".parquet": "as_source(pandas.read_parquet({path!r})), which needs pip install "
+    "'millstream[pandas]'",
+    ".feather": "as_source(pandas.read_feather({path!r})), which needs pip install "
+    "'millstream[pandas]'",
+    ".arrow": "as_source(datasets.Dataset.from_file({path!r})), which needs pip "
+    "install 'millstream[huggingface]'",
     ".h5": "file = h5py.File({path!r}), then ArraySampleSource({{'x': file['x'][:]}})",
     ".tfrecord": "samples = list(tensorflow.data.TFRecordDataset({path!r})"
     ".map(parse).as_numpy_iterator()), where parse calls "
@@ -90,13 +91,23 @@ def advice_for(value: Any, form: str = "DataLoader([{}, BatchTransform(128)])") 
     if hasattr(value, "__getitem__") and hasattr(value, "__len__"):
         return f"Write {form.format('DatasetSource(dataset)')}"
     if hasattr(value, "__iter__"):
-        return (
-            f"A {name} can only be iterated, so it cannot be shuffled. Use "
-            "DatasetSource of an object with __len__ and __getitem__, "
-            "DiskSampleSource(length, fn) with a function of an index, or "
-            "IterableSource(iterable) in a Python loop"
-        )
+        return iterable_advice(value)
     return f"Write {form.format('ArraySampleSource(data)')}"
+
+
+def iterable_advice(value: Any) -> str:
+    """Returns what to write instead of an object that has no random access."""
+    return (
+        f"{with_article(type(value).__name__)} can only be iterated, so it cannot be "
+        "shuffled. Use DatasetSource of an object with __len__ and __getitem__, "
+        "DiskSampleSource(length, fn) with a function of an index, or "
+        "IterableSource(iterable) in a Python loop"
+    )
+
+
+def with_article(name: str) -> str:
+    """Returns a name with its article, at the beginning of a sentence."""
+    return f"{'An' if name[:1] in 'AEIOaeio' else 'A'} {name}"
 
 
 def _is_array(value: Any) -> bool:

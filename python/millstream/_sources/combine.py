@@ -82,6 +82,8 @@ class Subset(Combined, OrderedSource):
         order = order_of_part("Subset", whole.order, self.ordering)
         self.__dict__["ordering"] = order
         selected = _selected(self.indices, whole.num_samples)
+        if whole.origin is not None:
+            self.with_origin(whole.origin)
         if isinstance(whole, Subset):  # a flat subset reads each sample in one step
             selected = _nested(whole.selected, selected)
             whole = whole._components[0]

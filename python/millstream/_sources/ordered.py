@@ -105,7 +105,7 @@ class OrderedSource(Description, SampleSource):
     def __reduce__(self) -> Any:
         """Pickles the arguments of the source. Unpickling opens the source again."""
         arguments = {f.name: getattr(self, f.name) for f in fields(self) if f.init}  # type: ignore[arg-type]
-        return _reopen, (type(self), arguments, self._order)
+        return _reopen, (type(self), arguments, self._order, self.origin)
 
     def split(
         self, *parts: float, seed: Any = 0, shuffle: bool = True, ordering: Any = None
@@ -170,10 +170,14 @@ class OrderedSource(Description, SampleSource):
         return copy
 
 
-def _reopen(kind: Any, arguments: dict[str, Any], order: Order) -> OrderedSource:
+def _reopen(
+    kind: Any, arguments: dict[str, Any], order: Order, origin: str | None = None
+) -> OrderedSource:
     source: OrderedSource = object.__new__(kind)
     source.__dict__.update(arguments)
     source.__post_init__()  # type: ignore[attr-defined]
+    if origin is not None:
+        source.with_origin(origin)
     return source if source.order == order else source._with_order(order)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import stat
@@ -11,11 +12,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from millstream import _engine
-from millstream._cli import cifar, tables
-from millstream._cli.schema import Field, UsageError, is_utf8, read_json, read_schema
 from millstream._core.errors import DataError, data_error, error_fields
+from millstream._formats import cifar, tables
+from millstream._formats.schema import (
+    Field,
+    UsageError,
+    is_utf8,
+    read_json,
+    read_schema,
+)
 
 KNOWN = (
     ".npy, folders of .npy, .npz, IDX (raw or gzipped), CIFAR (binary, pickled, "
@@ -58,6 +66,7 @@ class DataSet:
     """The samples at a path.
 
     ``open(folder)`` returns the engine's source and may unpack files into the folder.
+    ``source(ordering=...)`` returns the public source, such as an ``NpySource``.
     ``parts`` open single files or arrays of the data set. A ``zipped`` file has
     checksums. ``table`` is the form of a table.
     """
@@ -65,6 +74,7 @@ class DataSet:
     path: Path
     title: str
     open: Callable[[Path], _engine.Source]
+    source: Callable[..., Any] | None = None
     parts: tuple[Callable[[Path], _engine.Source], ...] = ()
     split: str | None = None
     zipped: bool = False
@@ -76,10 +86,13 @@ class DataSet:
         return f"{self.path} ({self.split})" if self.split else str(self.path)
 
 
-def find(path: Path, options: Options) -> list[DataSet]:
+def find(
+    path: Path, options: Options, schema_hint: str = "use --schema"
+) -> list[DataSet]:
     """Returns the data sets at ``path``, which is a file, a folder or an archive.
 
     Raises ``DataError`` if there is none, and ``OSError`` if the path cannot be read.
+    ``schema_hint`` says in the error how to pass the schema of records.
     """
     if path.is_dir():
         return _in_folder(path, options)
@@ -89,7 +102,7 @@ def find(path: Path, options: Options) -> list[DataSet]:
         head = _head(path)
         shown = f"a file that begins with {head[:8]!r}" if head else "an empty file"
         raise data_error(
-            "for packed records without a header, use --schema or put "
+            f"for packed records without a header, {schema_hint} or put "
             f"{path.name}.json next to the file",
             path=path,
             expected=f"one of {KNOWN}",
@@ -116,9 +129,20 @@ def _encodable(name: str) -> str:
     return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
+def _public(name: str, *arguments: Any, **named: Any) -> Callable[..., Any]:
+    """Returns a function that makes a public source, which needs jax."""
+
+    def source(ordering: Any) -> Any:
+        kind = getattr(importlib.import_module("millstream"), name)
+        return kind(*arguments, ordering=ordering, **named)
+
+    return source
+
+
 def npy_set(path: Path, fields: FieldFiles, title: str) -> DataSet:
     """Returns a data set of .npy files."""
-    return _arrays_set(path, fields, title, lambda chosen, _: _engine.npy(chosen))
+    source = _public("NpySource", _named(path, fields))
+    return _arrays_set(path, fields, title, lambda files, _: _engine.npy(files), source)
 
 
 def idx_set(path: Path, fields: FieldFiles, title: str = "") -> DataSet:
@@ -126,7 +150,15 @@ def idx_set(path: Path, fields: FieldFiles, title: str = "") -> DataSet:
     if not title:
         is_gzip = _head(fields[0][1][0]).startswith(_GZIP)
         title = "IDX, gzipped" if is_gzip else "IDX"
-    return _arrays_set(path, fields, title, _engine.idx)
+    source = _public("IdxSource", _named(path, fields))
+    return _arrays_set(path, fields, title, _engine.idx, source)
+
+
+def _named(path: Path, fields: FieldFiles) -> Any:
+    """Returns the files of each field. An array alone has no name."""
+    if len(fields) > 1 or (path / MANIFEST).exists():
+        return dict(fields)
+    return fields[0][1]
 
 
 def _arrays_set(
@@ -134,12 +166,14 @@ def _arrays_set(
     fields: FieldFiles,
     title: str,
     opener: Callable[[FieldFiles, Path], _engine.Source],
+    source: Callable[..., Any],
 ) -> DataSet:
     files = [(name, file) for name, shards in fields for file in shards]
     return DataSet(
         path,
         title,
         partial(opener, fields),
+        source,
         tuple(partial(opener, [(name, [file])]) for name, file in files),
     )
 
@@ -160,8 +194,7 @@ def _in_file(
     if head.startswith(b"PK\x03\x04"):
         return [_npz_set(path, options)]
     if head.startswith(b"MSPACKED"):
-        title = "packed records"
-        return [DataSet(path, title, lambda _: _engine.packed(path, None, 0))]
+        return [_packed_set(path)]
     if head.startswith(_GZIP):
         return _in_gzip(path, head, options)
     schema_file = _schema_file(path)
@@ -179,8 +212,7 @@ def _in_file(
     if name.endswith(".npz"):
         return [_npz_set(path, options)]
     if name.endswith(".packed"):
-        title = "packed records"
-        return [DataSet(path, title, lambda _: _engine.packed(path, None, 0))]
+        return [_packed_set(path)]
     if tables.is_table(name, head, guess_text=guess_text):
         return [_table_set(path, options)]
     return []
@@ -216,12 +248,23 @@ def _schema_file(path: Path) -> Path | None:
     return schema_file if schema_file.is_file() else None
 
 
+def _packed_set(path: Path) -> DataSet:
+    return DataSet(
+        path,
+        "packed records",
+        lambda _: _engine.packed(path, None, 0),
+        _public("PackedSource", path),
+    )
+
+
 def _records_set(path: Path, schema: tuple[Field, ...], offset: int) -> DataSet:
     specs = [(field.name, field.dtype, list(field.shape)) for field in schema]
+    record = {field.name: (field.dtype, field.shape) for field in schema}
     return DataSet(
         path,
         "packed records, without a header",
         lambda _: _engine.packed(path, specs, offset),
+        _public("PackedSource", path, record, offset=offset),
     )
 
 
@@ -238,6 +281,7 @@ def _npz_set(path: Path, options: Options) -> DataSet:
         path,
         "NumPy .npz",
         opener(options.fields),
+        _public("NpzSource", path),
         tuple(opener([name]) for name in members),
         zipped=True,
     )
@@ -255,12 +299,14 @@ def _table_set(path: Path, options: Options) -> DataSet:
                 raise DataError(f"{error}{hint}", **error_fields(error)) from error
             raise
 
-    return DataSet(path, form.title, open_table, table=form)
+    source = _public("CsvSource", path, delimiter=form.delimiter, header=form.header)
+    return DataSet(path, form.title, open_table, source, table=form)
 
 
 def _cifar_batch_set(path: Path, classes: int, title: str) -> DataSet:
     title = f"CIFAR-{classes}, a {title} batch"
-    return DataSet(path, title, _cifar_part(path, classes))
+    source = _public("CifarSource", [path], classes=classes)
+    return DataSet(path, title, _cifar_part(path, classes), source)
 
 
 def _cifar_part(file: Path, classes: int) -> Callable[[Path], _engine.Source]:
@@ -280,6 +326,7 @@ def _cifar_set(
         path,
         f"CIFAR-{classes}, {place}",
         lambda cache: _engine.cifar(path, classes, split, cache),
+        _public("CifarSource", path, classes=classes, train=split == "train"),
         tuple(_cifar_part(file, classes) for file in files),
         split=split,
     )

@@ -1,0 +1,1 @@
+"""Detects the formats of files."""
