@@ -62,11 +62,37 @@ class Options:
 
 
 @dataclass(frozen=True)
+class PublicSource:
+    """A public class, such as ``NpySource``, and its arguments. The class needs jax."""
+
+    name: str
+    arguments: tuple[Any, ...]
+    named: dict[str, Any]
+
+    def make(self, ordering: Any) -> Any:
+        """Returns the source."""
+        kind = getattr(importlib.import_module("millstream"), self.name)
+        return kind(*self.arguments, ordering=ordering, **self.named)
+
+    def __str__(self) -> str:
+        arguments = [
+            repr(str(value) if isinstance(value, Path) else value)
+            for value in self.arguments
+        ]
+        named = [f"{name}={value!r}" for name, value in self.named.items()]
+        return f"{self.name}({', '.join([*arguments, *named])})"
+
+
+def _public_source(name: str, *arguments: Any, **named: Any) -> PublicSource:
+    return PublicSource(name, arguments, named)
+
+
+@dataclass(frozen=True)
 class DataSet:
     """The samples at a path.
 
     ``open(folder)`` returns the engine's source and may unpack files into the folder.
-    ``source(ordering=...)`` returns the public source, such as an ``NpySource``.
+    ``source`` is the public source of the same samples.
     ``parts`` open single files or arrays of the data set. A ``zipped`` file has
     checksums. ``table`` is the form of a table.
     """
@@ -74,7 +100,7 @@ class DataSet:
     path: Path
     title: str
     open: Callable[[Path], _engine.Source]
-    source: Callable[..., Any] | None = None
+    source: PublicSource | None = None
     parts: tuple[Callable[[Path], _engine.Source], ...] = ()
     split: str | None = None
     zipped: bool = False
@@ -129,19 +155,9 @@ def _encodable(name: str) -> str:
     return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
-def _public(name: str, *arguments: Any, **named: Any) -> Callable[..., Any]:
-    """Returns a function that makes a public source, which needs jax."""
-
-    def source(ordering: Any) -> Any:
-        kind = getattr(importlib.import_module("millstream"), name)
-        return kind(*arguments, ordering=ordering, **named)
-
-    return source
-
-
 def npy_set(path: Path, fields: FieldFiles, title: str) -> DataSet:
     """Returns a data set of .npy files."""
-    source = _public("NpySource", _named(path, fields))
+    source = _public_source("NpySource", _named(path, fields))
     return _arrays_set(path, fields, title, lambda files, _: _engine.npy(files), source)
 
 
@@ -150,7 +166,7 @@ def idx_set(path: Path, fields: FieldFiles, title: str = "") -> DataSet:
     if not title:
         is_gzip = _head(fields[0][1][0]).startswith(_GZIP)
         title = "IDX, gzipped" if is_gzip else "IDX"
-    source = _public("IdxSource", _named(path, fields))
+    source = _public_source("IdxSource", _named(path, fields))
     return _arrays_set(path, fields, title, _engine.idx, source)
 
 
@@ -166,7 +182,7 @@ def _arrays_set(
     fields: FieldFiles,
     title: str,
     opener: Callable[[FieldFiles, Path], _engine.Source],
-    source: Callable[..., Any],
+    source: PublicSource,
 ) -> DataSet:
     files = [(name, file) for name, shards in fields for file in shards]
     return DataSet(
@@ -253,7 +269,7 @@ def _packed_set(path: Path) -> DataSet:
         path,
         "packed records",
         lambda _: _engine.packed(path, None, 0),
-        _public("PackedSource", path),
+        _public_source("PackedSource", path),
     )
 
 
@@ -264,7 +280,7 @@ def _records_set(path: Path, schema: tuple[Field, ...], offset: int) -> DataSet:
         path,
         "packed records, without a header",
         lambda _: _engine.packed(path, specs, offset),
-        _public("PackedSource", path, record, offset=offset),
+        _public_source("PackedSource", path, record, offset=offset),
     )
 
 
@@ -281,7 +297,7 @@ def _npz_set(path: Path, options: Options) -> DataSet:
         path,
         "NumPy .npz",
         opener(options.fields),
-        _public("NpzSource", path),
+        _public_source("NpzSource", path),
         tuple(opener([name]) for name in members),
         zipped=True,
     )
@@ -299,13 +315,15 @@ def _table_set(path: Path, options: Options) -> DataSet:
                 raise DataError(f"{error}{hint}", **error_fields(error)) from error
             raise
 
-    source = _public("CsvSource", path, delimiter=form.delimiter, header=form.header)
+    source = _public_source(
+        "CsvSource", path, delimiter=form.delimiter, header=form.header
+    )
     return DataSet(path, form.title, open_table, source, table=form)
 
 
 def _cifar_batch_set(path: Path, classes: int, title: str) -> DataSet:
     title = f"CIFAR-{classes}, a {title} batch"
-    source = _public("CifarSource", [path], classes=classes)
+    source = _public_source("CifarSource", [path], classes=classes)
     return DataSet(path, title, _cifar_part(path, classes), source)
 
 
@@ -326,7 +344,7 @@ def _cifar_set(
         path,
         f"CIFAR-{classes}, {place}",
         lambda cache: _engine.cifar(path, classes, split, cache),
-        _public("CifarSource", path, classes=classes, train=split == "train"),
+        _public_source("CifarSource", path, classes=classes, train=split == "train"),
         tuple(_cifar_part(file, classes) for file in files),
         split=split,
     )

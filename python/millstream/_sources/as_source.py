@@ -162,9 +162,9 @@ def _file_source(path: Path, caller: str, ordering: Any) -> SampleSource:
         names = ", ".join(data.name for data in found)
         remedy = "Pass the path of one of them"
         if found[0].split:
-            remedy = f"Write CifarSource({str(path)!r}, train=True)"
+            remedy = f"Write {found[0].source}"
         raise ValueError(f"{path}: holds several data sets ({names}). {remedy}.")
     (data,) = found
     assert data.source is not None  # only the command line joins data sets
-    source: SampleSource = data.source(ordering=ordering)
+    source: SampleSource = data.source.make(ordering)
     return source.with_origin(data.title)
