@@ -96,7 +96,9 @@ def _indices(x: Any) -> Any:
     if isinstance(x.indices, range):
         return x.indices
     indices = np.asarray(x.indices)
-    return indices.astype(np.int64) if indices.dtype == np.bool_ else indices
+    if indices.dtype == np.bool_:  # these are no indices of samples
+        raise _NoArrays("its indices are booleans")
+    return indices
 
 
 def _tensors(x: Any) -> Any:
