@@ -6,9 +6,12 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from millstream._sources.recognise import is_a
+from millstream._sources.recognise import MAP_DATASET, defined_by, is_a
 
-_MAP_DATASET = "grain._src.python.dataset.dataset.MapDataset"
+_RECORDS = (
+    "grain._src.python.data_sources.ArrayRecordDataSource",
+    "array_record.python.array_record_data_source.ArrayRecordDataSource",
+)
 _SAME_ELEMENTS = {
     "ShuffleMapDataset",
     "WindowShuffleMapDataset",
@@ -21,16 +24,12 @@ _SAME_ELEMENTS = {
 
 def check_grain(x: Any, caller: str) -> None:
     """Raises an error for data sets of Grain whose elements are not samples."""
-    if is_a(
-        x,
-        "grain._src.python.data_sources.ArrayRecordDataSource",
-        "array_record.python.array_record_data_source.ArrayRecordDataSource",
-    ):
+    if defined_by(x, "__getitem__") in _RECORDS:
         raise TypeError(
             f"{caller}: the records of an ArrayRecordDataSource are bytes. Parse them: "
-            "as_source(grain.MapDataset.source(source).map(parse))."
+            "grain.MapDataset.source(source).map(parse)."
         )
-    if not is_a(x, _MAP_DATASET):
+    if not is_a(x, MAP_DATASET):
         return
     last = x
     while type(last).__name__ in _SAME_ELEMENTS:

@@ -13,6 +13,9 @@ _LIBRARIES = {
 }
 
 
+MAP_DATASET = "grain._src.python.dataset.dataset.MapDataset"
+
+
 def full_name(cls: type) -> str:
     """Returns the module and the name of a class."""
     return f"{cls.__module__}.{cls.__qualname__}"
@@ -33,6 +36,8 @@ def defined_by(x: Any, method: str) -> str:
 
 def kind_of(x: Any) -> str:
     """Returns text such as "torchvision MNIST" or "Words, a torch Dataset"."""
+    if is_a(x, MAP_DATASET):  # its subclasses are private
+        return "Grain MapDataset"
     own = type(x)
     for cls in own.__mro__:
         library = _LIBRARIES.get(cls.__module__.partition(".")[0])
