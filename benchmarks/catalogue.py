@@ -109,6 +109,14 @@ WORKLOADS = {
         "A torch data set whose samples are a tensor image, a float and an int label, "
         "batch 128: a Python loop with a jitted step"
     ),
+    "tensor_dataset": Workload(
+        "The same samples in a torch `TensorDataset`, batch 128: a Python loop with a "
+        "jitted step"
+    ),
+    "grain_source": Workload(
+        "A Grain source whose samples are float32[784] and an int label, batch 128: a "
+        "Python loop with a jitted step"
+    ),
     "hugging_face": Workload(
         "Rows of 64 float32 numbers and a label in a Hugging Face data set, shuffled, "
         "batch 128: a Python loop with a jitted step"
@@ -217,6 +225,9 @@ CONTENDERS = {
     "millstream_2_workers": Contender(
         "**Millstream**, 2 worker processes", Kind.OURS, "torch"
     ),
+    "millstream_torch": Contender(
+        "**Millstream**, `millstream.torch.DataLoader`", Kind.OURS, "torch"
+    ),
     "torch_batched": Contender("torch, batched indexing", environment="torch"),
     "torch_memmap": Contender("torch, batches of a memmap", environment="torch"),
     "torch_workers": Contender("torch, 2 workers", environment="torch"),
@@ -231,6 +242,10 @@ CONTENDERS = {
     ),
     "grain_batched": Contender("Grain, batched source", environment="grain"),
     "grain_map": Contender("Grain, MapDataset", environment="grain"),
+    "grain_no_threads": Contender(
+        "Grain, DataLoader without threads", environment="grain"
+    ),
+    "grain_1_thread": Contender("Grain, DataLoader, 1 thread", environment="grain"),
     "grain_memmap": Contender("Grain, batches of a memmap", environment="grain"),
     "grain_processes": Contender("Grain, mp_prefetch", environment="grain"),
     "spdl_pipeline": Contender("SPDL, Pipeline", environment="spdl"),

@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_datasets as tfds
 from conftest import check_same
+from documents import run_blocks
 from millstream.torch import DataLoader
 from reading import check_reading, check_shuffled
 
@@ -144,3 +145,7 @@ def test_the_loader_for_plain_loops_has_the_batches_of_tfds(builders):
         stacked = jax.tree.map(lambda *values: np.stack(values), *rows)
         stacked["label"] = stacked["label"].astype(np.int32)
         check_same(batch, stacked)
+
+
+def test_the_code_of_the_page(builders):
+    run_blocks("tfds", builder=builders["plain"])

@@ -9,6 +9,7 @@ import millstream as ms
 import numpy as np
 import pytest
 from array_record.python.array_record_module import ArrayRecordWriter
+from documents import run_blocks
 from grain.transforms import RandomMap
 from millstream.torch import DataLoader
 from reading import check_reading, check_shuffled
@@ -158,3 +159,7 @@ def test_the_loader_for_plain_loops_has_the_batches_of_grain():
 def test_worker_processes():
     dataset = source().map(lambda element: element[0][:2])
     check_reading(dataset, read(dataset), worker_kind="process")
+
+
+def test_the_code_of_the_page():
+    run_blocks("grain")

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import check_same
+from documents import run_blocks
 from millstream.torch import DataLoader
 from reading import plain
 from samples import Light, numpy_collate
@@ -120,3 +121,7 @@ def test_a_sampler_of_torch_shows_what_to_write():
     sampler: Any = torch.utils.data.RandomSampler(tensors())
     with pytest.raises(TypeError, match="write shuffle=True"):
         DataLoader(tensors(), sampler=sampler)
+
+
+def test_the_code_of_the_page():
+    run_blocks("torch")

@@ -73,10 +73,15 @@ def check(loop: Loop, images: Images) -> None:
         raise WrongAnswer("samples in the order of the source instead of shuffled")
 
 
-def prepare(contender: ModuleType) -> Task:
-    """Checks two epochs of the contender. A round is an epoch."""
+def prepare(
+    contender: ModuleType, dataset_of: Callable[[Images], Any] = lambda images: images
+) -> Task:
+    """Checks two epochs of the contender. A round is an epoch.
+
+    The contender gets `dataset_of(images)`, which has the same samples.
+    """
     images = Images()
-    loop: Loop = contender.build(images)
+    loop: Loop = contender.build(dataset_of(images))
     for _ in range(2):
         check(loop, images)
 

@@ -1,0 +1,26 @@
+"""Grain's MapDataset, shuffled and batched, without read threads.
+
+The threads compete for the GIL, because the source is Python code.
+"""
+
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+import grain
+
+from dataset import BATCH
+from workloads.grain_source.grain_no_threads import NO_THREADS
+from workloads.grain_source.workload import Digits, Loop
+
+
+def build(digits: Digits) -> Loop:
+    """The loop over batches of NumPy arrays."""
+    seeds = count()
+
+    def epoch() -> Iterator[Any]:
+        shuffled = grain.MapDataset.source(digits).shuffle(seed=next(seeds))
+        batches = shuffled.batch(BATCH, drop_remainder=False)
+        return iter(batches.to_iter_dataset(NO_THREADS))
+
+    return Loop(epoch)
