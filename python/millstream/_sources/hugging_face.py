@@ -1,0 +1,283 @@
+"""Sources over data sets of Hugging Face's package ``datasets``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from millstream._core.errors import DataError
+from millstream._sources.arrow import (
+    Irregular,
+    arrow_column,
+    first_null,
+    fixed_type,
+    null_error,
+)
+from millstream._sources.chunks import ChunkedColumn, TableSource
+from millstream._sources.functions import DatasetSource
+from millstream._sources.source import SampleSource
+
+_TABLES = ("arrow", "pandas", "polars")
+
+
+def hugging_face_source(
+    x: Any,
+    *,
+    ordering: Any = "shuffle",
+    workers: int = 1,
+    worker_kind: str = "thread",
+) -> SampleSource:
+    """Returns a source over a ``datasets.Dataset``.
+
+    If all columns are numbers of a fixed shape, the engine reads them from the memory
+    or the files of the Arrow table. Otherwise workers read the rows, through the format
+    or transform of the data set if it has one.
+    """
+    _check_kind(x)
+    if len(x) == 0:
+        raise ValueError("the Hugging Face Dataset has no rows")
+    kind = x.format["type"]
+    if kind in _TABLES:
+        raise ValueError(
+            f"the format {kind!r} of the Hugging Face Dataset returns tables instead "
+            "of rows. Pass dataset.with_format(None)."
+        )
+    converters: dict[str, Callable[[Any], Any]] = {}
+    if kind is not None:
+        what = "a transform" if kind == "custom" else f"the format {kind!r}"
+        reason = (
+            f"workers read the rows, because the data set has {what}; "
+            "with_format(None) removes it"
+        )
+    else:
+        table, selected = _table_of(x)
+        reason = _reason(x, table, selected)
+        if not reason:
+            try:
+                return HuggingFaceSource(x, ordering)
+            except Irregular as error:
+                reason = f"workers read the rows, because {error}"
+        converters = {name: _converter(x.features[name]) for name in table.column_names}
+    rows = DatasetSource(
+        HuggingFaceRows(x, converters),
+        ordering=ordering,
+        workers=workers,
+        worker_kind=worker_kind,
+    )
+    return rows.with_origin(f"Hugging Face Dataset: {reason}")
+
+
+@dataclass(frozen=True, eq=False)
+class HuggingFaceSource(TableSource):
+    """The numeric columns of a ``datasets.Dataset`` without a format."""
+
+    table: Any
+    ordering: Any = "shuffle"
+
+    def _columns(self) -> tuple[list[ChunkedColumn], np.ndarray | None]:
+        table, selected = _table_of(self.table)
+        columns = []
+        for name in table.column_names:
+            fixed = fixed_type(table.schema.field(name).type)
+            assert fixed is not None  # `hugging_face_source` has checked the types
+            columns.append(arrow_column(name, table[name], fixed))
+        count = "1 numeric column" if len(columns) == 1 else (
+            f"{len(columns)} numeric columns"
+        )
+        self.with_origin(f"Hugging Face Dataset, {count} from Arrow")
+        return columns, selected
+
+
+class HuggingFaceRows:
+    """The rows of a data set, read several at a time.
+
+    ``converters`` has a function for each column that converts one value. If it is
+    empty, values stay as they are.
+    """
+
+    def __init__(
+        self, dataset: Any, converters: dict[str, Callable[[Any], Any]]
+    ) -> None:
+        self._dataset = dataset
+        self._converters = converters
+
+    def __repr__(self) -> str:
+        return repr(self._dataset)
+
+    def __len__(self) -> int:
+        return len(self._dataset)
+
+    def __getitem__(self, index: int) -> Any:
+        # Some formats give a single row other dtypes than a batch.
+        return self.__getitems__([index])[0]
+
+    def __getitems__(self, indices: list[int]) -> list[Any]:
+        first, count = indices[0], len(indices)
+        if indices == list(range(first, first + count)):
+            batch = self._dataset[first : first + count]  # a slice gathers no rows
+        else:
+            batch = self._dataset[indices]
+        columns = [
+            map(self._converters[name], values) if self._converters else values
+            for name, values in batch.items()
+        ]
+        return [dict(zip(batch, row, strict=True)) for row in zip(*columns)]
+
+
+def _check_kind(x: Any) -> None:
+    """Raises an error unless ``x`` is a ``datasets.Dataset``."""
+    import datasets
+
+    if isinstance(x, datasets.DatasetDict | datasets.IterableDatasetDict):
+        first = next(iter(x), "train")
+        raise TypeError(
+            f"choose a split: {list(x)}. A {type(x).__name__} has several splits; "
+            f"write as_source(dataset[{first!r}])."
+        )
+    if isinstance(x, datasets.IterableDataset):
+        raise TypeError(
+            "a streaming data set (IterableDataset) has no random access. Use "
+            "IterableSource(dataset) in a Python loop, or load the data set without "
+            "streaming=True."
+        )
+    if not isinstance(x, datasets.Dataset):
+        raise TypeError(f"expected a datasets.Dataset, found {type(x).__name__}")
+
+
+def _table_of(dataset: Any) -> tuple[Any, np.ndarray | None]:
+    """Returns the Arrow table of a data set, and its rows if they are not contiguous.
+
+    The table has the columns that the data set shows.
+    """
+    shown = dataset.format
+    table = dataset.data.table
+    if not shown["output_all_columns"]:
+        table = table.select(shown["columns"])
+    if dataset._indices is None:
+        return table, None
+    chunks = dataset._indices.column(0).chunks
+    rows = np.concatenate([np.asarray(chunk) for chunk in chunks]).astype(np.int64)
+    if rows[-1] - rows[0] == len(rows) - 1 and np.all(np.diff(rows) == 1):
+        return table.slice(int(rows[0]), len(rows)), None
+    return table, rows
+
+
+def _reason(dataset: Any, table: Any, selected: np.ndarray | None) -> str:
+    """Returns why workers have to read the rows, or "" if the engine can.
+
+    Raises ``DataError`` for nulls in numbers, and for lists of different lengths.
+    """
+    reasons = []
+    for name in table.column_names:
+        column, feature = table[name], dataset.features[name]
+        dtype = _dtype(feature)
+        if dtype is None:
+            reasons.append(f"'{name}' is {_shown(feature)}")
+            continue
+        row = first_null(column, selected)
+        if row is not None:
+            raise null_error(name, row, _NULL_REMEDY.format(name=name))
+        if fixed_type(column.type) is None:
+            reasons.append(_free_length(name, column, feature, selected))
+    if not reasons:
+        return ""
+    return f"workers read the rows, because {' and '.join(reasons)}"
+
+
+_NULL_REMEDY = (
+    "Leave such rows out, dataset.filter(lambda row: row[{name!r}] is not None), or "
+    "replace the nulls with dataset.map(...)."
+)
+
+
+def _free_length(
+    name: str, column: Any, feature: Any, selected: np.ndarray | None
+) -> str:
+    """Returns the reason for a column of lists whose type does not fix the length."""
+    import pyarrow.compute as pc
+
+    kind = column.type
+    if hasattr(kind, "storage_type"):
+        column = column.cast(kind.storage_type)
+    lengths = np.asarray(pc.list_value_length(column))
+    lengths = lengths if selected is None else lengths[selected]
+    other = np.flatnonzero(lengths != lengths[0])
+    if len(other):
+        row = int(other[0])
+        raise DataError(
+            f"item {row} of column '{name}' has {lengths[row]} elements, item 0 has "
+            f"{lengths[0]}, and arrays need rows of one shape. Pad or crop the lists "
+            "with dataset.map(...), or remove the column with "
+            f"dataset.remove_columns({name!r}).",
+            kind="data",
+            sample=row,
+            field=name,
+            expected=f"{lengths[0]} elements",
+            found=f"{lengths[row]} elements",
+        )
+    text = f"'{name}' is {_shown(feature)} without a length"
+    inner = getattr(feature, "feature", None)
+    if type(inner).__name__ not in ("Value", "ClassLabel"):
+        return text
+    return (
+        f"{text} (dataset.cast_column({name!r}, List({inner!r}, length={lengths[0]})) "
+        "gives it one)"
+    )
+
+
+def _shown(feature: Any) -> str:
+    if type(feature).__name__ == "Value":
+        return f"{feature.dtype}"
+    if isinstance(feature, dict):
+        return "a dict"
+    return f"{type(feature).__name__}"
+
+
+def _dtype(feature: Any) -> np.dtype | None:
+    """Returns the dtype of a number or of lists of numbers, None for other features."""
+    kind = type(feature).__name__
+    if kind == "ClassLabel":
+        return np.dtype(np.int64)
+    if kind in ("List", "LargeList", "Sequence"):
+        return _dtype(feature.feature)
+    if kind == "Value" or kind.startswith("Array"):
+        names = {"float": "float32", "double": "float64"}
+        name = names.get(feature.dtype, feature.dtype)
+        is_number = name == "null" or name.startswith(("int", "uint", "float", "bool"))
+        return np.dtype(name.replace("null", "float32")) if is_number else None
+    return None
+
+
+def _converter(feature: Any) -> Callable[[Any], Any]:
+    """Returns the function that makes an array of a value that is an array."""
+    if isinstance(feature, dict):
+        fields = {name: _converter(inner) for name, inner in feature.items()}
+        return _Fields(fields)
+    dtype = _dtype(feature)
+    if dtype is not None:
+        return _Array(dtype)
+    is_image = type(feature).__name__ == "Image" and feature.decode
+    return np.asarray if is_image else _unchanged
+
+
+@dataclass(frozen=True)
+class _Array:
+    dtype: np.dtype
+
+    def __call__(self, value: Any) -> np.ndarray:
+        return np.asarray(value, self.dtype)
+
+
+@dataclass(frozen=True)
+class _Fields:
+    converters: dict[str, Callable[[Any], Any]]
+
+    def __call__(self, value: Any) -> Any:
+        return {name: self.converters[name](entry) for name, entry in value.items()}
+
+
+def _unchanged(value: Any) -> Any:
+    return value
