@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from millstream._run.loader import DataLoader as DataLoader
     from millstream._run.state import LoaderState as LoaderState
     from millstream._sources.arrays import ArraySampleSource as ArraySampleSource
+    from millstream._sources.as_source import as_source as as_source
     from millstream._sources.combine import Subset as Subset
     from millstream._sources.combine import concatenate as concatenate
     from millstream._sources.combine import zip_sources as zip_sources

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -173,7 +172,7 @@ def _rows_dense(array: np.ndarray) -> bool:
     return True
 
 
-_Map = tuple[Path, int, int, int]
+_Map = tuple[str, int, int, int]
 _Spec = tuple[str, str, list[int], int, int, Any, _Map | None]
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from millstream._core.public import public
 from millstream._sources.arrays import ArraySampleSource
 from millstream._sources.functions import DatasetSource
 from millstream._sources.source import SampleSource
 
 
+@public
 def as_source(
     x: Any,
     *,
@@ -21,4 +23,15 @@ def as_source(
         return x
     if isinstance(x, dict | tuple):
         return ArraySampleSource(x, ordering)
+    library = type(x).__module__.partition(".")[0]
+    if library == "datasets":
+        from millstream._sources.hugging_face import hugging_face_source
+
+        return hugging_face_source(
+            x, ordering=ordering, workers=workers, worker_kind=worker_kind
+        )
+    if library in ("pandas", "polars", "pyarrow"):
+        from millstream._sources.tables import table_source
+
+        return table_source(x, ordering=ordering)
     return DatasetSource(x, ordering=ordering, workers=workers, worker_kind=worker_kind)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -71,14 +70,14 @@ def _chunked_source(
     maps = _Maps()
     on_disk, in_memory = [], []
     for column in columns:
-        files = [maps.find(chunk.address) for chunk in column.chunks]
-        if all(file is not None and maps.can_reopen(file) for file in files):
-            on_disk.append((column, files))
+        found = maps.find([chunk.address for chunk in column.chunks])
+        if all(map(maps.can_reopen, np.unique(found))):
+            on_disk.append((column, found))
         else:
             in_memory.append(column)
     sources = []
     if on_disk:
-        sources.append(_file_source(on_disk))
+        sources.append(_file_source(on_disk, maps))
     if in_memory:
         sources.append(_memory_source(in_memory, maps))
         wide = [column for column in in_memory if column.dtype in ("int64", "uint64")]
@@ -93,41 +92,37 @@ class _Maps:
 
     def __init__(self) -> None:
         self._maps = file_maps()
-        self._begins = [found.begin for found in self._maps]
-        self._reopens: dict[FileMap, bool] = {}
+        self._begins = np.array([found.begin for found in self._maps])
+        self._ends = np.array([found.end for found in self._maps])
 
-    def find(self, address: int) -> FileMap | None:
-        """Returns the map that contains an address, or None."""
-        at = bisect.bisect_right(self._begins, address) - 1
-        if at >= 0 and address < self._maps[at].end:
-            return self._maps[at]
-        return None
+    def __getitem__(self, number: int) -> FileMap:
+        return self._maps[number]
 
-    def can_reopen(self, file: FileMap) -> bool:
-        """``FileMap.can_reopen``, called once for each map."""
-        if file not in self._reopens:
-            self._reopens[file] = file.can_reopen()
-        return self._reopens[file]
+    def find(self, addresses: list[int]) -> np.ndarray:
+        """Returns the number of the map that contains each address, or -1."""
+        found = np.searchsorted(self._begins, addresses, "right") - 1
+        return np.where(addresses < self._ends[found], found, -1)
+
+    def can_reopen(self, number: int) -> bool:
+        """Whether the number is that of a map whose file can be opened again."""
+        return number >= 0 and self._maps[number].can_reopen()
 
 
-def _file_source(columns: list[tuple[ChunkedColumn, list[Any]]]) -> _engine.Source:
-    numbers: dict[Any, int] = {}
+def _file_source(
+    columns: list[tuple[ChunkedColumn, np.ndarray]], maps: _Maps
+) -> _engine.Source:
+    numbers = np.unique(np.concatenate([found for _, found in columns]))
+    # The offset in its file of an address, minus the address.
+    shifts = np.array([maps[i].offset - maps[i].begin for i in numbers])
     fields = []
-    for column, files in columns:
-        places = [
-            (
-                numbers.setdefault(file.path, len(numbers)),
-                file.offset + chunk.address - file.begin,
-                chunk.rows,
-            )
-            for chunk, file in zip(column.chunks, files, strict=True)
-        ]
-        parts = np.array(places, np.int64).T
-        which, offsets, rows = (np.ascontiguousarray(part) for part in parts)
+    for column, found in columns:
+        addresses, rows, _ = zip(*column.chunks, strict=True)
+        files = np.searchsorted(numbers, found)
+        offsets, counts = np.array(addresses) + shifts[files], np.array(rows)
         fields.append(
-            (column.name, column.dtype, list(column.shape), which, offsets, rows)
+            (column.name, column.dtype, list(column.shape), files, offsets, counts)
         )
-    return _engine.file_chunks(list(numbers), fields)
+    return _engine.file_chunks([maps[i].path for i in numbers], fields)
 
 
 def _memory_source(columns: list[ChunkedColumn], maps: _Maps) -> _engine.Source:
@@ -145,8 +140,9 @@ def _memory_source(columns: list[ChunkedColumn], maps: _Maps) -> _engine.Source:
             skipped = int(begin - first[chunks[part]]) * column.row_bytes
             address, rows = chunk.address + skipped, int(end - begin)
             mapped = None
-            file = maps.find(address)
-            if file is not None:
+            (number,) = maps.find([address])
+            if number >= 0:
+                file = maps[number]
                 offset = file.offset + address - file.begin
                 mapped = file.path, address, rows * column.row_bytes, offset
             shape, stride = [rows, *column.shape], column.row_bytes

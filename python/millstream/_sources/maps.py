@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import NamedTuple
 
 
@@ -15,7 +14,7 @@ class FileMap(NamedTuple):
     offset: int  # of ``begin`` in the file
     device: str
     inode: int
-    path: Path
+    path: str
 
     def can_reopen(self) -> bool:
         """Whether the path still names the file that is mapped."""
@@ -37,8 +36,7 @@ def file_maps() -> list[FileMap]:
             if inode == "0" or path[0].startswith("/dev/zero"):  # anonymous memory
                 continue
             begin, end = (int(address, 16) for address in addresses.split("-"))
-            name = Path(path[0])
             maps.append(
-                FileMap(begin, end, int(offset, 16), device, int(inode), name)
+                FileMap(begin, end, int(offset, 16), device, int(inode), path[0])
             )
     return maps
