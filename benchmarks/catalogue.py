@@ -239,6 +239,9 @@ CONTENDERS = {
     "hugging_face": Contender(
         "Hugging Face, batched indexing", environment="hugging_face"
     ),
+    "hugging_face_numpy": Contender(
+        "Hugging Face, format numpy", environment="hugging_face"
+    ),
     "hugging_face_torch": Contender(
         "Hugging Face in torch's DataLoader", environment="hugging_face"
     ),
