@@ -21,8 +21,6 @@ def as_source(
     """Returns a source of samples for ``x``."""
     if isinstance(x, SampleSource):
         return x
-    if isinstance(x, dict | tuple):
-        return ArraySampleSource(x, ordering)
     library = type(x).__module__.partition(".")[0]
     if library == "datasets":
         from millstream._sources.hugging_face import hugging_face_source
@@ -34,4 +32,6 @@ def as_source(
         from millstream._sources.tables import table_source
 
         return table_source(x, ordering=ordering)
+    if isinstance(x, dict | tuple):
+        return ArraySampleSource(x, ordering)
     return DatasetSource(x, ordering=ordering, workers=workers, worker_kind=worker_kind)

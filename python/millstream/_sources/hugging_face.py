@@ -168,19 +168,20 @@ def _table_of(dataset: Any) -> tuple[Any, np.ndarray | None]:
 def _reason(dataset: Any, table: Any, selected: np.ndarray | None) -> str:
     """Returns why workers have to read the rows, or "" if the engine can.
 
-    Raises ``DataError`` for nulls in numbers, and for lists of different lengths.
+    Raises ``DataError`` for nulls in numbers and images, and for lists of different
+    lengths.
     """
     reasons = []
     for name in table.column_names:
         column, feature = table[name], dataset.features[name]
-        dtype = _dtype(feature)
-        if dtype is None:
+        is_number = _dtype(feature) is not None
+        if is_number or _is_image(feature):
+            row = first_null(column, selected)
+            if row is not None:
+                raise null_error(name, row, _NULL_REMEDY.format(name=name))
+        if not is_number:
             reasons.append(f"'{name}' is {_shown(feature)}")
-            continue
-        row = first_null(column, selected)
-        if row is not None:
-            raise null_error(name, row, _NULL_REMEDY.format(name=name))
-        if fixed_type(column.type) is None:
+        elif fixed_type(column.type) is None:
             reasons.append(_free_length(name, column, feature, selected))
     if not reasons:
         return ""
@@ -251,6 +252,10 @@ def _dtype(feature: Any) -> np.dtype | None:
     return None
 
 
+def _is_image(feature: Any) -> bool:
+    return type(feature).__name__ == "Image" and bool(feature.decode)
+
+
 def _converter(feature: Any) -> Callable[[Any], Any]:
     """Returns the function that makes an array of a value that is an array."""
     if isinstance(feature, dict):
@@ -259,8 +264,7 @@ def _converter(feature: Any) -> Callable[[Any], Any]:
     dtype = _dtype(feature)
     if dtype is not None:
         return _Array(dtype)
-    is_image = type(feature).__name__ == "Image" and feature.decode
-    return np.asarray if is_image else _unchanged
+    return np.asarray if _is_image(feature) else _unchanged
 
 
 @dataclass(frozen=True)
