@@ -12,7 +12,9 @@ from conftest import check_same
 BATCH = 7
 
 
-def check_source(source: Any, rows: list[dict[str, Any]], dtypes: dict[str, Any]) -> None:
+def check_source(
+    source: Any, rows: list[dict[str, Any]], dtypes: dict[str, Any]
+) -> None:
     """Checks that the samples of a source are ``rows``, which another library read.
 
     ``dtypes`` are those that the fields should have, with JAX's 32-bit integers.
@@ -47,7 +49,9 @@ def check_deliveries(source: Any, data: dict[str, np.ndarray]) -> None:
         expected.append((batch, samples >= 0))
         states.append(state)
         _, state, _ = loader.next_batch(state)
-    assert sorted(i for _, s in enumerate(states) for i in loader.which_samples(s) if i >= 0) == list(range(len(source)))
+    assert sorted(
+        i for _, s in enumerate(states) for i in loader.which_samples(s) if i >= 0
+    ) == list(range(len(source)))
 
     check_same([tuple(item) for item in loader.iterate(start)], expected)
 

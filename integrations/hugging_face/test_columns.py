@@ -208,9 +208,7 @@ def test_pickles_and_copies(disk: Dataset, place: str) -> None:
         assert other.origin == source.origin
         assert other.order == source.order
         for i in (0, 30, COUNT - 1):
-            assert jax.tree.all(
-                jax.tree.map(np.array_equal, other[i], source[i])
-            )
+            assert jax.tree.all(jax.tree.map(np.array_equal, other[i], source[i]))
     part, _ = source.split(0.5, 0.5)
     assert len(pickle.loads(pickle.dumps(part))) == len(part)
 
@@ -236,14 +234,12 @@ def test_windows(disk: Dataset) -> None:
 def test_integers_of_64_bits(tmp_path: Path) -> None:
     values = [2**40 if i == 7 else i for i in range(20)]
     memory = Dataset.from_dict({"x": values})
-    with pytest.raises(ms.DataError, match="sample 7 of 'x' .* int32 cannot hold"):
+    with pytest.raises(ms.DataError, match=r"sample 7 of 'x' .* int32 cannot hold"):
         ms.as_source(memory)
     with pytest.raises(ms.DataError, match="sample 2 of 'x'"):
         ms.as_source(memory.select([5, 6, 7, 9]))
     small = memory.filter(lambda r: r["x"] < 2**31)
-    check_source(
-        ms.as_source(small), [small[i] for i in range(19)], {"x": np.int32}
-    )
+    check_source(ms.as_source(small), [small[i] for i in range(19)], {"x": np.int32})
     memory.save_to_disk(tmp_path / "saved")
     loader = ms.DataLoader(
         [ms.as_source(load_from_disk(tmp_path / "saved")), ms.BatchTransform(20)]

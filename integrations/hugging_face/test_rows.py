@@ -73,7 +73,9 @@ def truth(samples: range) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("workers, kind", [(1, "thread"), (3, "thread"), (2, "process")])
+@pytest.mark.parametrize(
+    ("workers", "kind"), [(1, "thread"), (3, "thread"), (2, "process")]
+)
 def test_images(tmp_path: Path, workers: int, kind: str) -> None:
     dataset = images(tmp_path / "images").remove_columns("pair")
     source = ms.as_source(dataset, workers=workers, worker_kind=kind)
@@ -187,7 +189,9 @@ def test_formats_of_tables(kind: str) -> None:
 
 def test_splits_and_streams() -> None:
     both = DatasetDict({"train": numbers(), "test": numbers()})
-    with pytest.raises(TypeError, match=r"choose a split: \['train', 'test'\]") as error:
+    with pytest.raises(
+        TypeError, match=r"choose a split: \['train', 'test'\]"
+    ) as error:
         ms.as_source(both)
     assert "as_source(dataset['train'])" in str(error.value)
     with pytest.raises(TypeError, match=r"IterableSource\(dataset\)"):
@@ -240,7 +244,7 @@ def test_nulls(case: str) -> None:
 
 def test_lists_of_different_lengths() -> None:
     dataset = Dataset.from_dict({"x": [[1, 2], [3, 4], [5], [6, 7]]})
-    with pytest.raises(ms.DataError, match="item 2 of column 'x' has 1 elem.*Pad or"):
+    with pytest.raises(ms.DataError, match=r"item 2 of column 'x' has 1 elem.*Pad or"):
         ms.as_source(dataset)
     with pytest.raises(ms.DataError, match="item 1 of column 'x' has 1 elements"):
         ms.as_source(dataset.select([3, 2]))

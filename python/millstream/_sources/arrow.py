@@ -38,9 +38,12 @@ def fixed_type(kind: Any) -> FixedType | None:
             value = value.value_type
         dtype = _NUMBERS.get(str(value))
         return None if dtype is None else FixedType(dtype, shape)
-    length = getattr(kind, "list_size", None)
-    inner = fixed_type(kind.value_type) if length is not None else None
-    return None if inner is None else FixedType(inner.dtype, (length, *inner.shape))
+    if not hasattr(kind, "list_size"):
+        return None
+    inner = fixed_type(kind.value_type)
+    if inner is None:
+        return None
+    return FixedType(inner.dtype, (kind.list_size, *inner.shape))
 
 
 class Irregular(Exception):
@@ -56,7 +59,9 @@ def arrow_column(name: str, column: Any, fixed: FixedType) -> ChunkedColumn:
     try:
         arrays = [_values(chunk, shape) for chunk in column.chunks if len(chunk)]
     except Irregular:
-        raise Irregular(f"some lists of '{name}' do not have the shape {shape}") from None
+        raise Irregular(
+            f"some lists of '{name}' do not have the shape {shape}"
+        ) from None
     per_row = int(np.prod(shape, dtype=np.int64))
     if dtype == "bool":  # one bit each
         bits = [np.asarray(values.cast("uint8").fill_null(0)) for values in arrays]
@@ -125,6 +130,12 @@ def _null_rows(array: Any) -> np.ndarray | None:
             rows = np.searchsorted(ends - ends[0], inner, "right") - 1
             found.append(rows[np.asarray(array.is_valid())[rows]])
     return np.unique(np.concatenate(found)) if found else None
+
+
+def list_lengths(column: Any) -> np.ndarray:
+    """Returns the number of elements in each list of a ``pyarrow.ChunkedArray``."""
+    lists = [getattr(chunk, "storage", chunk) for chunk in column.chunks]
+    return np.concatenate([np.diff(np.asarray(array.offsets)) for array in lists])
 
 
 def null_error(name: str, row: int, remedy: str) -> DataError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -133,7 +134,7 @@ def _memory_source(columns: list[ChunkedColumn], maps: _Maps) -> _engine.Source:
     borders = np.unique(np.concatenate(starts))
     found = [np.searchsorted(first, borders[:-1], "right") - 1 for first in starts]
     sources = []
-    for part, (begin, end) in enumerate(zip(borders, borders[1:], strict=False)):
+    for part, (begin, end) in enumerate(itertools.pairwise(borders)):
         specs = []
         for column, first, chunks in zip(columns, starts, found, strict=True):
             chunk = column.chunks[chunks[part]]

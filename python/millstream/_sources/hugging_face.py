@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import jax
 import numpy as np
 
 from millstream._core.errors import DataError
@@ -14,11 +14,19 @@ from millstream._sources.arrow import (
     arrow_column,
     first_null,
     fixed_type,
+    list_lengths,
     null_error,
 )
 from millstream._sources.chunks import ChunkedColumn, TableSource
 from millstream._sources.functions import DatasetSource
 from millstream._sources.source import SampleSource
+from millstream._workers.hugging_face import (
+    Arrays,
+    Converter,
+    Fields,
+    HuggingFaceRows,
+    image_arrays,
+)
 
 _TABLES = ("arrow", "pandas", "polars")
 
@@ -45,7 +53,7 @@ def hugging_face_source(
             f"the format {kind!r} of the Hugging Face Dataset returns tables instead "
             "of rows. Pass dataset.with_format(None)."
         )
-    converters: dict[str, Callable[[Any], Any]] = {}
+    converters: dict[str, Converter] = {}
     if kind is not None:
         what = "a transform" if kind == "custom" else f"the format {kind!r}"
         reason = (
@@ -60,7 +68,7 @@ def hugging_face_source(
                 return HuggingFaceSource(x, ordering)
             except Irregular as error:
                 reason = f"workers read the rows, because {error}"
-        converters = {name: _converter(x.features[name]) for name in table.column_names}
+        converters = {n: _converter(n, x.features[n]) for n in table.column_names}
     rows = DatasetSource(
         HuggingFaceRows(x, converters),
         ordering=ordering,
@@ -84,66 +92,31 @@ class HuggingFaceSource(TableSource):
             fixed = fixed_type(table.schema.field(name).type)
             assert fixed is not None  # `hugging_face_source` has checked the types
             columns.append(arrow_column(name, table[name], fixed))
-        count = "1 numeric column" if len(columns) == 1 else (
-            f"{len(columns)} numeric columns"
+        count = (
+            "1 numeric column"
+            if len(columns) == 1
+            else (f"{len(columns)} numeric columns")
         )
         self.with_origin(f"Hugging Face Dataset, {count} from Arrow")
         return columns, selected
 
 
-class HuggingFaceRows:
-    """The rows of a data set, read several at a time.
-
-    ``converters`` has a function for each column that converts one value. If it is
-    empty, values stay as they are.
-    """
-
-    def __init__(
-        self, dataset: Any, converters: dict[str, Callable[[Any], Any]]
-    ) -> None:
-        self._dataset = dataset
-        self._converters = converters
-
-    def __repr__(self) -> str:
-        return repr(self._dataset)
-
-    def __len__(self) -> int:
-        return len(self._dataset)
-
-    def __getitem__(self, index: int) -> Any:
-        # Some formats give a single row other dtypes than a batch.
-        return self.__getitems__([index])[0]
-
-    def __getitems__(self, indices: list[int]) -> list[Any]:
-        first, count = indices[0], len(indices)
-        if indices == list(range(first, first + count)):
-            batch = self._dataset[first : first + count]  # a slice gathers no rows
-        else:
-            batch = self._dataset[indices]
-        columns = [
-            map(self._converters[name], values) if self._converters else values
-            for name, values in batch.items()
-        ]
-        return [dict(zip(batch, row, strict=True)) for row in zip(*columns)]
-
-
 def _check_kind(x: Any) -> None:
     """Raises an error unless ``x`` is a ``datasets.Dataset``."""
-    import datasets
-
-    if isinstance(x, datasets.DatasetDict | datasets.IterableDatasetDict):
+    kinds = {kind.__name__ for kind in type(x).__mro__}
+    if kinds & {"DatasetDict", "IterableDatasetDict"}:
         first = next(iter(x), "train")
         raise TypeError(
             f"choose a split: {list(x)}. A {type(x).__name__} has several splits; "
             f"write as_source(dataset[{first!r}])."
         )
-    if isinstance(x, datasets.IterableDataset):
+    if "IterableDataset" in kinds:
         raise TypeError(
             "a streaming data set (IterableDataset) has no random access. Use "
             "IterableSource(dataset) in a Python loop, or load the data set without "
             "streaming=True."
         )
-    if not isinstance(x, datasets.Dataset):
+    if "Dataset" not in kinds:
         raise TypeError(f"expected a datasets.Dataset, found {type(x).__name__}")
 
 
@@ -198,12 +171,10 @@ def _free_length(
     name: str, column: Any, feature: Any, selected: np.ndarray | None
 ) -> str:
     """Returns the reason for a column of lists whose type does not fix the length."""
-    import pyarrow.compute as pc
-
-    kind = column.type
-    if hasattr(kind, "storage_type"):
-        column = column.cast(kind.storage_type)
-    lengths = np.asarray(pc.list_value_length(column))
+    text = f"'{name}' is {_shown(feature)} without a length"
+    if hasattr(column.type, "list_size"):
+        return f"{text} of the inner lists"
+    lengths = list_lengths(column)
     lengths = lengths if selected is None else lengths[selected]
     other = np.flatnonzero(lengths != lengths[0])
     if len(other):
@@ -219,7 +190,6 @@ def _free_length(
             expected=f"{lengths[0]} elements",
             found=f"{lengths[row]} elements",
         )
-    text = f"'{name}' is {_shown(feature)} without a length"
     inner = getattr(feature, "feature", None)
     if type(inner).__name__ not in ("Value", "ClassLabel"):
         return text
@@ -256,32 +226,13 @@ def _is_image(feature: Any) -> bool:
     return type(feature).__name__ == "Image" and bool(feature.decode)
 
 
-def _converter(feature: Any) -> Callable[[Any], Any]:
-    """Returns the function that makes an array of a value that is an array."""
+def _converter(name: str, feature: Any) -> Converter:
+    """Returns the function that makes arrays of the values of a column."""
     if isinstance(feature, dict):
-        fields = {name: _converter(inner) for name, inner in feature.items()}
-        return _Fields(fields)
+        return Fields({key: _converter(key, inner) for key, inner in feature.items()})
     dtype = _dtype(feature)
     if dtype is not None:
-        return _Array(dtype)
-    return np.asarray if _is_image(feature) else _unchanged
-
-
-@dataclass(frozen=True)
-class _Array:
-    dtype: np.dtype
-
-    def __call__(self, value: Any) -> np.ndarray:
-        return np.asarray(value, self.dtype)
-
-
-@dataclass(frozen=True)
-class _Fields:
-    converters: dict[str, Callable[[Any], Any]]
-
-    def __call__(self, value: Any) -> Any:
-        return {name: self.converters[name](entry) for name, entry in value.items()}
-
-
-def _unchanged(value: Any) -> Any:
-    return value
+        # The dtype of the batch, so that workers copy the bytes.
+        is_scalar = not hasattr(feature, "feature") and not hasattr(feature, "shape")
+        return Arrays(name, jax.dtypes.canonicalize_dtype(dtype), is_scalar)
+    return image_arrays if _is_image(feature) else list

@@ -32,7 +32,9 @@ def file_maps() -> list[FileMap]:
     maps = []
     with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as lines:
         for line in lines:
-            addresses, _, offset, device, inode, *path = line.rstrip("\n").split(None, 5)
+            addresses, _, offset, device, inode, *path = line.rstrip("\n").split(
+                None, 5
+            )
             if inode == "0" or path[0].startswith("/dev/zero"):  # anonymous memory
                 continue
             begin, end = (int(address, 16) for address in addresses.split("-"))

@@ -162,7 +162,9 @@ def _pandas_columns(frame: Any) -> dict[str, np.ndarray]:
 def _is_pandas_number(dtype: Any) -> bool:
     if getattr(dtype, "subtype", None) is not None and not hasattr(dtype, "fill_value"):
         return False  # an interval
-    numeric = getattr(dtype, "_is_numeric", False) or getattr(dtype, "_is_boolean", False)
+    numeric = getattr(dtype, "_is_numeric", False) or getattr(
+        dtype, "_is_boolean", False
+    )
     return dtype.kind in _NUMERIC and (isinstance(dtype, np.dtype) or bool(numeric))
 
 
