@@ -97,7 +97,7 @@ def disk(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
 
 def check(dataset: Dataset, ordering: Any = "shuffle") -> Any:
     source = ms.as_source(dataset, ordering=ordering)
-    assert source.origin == "Hugging Face Dataset, 11 numeric columns from Arrow"
+    assert source.origin == ("Hugging Face Dataset read from Arrow, 11 numeric columns")
     check_source(source, [dataset[i] for i in range(len(dataset))], DTYPES)
     return source
 
@@ -179,7 +179,7 @@ def test_concatenated_columns(disk: Dataset, tmp_path: Path) -> None:
 def test_columns_that_are_shown(disk: Dataset) -> None:
     few = disk.with_format(None, columns=["vector", "label"])
     source = ms.as_source(few)
-    assert "2 numeric columns from Arrow" in str(source.origin)
+    assert "Arrow, 2 numeric columns" in str(source.origin)
     rows = [few[i] for i in range(len(few))]
     check_source(source, rows, {name: DTYPES[name] for name in ("vector", "label")})
 

@@ -114,7 +114,7 @@ def test_text_is_a_host_field() -> None:
     ]
     assert found[1]["x"].tolist() == [5, 6, 7, 8, 9]
     only = ms.as_source(dataset.select_columns("x"))
-    assert "1 numeric column from Arrow" in str(only.origin)
+    assert "Arrow, 1 numeric column" in str(only.origin)
 
 
 def numbers() -> Dataset:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -40,9 +40,11 @@ class ChunkedColumn(NamedTuple):
 class TableSource(OrderedSource):
     """A source over the columns of a table, which are not copied.
 
-    A subclass is a dataclass with the fields ``table`` and ``ordering``.
+    A subclass is a dataclass with the fields ``table`` and ``ordering``. ``kind`` says
+    what the table is.
     """
 
+    kind: ClassVar[str]
     table: Any
 
     def _columns(self) -> tuple[list[ChunkedColumn], np.ndarray | None]:
@@ -52,6 +54,12 @@ class TableSource(OrderedSource):
     def __post_init__(self) -> None:
         columns, selected = self._columns()
         self._open(_chunked_source(columns, selected))
+        self.with_origin(described(self.kind, len(columns)))
+
+
+def described(kind: str, columns: int) -> str:
+    """Returns the text for ``SampleSource.origin``."""
+    return f"{kind}, {columns} numeric column{'s' if columns != 1 else ''}"
 
 
 def chunk_of(array: np.ndarray) -> Chunk:

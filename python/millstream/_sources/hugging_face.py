@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import numpy as np
@@ -82,6 +82,7 @@ def hugging_face_source(
 class HuggingFaceSource(TableSource):
     """The numeric columns of a ``datasets.Dataset`` without a format."""
 
+    kind: ClassVar[str] = "Hugging Face Dataset read from Arrow"
     table: Any
     ordering: Any = "shuffle"
 
@@ -92,12 +93,6 @@ class HuggingFaceSource(TableSource):
             fixed = fixed_type(table.schema.field(name).type)
             assert fixed is not None  # `hugging_face_source` has checked the types
             columns.append(arrow_column(name, table[name], fixed))
-        count = (
-            "1 numeric column"
-            if len(columns) == 1
-            else (f"{len(columns)} numeric columns")
-        )
-        self.with_origin(f"Hugging Face Dataset, {count} from Arrow")
         return columns, selected
 
 

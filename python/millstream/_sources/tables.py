@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -16,10 +15,15 @@ from millstream._sources.arrow import (
     fixed_type,
     null_error,
 )
-from millstream._sources.chunks import ChunkedColumn, TableSource, chunk_of
+from millstream._sources.chunks import ChunkedColumn, TableSource, chunk_of, described
 from millstream._sources.source import SampleSource
 
-_NUMERIC = "biuf"
+_MAX_NAMED = 8
+
+_POLARS_NUMBERS = {
+    *("Boolean", "Int8", "Int16", "Int32", "Int64", "Float16", "Float32", "Float64"),
+    *("UInt8", "UInt16", "UInt32", "UInt64"),
+}
 
 
 def table_source(x: Any, *, ordering: Any = "shuffle") -> SampleSource:
@@ -42,21 +46,23 @@ def table_source(x: Any, *, ordering: Any = "shuffle") -> SampleSource:
             f"a Series of {library} is one column. Write as_source(series.to_frame())."
         )
     if library == "pandas" and kind == "DataFrame":
-        source: SampleSource = ArraySampleSource(_pandas_columns(x), ordering)
-    elif library == "polars" and kind == "DataFrame":
-        source = PolarsSource(x, ordering)
-    elif library == "pyarrow" and kind == "Table":
-        source = ArrowSource(x, ordering)
-    else:
-        raise TypeError(f"expected a frame of pandas or Polars, found {kind}")
-    name = {"pandas": "pandas", "polars": "Polars", "pyarrow": "Arrow"}[library]
-    return source.with_origin(f"{name} {kind} of {x.shape[1]} columns")
+        columns = _pandas_columns(x)
+        source = ArraySampleSource(columns, ordering)
+        return source.with_origin(described("pandas DataFrame", len(columns)))
+    if library == "polars" and kind == "DataFrame":
+        return PolarsSource(x, ordering)
+    if library == "pyarrow" and kind == "Table":
+        return ArrowSource(x, ordering)
+    raise TypeError(
+        f"expected a DataFrame of pandas or Polars, or a pyarrow.Table, found {kind}"
+    )
 
 
 @dataclass(frozen=True, eq=False)
 class PolarsSource(TableSource):
     """The columns of a ``polars.DataFrame``, chunk by chunk."""
 
+    kind: ClassVar[str] = "Polars DataFrame"
     table: Any
     ordering: Any = "shuffle"
 
@@ -65,9 +71,9 @@ class PolarsSource(TableSource):
         _check_shape("Polars", self.table.shape)
         _check_numeric(
             "Polars",
-            ((s.name, s.dtype) for s in series if not _is_polars_number(s.dtype)),
-            "frame.select(polars.selectors.numeric())",
-            "polars.col({name!r}).cast(polars.Float32), or to_physical() of a "
+            [(s.name, s.dtype, _is_polars_number(s.dtype)) for s in series],
+            "frame.select({})",
+            "polars.col({}).cast(polars.Float32), or to_physical() of a "
             "Categorical or a date",
         )
         columns = []
@@ -85,7 +91,7 @@ class PolarsSource(TableSource):
 def _is_polars_number(dtype: Any) -> bool:
     while hasattr(dtype, "inner") and hasattr(dtype, "shape"):  # pl.Array
         dtype = dtype.inner
-    return bool(dtype.is_integer() or dtype.is_float()) or str(dtype) == "Boolean"
+    return str(dtype) in _POLARS_NUMBERS
 
 
 def _check_polars_nulls(series: Any) -> None:
@@ -108,6 +114,7 @@ def _check_polars_nulls(series: Any) -> None:
 class ArrowSource(TableSource):
     """The columns of a ``pyarrow.Table``, chunk by chunk."""
 
+    kind: ClassVar[str] = "Arrow Table"
     table: Any
     ordering: Any = "shuffle"
 
@@ -117,9 +124,9 @@ class ArrowSource(TableSource):
         _check_names("Arrow", [field.name for field in fields])
         _check_numeric(
             "Arrow",
-            ((f.name, f.type) for f in fields if fixed_type(f.type) is None),
-            "table.select([...])",
-            "table[{name!r}].cast('float32')",
+            [(f.name, f.type, fixed_type(f.type) is not None) for f in fields],
+            "table.select({})",
+            "table[{}].cast('float32')",
         )
         columns = []
         for field in fields:
@@ -147,25 +154,15 @@ def _pandas_columns(frame: Any) -> dict[str, np.ndarray]:
     series = [frame.iloc[:, i] for i in range(len(names))]
     _check_numeric(
         "pandas",
-        (
-            (name, s.dtype)
+        [
+            (name, s.dtype, s.dtype.kind in "biuf")
             for name, s in zip(names, series, strict=True)
-            if not _is_pandas_number(s.dtype)
-        ),
-        "frame.select_dtypes(['number', 'bool'])",
-        "frame[{name!r}].astype('float32'), .cat.codes of a categorical, or "
+        ],
+        "frame[{}]",
+        "frame[{}].astype('float32'), .cat.codes of a categorical, or "
         ".astype('int64') of a date",
     )
     return {name: _pandas_array(name, s) for name, s in zip(names, series, strict=True)}
-
-
-def _is_pandas_number(dtype: Any) -> bool:
-    if getattr(dtype, "subtype", None) is not None and not hasattr(dtype, "fill_value"):
-        return False  # an interval
-    numeric = getattr(dtype, "_is_numeric", False) or getattr(
-        dtype, "_is_boolean", False
-    )
-    return dtype.kind in _NUMERIC and (isinstance(dtype, np.dtype) or bool(numeric))
 
 
 def _pandas_array(name: str, series: Any) -> np.ndarray:
@@ -203,15 +200,24 @@ def _check_names(library: str, names: list[str]) -> None:
 
 
 def _check_numeric(
-    library: str, others: Iterable[tuple[str, Any]], select: str, convert: str
+    library: str,
+    columns: list[tuple[str, Any, bool]],
+    select: str,
+    convert: str,
 ) -> None:
-    """Raises ``TypeError`` if there are columns that are not numbers."""
-    listed = [f"'{name}' ({dtype})" for name, dtype in others]
-    if not listed:
+    """Raises ``TypeError`` if there are columns that are not numbers.
+
+    ``columns`` has the name and the dtype of each column, and whether it is a number.
+    """
+    others = [(name, dtype) for name, dtype, is_number in columns if not is_number]
+    if not others:
         return
-    name = listed[0].split("'")[1]
+    numbers = [name for name, _, is_number in columns if is_number]
+    chosen = repr(numbers) if 0 < len(numbers) <= _MAX_NAMED else "[...]"
+    listed = ", ".join(f"'{name}' ({dtype})" for name, dtype in others[:_MAX_NAMED])
+    more = ", ..." if len(others) > _MAX_NAMED else ""
     raise TypeError(
-        f"the {library} frame has columns that are not numbers: {', '.join(listed)}. "
-        f"Choose columns, such as as_source({select}), or convert them: "
-        f"{convert.format(name=name)}."
+        f"the {library} frame has columns that are not numbers: {listed}{more}. Choose "
+        f"columns, as_source({select.format(chosen)}), or convert them: "
+        f"{convert.format(repr(others[0][0]))}."
     )
