@@ -178,7 +178,8 @@ void MappedColumn::fetch(std::span<const std::int64_t> indices, std::byte* to,
   const auto order = memory.array<std::size_t>(count);
   const auto offsets = memory.array<std::int64_t>(count);
   std::iota(order.begin(), order.end(), std::size_t{0});
-  if (!one_file_) std::ranges::sort(order, {}, [&](std::size_t k) { return indices[k]; });
+  if (!one_file_)
+    std::ranges::sort(order, {}, [&](std::size_t k) { return indices[k]; });
   for (std::size_t k = 0; k < order.size();) {
     const std::size_t first = array_of(indices[order[k]]);
     const MappedFile& file = *arrays_[first].file;

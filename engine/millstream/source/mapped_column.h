@@ -96,7 +96,7 @@ class MappedColumn {
   Field field_;
   std::int64_t row_bytes_;
   RowForm form_;
-  bool positioned_;  // each row is read by `pread`
+  bool positioned_;       // each row is read by `pread`
   bool one_file_ = true;  // all arrays are in one file
   std::vector<MappedArray> arrays_;
   std::vector<std::int64_t> first_ = {0};  // first row of each array, then the total

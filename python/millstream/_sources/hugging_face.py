@@ -177,8 +177,8 @@ def _free_length(
         raise DataError(
             f"item {row} of column '{name}' has {lengths[row]} elements, item 0 has "
             f"{lengths[0]}, and arrays need rows of one shape. Pad or crop the lists "
-            "with dataset.map(...), or remove the column with "
-            f"dataset.remove_columns({name!r}).",
+            "with dataset.map(...), or pass the column on as lists: DatasetSource("
+            f"dataset.with_format('numpy'), host_fields=[{name!r}]).",
             kind="data",
             sample=row,
             field=name,
