@@ -121,6 +121,10 @@ WORKLOADS = {
         "Rows of 64 float32 numbers and a label in a Hugging Face data set, shuffled, "
         "batch 128: a Python loop with a jitted step"
     ),
+    "hugging_face_images": Workload(
+        "PNG images of 28 x 28 in a Hugging Face data set, decoded by one thread, "
+        "shuffled, batch 128: a Python loop with a jitted step"
+    ),
     "sharded_loop": Workload(
         "Batches of 8 MiB in a Python loop, split over eight CPU devices"
     ),
@@ -253,6 +257,9 @@ CONTENDERS = {
     "hydrax": Contender("Hydrax", environment="hydrax"),
     "hugging_face": Contender(
         "Hugging Face, batched indexing", environment="hugging_face"
+    ),
+    "hugging_face_numpy": Contender(
+        "Hugging Face, format numpy", environment="hugging_face"
     ),
     "hugging_face_torch": Contender(
         "Hugging Face in torch's DataLoader", environment="hugging_face"

@@ -1,4 +1,5 @@
 #include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
 #include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/function.h>
 #include <nanobind/stl/optional.h>
@@ -19,6 +20,7 @@
 #include "millstream/core/error.h"
 #include "millstream/io/file.h"
 #include "millstream/source/cifar.h"
+#include "millstream/source/columns.h"
 #include "millstream/source/csv.h"
 #include "millstream/source/idx.h"
 #include "millstream/source/npy.h"
@@ -103,6 +105,32 @@ SourceHandle packed(const Path& path, const std::optional<SchemaSpec>& specs,
     schema.push_back({name, dtype_named(dtype), Shape(shape)});
   }
   return handle(packed_source(path, schema, offset));
+}
+
+using Integers =
+    nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+/// Name, dtype and shape of a field, and the file, offset and rows of each chunk.
+using ChunkedFieldSpec = std::tuple<std::string, std::string, std::vector<std::int64_t>,
+                                    Integers, Integers, Integers>;
+
+SourceHandle file_chunks(const std::vector<Path>& paths,
+                         const std::vector<ChunkedFieldSpec>& specs) {
+  std::vector<std::shared_ptr<const MappedFile>> opened;
+  for (const Path& path : paths) {
+    opened.push_back(std::make_shared<const MappedFile>(File(path)));
+  }
+  std::vector<MappedColumn> columns;
+  for (const auto& [name, dtype, shape, chunk_files, offsets, rows] : specs) {
+    const Field field = {name, dtype_named(dtype), Shape(shape)};
+    std::vector<MappedArray> arrays;
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      arrays.push_back({opened.at(static_cast<std::size_t>(chunk_files(i))), offsets(i),
+                        byte_size(field), rows(i)});
+    }
+    columns.emplace_back(field, std::move(arrays));
+  }
+  return handle(ColumnsSource(std::move(columns)));
 }
 
 char character(const std::string& value, const char* what = "delimiter") {
@@ -224,6 +252,14 @@ Args:
   path: The file.
   schema: (name, dtype, shape) of each field, or None to read it from the file's header.
   offset: The byte offset of the first record; used only with a schema.)");
+  module.def("file_chunks", file_chunks, "paths"_a, "fields"_a, R"(
+Opens columns whose rows are in chunks of one or more files, as in Arrow files.
+
+Args:
+  paths: The files, which are mapped into memory.
+  fields: (name, dtype, shape, files, offsets, rows) of each field. The last three are
+    int64 arrays with one element per chunk: the position of its file in `paths`, its
+    byte offset and its number of rows.)");
   module.def("csv", csv, "path"_a, "delimiter"_a, "header"_a, "fields"_a, "narrow"_a,
              "comment"_a.none() = nb::none(), "missing"_a.none() = nb::none(),
              "mask"_a = false, Released(), R"(

@@ -36,6 +36,7 @@ MappedColumn::MappedColumn(Field field, std::vector<MappedArray> arrays, RowForm
       form_(form),
       positioned_(row_bytes_ >= kPositioned),
       arrays_(std::move(arrays)) {
+  first_.reserve(arrays_.size() + 1);
   for (std::size_t i = 0; i < arrays_.size(); ++i) {
     const MappedArray& array = arrays_[i];
     const std::int64_t size = array.file->size();
@@ -64,11 +65,19 @@ MappedColumn::MappedColumn(Field field, std::vector<MappedArray> arrays, RowForm
            .found = text(array.rows, " more than ", first_.back())});
     }
     first_.push_back(rows);
+    one_file_ = one_file_ && array.file == arrays_.front().file;
     if (row_bytes_ >= kRandomRowBytes) array.file->advise_random();
   }
 }
 
 std::size_t MappedColumn::array_of(std::int64_t index) const noexcept {
+  // Most arrays have as many rows as the first one.
+  if (first_[1] > 0) {
+    const auto guess = static_cast<std::size_t>(index / first_[1]);
+    if (guess < arrays_.size() && first_[guess] <= index && index < first_[guess + 1]) {
+      return guess;
+    }
+  }
   const auto after = std::upper_bound(first_.begin() + 1, first_.end(), index);
   return static_cast<std::size_t>(after - first_.begin()) - 1;
 }
@@ -165,49 +174,61 @@ void MappedColumn::fetch(std::span<const std::int64_t> indices, std::byte* to,
                      offset_of(0, std::ranges::max(indices)) + row_bytes_);
     return;
   }
-  const auto count = indices.size();
-  const auto order = memory.array<std::size_t>(static_cast<std::int64_t>(count));
+  const auto count = static_cast<std::int64_t>(indices.size());
+  const auto order = memory.array<std::size_t>(count);
+  const auto offsets = memory.array<std::int64_t>(count);
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::ranges::sort(order, {}, [&](std::size_t k) { return indices[k]; });
-  for (std::size_t k = 0; k < count;) {
-    const std::size_t i = array_of(indices[order[k]]);
-    std::size_t rows = 1;
-    while (k + rows < count && indices[order[k + rows]] < first_[i + 1]) ++rows;
-    fetch_array(i, indices, order.subspan(k, rows), to, stride, context);
+  if (!one_file_)
+    std::ranges::sort(order, {}, [&](std::size_t k) { return indices[k]; });
+  for (std::size_t k = 0; k < order.size();) {
+    const std::size_t first = array_of(indices[order[k]]);
+    const MappedFile& file = *arrays_[first].file;
+    std::size_t rows = 0;
+    for (; k + rows < order.size(); ++rows) {
+      const std::int64_t index = indices[order[k + rows]];
+      const std::size_t i = array_of(index);
+      if (arrays_[i].file.get() != &file) break;
+      offsets[k + rows] = offset_of(i, index);
+    }
+    fetch_file(file, offsets.subspan(k, rows), order.subspan(k, rows), to, stride,
+               context);
     k += rows;
   }
 }
 
-void MappedColumn::fetch_array(std::size_t i, std::span<const std::int64_t> indices,
-                               std::span<const std::size_t> rows, std::byte* to,
-                               std::int64_t stride, const CallContext& context) const {
-  const MappedFile& file = *arrays_[i].file;
+void MappedColumn::fetch_file(const MappedFile& file,
+                              std::span<const std::int64_t> offsets,
+                              std::span<const std::size_t> rows, std::byte* to,
+                              std::int64_t stride, const CallContext& context) const {
   const auto bytes = static_cast<std::size_t>(row_bytes_);
   const auto row_to = [&](std::size_t k) {
-    return to + static_cast<std::int64_t>(k) * stride;
+    return to + static_cast<std::int64_t>(rows[k]) * stride;
   };
   if (!file.is_mapped() || positioned_) {
     std::optional<File> again;
     if (!file.is_mapped()) again = file.open();
-    for (const std::size_t k : rows) {
+    for (std::size_t k = 0; k < rows.size(); ++k) {
       if (!context.wanted()) throw Cancelled("interrupted");
-      const std::int64_t offset = offset_of(i, indices[k]);
       const std::span<std::byte> row(row_to(k), bytes);
       if (again) {
-        again->read(offset, row);
+        again->read(offsets[k], row);
       } else {
-        file.read(offset, row);
+        file.read(offsets[k], row);
       }
     }
     return;
   }
+  constexpr auto kAhead = static_cast<std::size_t>(kPrefetchRows);
   file.read(
       [&] {
-        for (const std::size_t k : rows) {
-          std::memcpy(row_to(k), file.data() + offset_of(i, indices[k]), bytes);
+        for (std::size_t k = 0; k < rows.size(); ++k) {
+          if (k + kAhead < rows.size()) {
+            prefetch(file.data() + offsets[k + kAhead], row_bytes_);
+          }
+          std::memcpy(row_to(k), file.data() + offsets[k], bytes);
         }
       },
-      offset_of(i, indices[rows.back()]) + row_bytes_);
+      std::ranges::max(offsets) + row_bytes_);
 }
 
 void MappedColumn::prepare(std::span<const std::int64_t> indices) const noexcept {

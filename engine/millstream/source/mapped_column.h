@@ -87,16 +87,17 @@ class MappedColumn {
   /// Copies the stored rows to `to`, `stride` bytes apart.
   void fetch(std::span<const std::int64_t> indices, std::byte* to, std::int64_t stride,
              Memory& memory, const CallContext& context) const;
-  /// Copies only the rows of array `i`. `rows` are positions in `indices`, in the order
-  /// of the file.
-  void fetch_array(std::size_t i, std::span<const std::int64_t> indices,
-                   std::span<const std::size_t> rows, std::byte* to,
-                   std::int64_t stride, const CallContext& context) const;
+  /// Copies only rows of one file. Row k is at offsets[k], and its copy is row rows[k]
+  /// of `to`.
+  void fetch_file(const MappedFile& file, std::span<const std::int64_t> offsets,
+                  std::span<const std::size_t> rows, std::byte* to, std::int64_t stride,
+                  const CallContext& context) const;
 
   Field field_;
   std::int64_t row_bytes_;
   RowForm form_;
-  bool positioned_;  // each row is read by `pread`
+  bool positioned_;       // each row is read by `pread`
+  bool one_file_ = true;  // all arrays are in one file
   std::vector<MappedArray> arrays_;
   std::vector<std::int64_t> first_ = {0};  // first row of each array, then the total
   /// How many of the next `prepare` calls to skip, because all rows were cached.

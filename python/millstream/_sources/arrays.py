@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -17,6 +16,7 @@ from millstream._core.devices import device_named
 from millstream._core.public import public
 from millstream._run.state import has_x64
 from millstream._sources.advice import advice_for, is_table
+from millstream._sources.maps import file_maps
 from millstream._sources.ordered import OrderedSource, name_of
 from millstream._sources.source import SampleSource
 
@@ -172,7 +172,7 @@ def _rows_dense(array: np.ndarray) -> bool:
     return True
 
 
-_Map = tuple[Path, int, int, int]
+_Map = tuple[str, int, int, int]
 _Spec = tuple[str, str, list[int], int, int, Any, _Map | None]
 
 
@@ -199,13 +199,7 @@ def _map_of(leaf: np.ndarray) -> _Map | None:
     if root.flags.owndata or leaf.nbytes == 0:
         return None
     begin, end = np.lib.array_utils.byte_bounds(leaf)
-    with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
-        for line in maps:
-            addresses, _, offset, _, inode, *path = line.rstrip("\n").split(maxsplit=5)
-            first, last = (int(address, 16) for address in addresses.split("-"))
-            if not first <= begin < last:
-                continue
-            if inode == "0" or path[0].startswith("/dev/zero"):  # anonymous memory
-                return None
-            return Path(path[0]), begin, end - begin, int(offset, 16) + begin - first
+    for found in file_maps():
+        if found.begin <= begin < found.end:
+            return found.path, begin, end - begin, found.offset + begin - found.begin
     return None

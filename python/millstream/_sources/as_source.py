@@ -27,6 +27,7 @@ _HUGGING_FACE = (
     "datasets.dataset_dict.IterableDatasetDict",
     "datasets.iterable_dataset.IterableDataset",
 )
+_TABLE_LIBRARIES = ("pandas", "polars", "pyarrow")
 _ITERABLE_ONLY = (
     "torch.utils.data.dataset.IterableDataset",
     "torch.utils.data.dataloader.DataLoader",
@@ -86,7 +87,7 @@ def source_of(
         from millstream._sources.hugging_face import hugging_face_source
 
         return hugging_face_source(x, ordering=ordering, **options)
-    if is_table(x):
+    if is_table(x) or type(x).__module__.partition(".")[0] in _TABLE_LIBRARIES:
         from millstream._sources.tables import table_source
 
         return table_source(x, ordering=ordering)
