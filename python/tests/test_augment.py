@@ -277,7 +277,7 @@ def test_wrong_keys() -> None:
         with pytest.raises(TypeError, match=r'keys must be a str .* "image" .*not 3.5'):
             make(3.5)
         with pytest.raises(TypeError, match="keys must be a str"):
-            make(["image", 3])
+            make(["image", 3.5])
         with pytest.raises(ValueError, match="at least one"):
             make([])
         with pytest.raises(ValueError, match="keys must be different"):
