@@ -133,6 +133,11 @@ WORKLOADS = {
         "batch 128",
         rounds=2,
     ),
+    "python_gil_short": Workload(
+        "A Python function that holds the GIL for 20 us per sample, 2 workers, "
+        "batch 128",
+        folder="python_gil",
+    ),
     "python_trivial": Workload(
         "A Python function that returns 784 bytes without computing, 2 workers, "
         "batch 128",
@@ -148,7 +153,7 @@ WORKLOADS = {
         measure="cpu",
         rounds=2,
         folder="python_gil",
-        without=("bare_processes", "millstream_threads"),
+        without=("bare_processes", "millstream_thread", "millstream_threads"),
     ),
     "scaling": Workload(
         "One step inside jit, with 1e4, 1e6 and 1e9 samples", unit="us per batch"
@@ -214,11 +219,20 @@ WORKLOADS = {
         unit="time, ms",
         rounds=2,
     ),
+    "start_workers": Workload(
+        "Time from building a loader with 2 worker processes to its first batch of 128",
+        unit="time, ms",
+        rounds=3,
+    ),
 }
 
 CONTENDERS = {
     "millstream": Contender("**Millstream**", Kind.OURS),
     "millstream_threads": Contender("**Millstream**, threads", Kind.OURS),
+    "millstream_thread": Contender("**Millstream**, one thread", Kind.OURS),
+    "millstream_jax_module": Contender(
+        "**Millstream**, a module that imports jax", Kind.OURS
+    ),
     "millstream_loop": Contender("**Millstream**, Python loop", Kind.OURS),
     "millstream_1e4": Contender("**Millstream**, 1e4 samples", Kind.OURS),
     "millstream_1e6": Contender("**Millstream**, 1e6 samples", Kind.OURS),
@@ -236,6 +250,7 @@ CONTENDERS = {
     "torch_memmap": Contender("torch, batches of a memmap", environment="torch"),
     "torch_workers": Contender("torch, 2 workers", environment="torch"),
     "torch_0_workers": Contender("torch, main process", environment="torch"),
+    "torch_spawned": Contender("torch, 2 spawned workers", environment="torch"),
     "torch_numpy": Contender("torch, NumPy collate", environment="torch"),
     "torch_2_workers": Contender("torch, 2 workers", environment="torch"),
     "jax_dataloader": Contender("jax-dataloader", environment="jax"),

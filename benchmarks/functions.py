@@ -16,6 +16,7 @@ from dataset import BATCH
 WORKERS = 2
 ROWS = np.random.default_rng(0).integers(256, size=(1 << 14, 784), dtype=np.uint8)
 HELD = 0.001
+SHORTLY_HELD = 0.00002
 BLOCK = 4 << 20
 
 
@@ -30,10 +31,21 @@ def held_row(index: int) -> np.ndarray:
     It does not use wall time. Time in which the loader takes the CPU from this thread
     would count as work of the function, and the loader would seem to cost nothing.
     """
-    until = time.thread_time() + HELD
+    hold(HELD)
+    return ROWS[index]
+
+
+def shortly_held_row(index: int) -> np.ndarray:
+    """The same after 20 microseconds."""
+    hold(SHORTLY_HELD)
+    return ROWS[index]
+
+
+def hold(seconds: float) -> None:
+    """Uses the CPU with the GIL held."""
+    until = time.thread_time() + seconds
     while time.thread_time() < until:
         pass
-    return ROWS[index]
 
 
 def fill_block(index: int, arrays: Mapping[str, np.ndarray], seed: int | None) -> None:

@@ -74,6 +74,17 @@ nb::object rows_array(DType dtype, const Shape& shape, std::byte* data,
   return array(element, data, rank, extents, strides, owner);
 }
 
+nb::object view_array(DType dtype, int rank, const std::int64_t* shape,
+                      const std::int64_t* strides, std::byte* data) {
+  need_numpy();
+  PyArray_Descr* const element = description(dtype);
+  npy_intp steps[Shape::kMaxRank];
+  for (int axis = 0; strides != nullptr && axis < rank; ++axis) {
+    steps[axis] = strides[axis] * PyDataType_ELSIZE(element);
+  }
+  return array(element, data, rank, shape, strides == nullptr ? nullptr : steps);
+}
+
 nb::object cell_array(std::int64_t* data, nb::handle owner) {
   need_numpy();
   const npy_intp length = 1;

@@ -15,6 +15,11 @@ namespace millstream::python {
 nb::object rows_array(DType dtype, const Shape& shape, std::byte* data,
                       std::int64_t rows, std::int64_t stride, nb::handle owner);
 
+/// An array over memory that the caller keeps alive. `strides` counts elements; null
+/// means that they are side by side. At most `Shape::kMaxRank` axes.
+nb::object view_array(DType dtype, int rank, const std::int64_t* shape,
+                      const std::int64_t* strides, std::byte* data);
+
 /// An array with one element, over a number that other threads may change.
 nb::object cell_array(std::int64_t* data, nb::handle owner);
 

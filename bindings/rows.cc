@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <bit>
-#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -16,6 +14,7 @@
 #include "millstream/core/error.h"
 #include "millstream/loader/batch.h"
 #include "module.h"
+#include "row_values.h"
 
 #define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
 #include <numpy/arrayobject.h>
@@ -25,21 +24,8 @@ using namespace nanobind::literals;
 namespace millstream::python {
 namespace {
 
-/// Copies of at least this many bytes release the GIL.
-constexpr std::size_t kLargeBytes = std::size_t{1} << 16;
-
 PyArrayObject* array(nb::handle object) {
   return reinterpret_cast<PyArrayObject*>(object.ptr());
-}
-
-void copy(std::byte* to, PyArrayObject* from, std::size_t bytes) {
-  const void* data = PyArray_DATA(from);
-  if (bytes < kLargeBytes) {
-    std::memcpy(to, data, bytes);
-    return;
-  }
-  const GilRelease released;
-  std::memcpy(to, data, bytes);
 }
 
 nb::object number(std::int64_t value) {
@@ -48,103 +34,10 @@ nb::object number(std::int64_t value) {
   return made;
 }
 
-/// Writes values to the rows of one field.
-class Rows {
- public:
-  explicit Rows(nb::object rows) : rows_(std::move(rows)) {
-    if (!PyArray_CheckExact(rows_.ptr()) || PyArray_NDIM(array(rows_)) < 1 ||
-        !PyArray_ISWRITEABLE(array(rows_)) || !PyArray_ISNOTSWAPPED(array(rows_))) {
-      throw nb::value_error(
-          "rows must be a writable NumPy array in native byte order with at least one "
-          "axis");
-    }
-    const int type = PyArray_TYPE(array(rows_));
-    bytes_ = PyArray_ITEMSIZE(array(rows_));
-    whole_ = PyTypeNum_ISINTEGER(type);
-    single_ = type == NPY_FLOAT32;
-    const bool negative = PyTypeNum_ISSIGNED(type);
-    const auto bits = static_cast<int>(8 * bytes_) - (negative ? 1 : 0);
-    if (whole_) {
-      high_ = bits >= 63 ? INT64_MAX : (std::int64_t{1} << bits) - 1;
-      low_ = negative ? -high_ - 1 : 0;
-    }
-    for (int axis = PyArray_NDIM(array(rows_)) - 1; axis > 0; --axis) {
-      const npy_intp length = PyArray_DIM(array(rows_), axis);
-      const bool close = PyArray_STRIDE(array(rows_), axis) == bytes_;
-      if (length > 1 && PyArray_SIZE(array(rows_)) > 0 && !close) {
-        throw nb::value_error("each row of `rows` must be contiguous");
-      }
-      bytes_ *= length;
-    }
-  }
-
-  /// Writes a value to row `k` if it needs no conversion; otherwise returns false.
-  bool put(std::int64_t k, PyObject* value) {
-    std::byte* to = static_cast<std::byte*>(PyArray_DATA(array(rows_))) +
-                    k * PyArray_STRIDE(array(rows_), 0);
-    if (PyArray_Check(value)) {
-      // A masked array may hide elements, and the slow function rejects it.
-      if (!PyArray_CheckExact(value) && PyObject_HasAttrString(value, "_mask") != 0) {
-        return false;
-      }
-      auto* from = reinterpret_cast<PyArrayObject*>(value);
-      if (!is_row(from)) return false;
-      copy(to, from, static_cast<std::size_t>(bytes_));
-      return true;
-    }
-    if (PyArray_NDIM(array(rows_)) != 1) return false;
-    if (single_ && PyFloat_CheckExact(value)) {
-      const double wide = PyFloat_AS_DOUBLE(value);
-      const auto narrow = static_cast<float>(wide);
-      if (std::isinf(narrow) != std::isinf(wide)) return false;  // NumPy warns
-      std::memcpy(to, &narrow, sizeof(narrow));
-      return true;
-    }
-    if (!whole_) return false;
-    std::int64_t found;
-    if (!is_number(value, found) || found < low_ || found > high_) return false;
-    static_assert(std::endian::native == std::endian::little);
-    std::memcpy(to, &found, static_cast<std::size_t>(bytes_));
-    return true;
-  }
-
-  std::int64_t count() const { return PyArray_DIM(array(rows_), 0); }
-
- private:
-  bool is_row(PyArrayObject* value) const {
-    PyArrayObject* rows = array(rows_);
-    if (PyArray_DESCR(value) != PyArray_DESCR(rows)) return false;
-    if (PyArray_NDIM(value) != PyArray_NDIM(rows) - 1) return false;
-    if (!PyArray_IS_C_CONTIGUOUS(value)) return false;
-    return PyArray_CompareLists(PyArray_DIMS(value), PyArray_DIMS(rows) + 1,
-                                PyArray_NDIM(value)) != 0;
-  }
-
-  static bool is_number(PyObject* value, std::int64_t& found) {
-    nb::object converted;
-    if (!PyLong_CheckExact(value)) {
-      if (!PyArray_IsScalar(value, Integer)) return false;
-      converted = nb::steal(PyNumber_Index(value));
-      if (!converted.is_valid()) throw nb::python_error();
-      value = converted.ptr();
-    }
-    int overflow = 0;
-    found = PyLong_AsLongLongAndOverflow(value, &overflow);
-    return overflow == 0;
-  }
-
-  nb::object rows_;
-  npy_intp bytes_;
-  bool whole_;
-  bool single_;  // whether the dtype is float32
-  std::int64_t low_ = 0;
-  std::int64_t high_ = 0;
-};
-
-/// A node in the tree of a sample: a leaf or a container. The tree consists of dicts,
-/// tuples and lists; its leaves are field numbers.
+/// A node in the tree of a sample: a leaf, a container or None. The tree consists of
+/// dicts, tuples and lists; its leaves are field numbers.
 struct Place {
-  enum class Kind : std::uint8_t { kLeaf, kMapping, kSequence, kOther };
+  enum class Kind : std::uint8_t { kLeaf, kMapping, kSequence, kNone, kOther };
   Kind kind = Kind::kOther;
   std::size_t leaf = 0;
   std::vector<nb::object> keys;
@@ -165,6 +58,8 @@ Place placed(nb::handle tree, std::size_t leaves) {
   } else if (PyTuple_Check(tree.ptr()) || PyList_Check(tree.ptr())) {
     place.kind = Place::Kind::kSequence;
     for (const nb::handle value : tree) place.inner.push_back(placed(value, leaves));
+  } else if (tree.is_none()) {
+    place.kind = Place::Kind::kNone;
   }
   return place;
 }
@@ -178,7 +73,7 @@ class SampleRows {
 
   bool has_row(std::int64_t k) const {
     return k >= 0 && std::ranges::all_of(
-                         rows_, [k](const Rows& rows) { return k < rows.count(); });
+                         rows_, [k](const FieldRows& rows) { return k < rows.count(); });
   }
 
   /// Returns false if `slowly` must write the sample. It then overwrites the leaves
@@ -207,13 +102,14 @@ class SampleRows {
           }
         }
         return PySequence_Fast_GET_SIZE(value) == size;
+      case Place::Kind::kNone: return value == Py_None;
       case Place::Kind::kOther: return false;
     }
     return false;
   }
 
  private:
-  std::vector<Rows> rows_;
+  std::vector<FieldRows> rows_;
 };
 
 template <typename Call>
@@ -223,8 +119,8 @@ nb::object called(const Call& call) {
   return result;
 }
 
-/// Writes samples to rows without Python code if their leaves are arrays and integers
-/// with the dtypes and shapes of the rows. Other samples go to the function `slowly`.
+/// Writes samples to rows. A sample that `FieldRows` cannot write, or that has another
+/// structure, goes to the function `slowly`, which raises errors.
 class RowWriter {
  public:
   RowWriter(const std::vector<nb::object>& rows, nb::handle tree, nb::object slowly)
@@ -324,7 +220,7 @@ Writes samples to the rows of arrays.
 Args:
   rows: One array per field, with the rows on the first axis.
   tree: The structure of a sample, with field numbers as leaves.
-  slowly: Called with (k, sample) for a sample that needs conversions.)")
+  slowly: Called with (k, sample) for a sample that this class cannot write.)")
       .def(nb::init<const std::vector<nb::object>&, nb::handle, nb::object>(), "rows"_a,
            "tree"_a.none(), "slowly"_a)
       .def("put", &RowWriter::put, "k"_a, "sample"_a.none(),
@@ -341,7 +237,7 @@ Args:
   tree: The structure of a sample, with field numbers as leaves.
   rows: The number of rows of a batch.
   kept: How many unused blocks of memory to keep.
-  slowly: Called with (arrays, k, sample) for a sample that needs conversions.)")
+  slowly: Called with (arrays, k, sample) for a sample that this class cannot write.)")
       .def(nb::init<const std::vector<FieldSpec>&, nb::handle, std::int64_t,
                     std::size_t, nb::object>(),
            "fields"_a, "tree"_a.none(), "rows"_a, "kept"_a, "slowly"_a)

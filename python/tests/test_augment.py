@@ -274,10 +274,10 @@ def test_wrong_keys() -> None:
     for make in (RandomFlipTransform, lambda keys: RandomCropTransform(keys, 2)):
         with pytest.raises(KeyError, match=r"stage 1, Random.*unknown key 'x'"):
             loader_of(make("x"))
-        with pytest.raises(TypeError, match=r'keys must be a str .* "image" .*not 3'):
-            make(3)
+        with pytest.raises(TypeError, match=r'keys must be a str .* "image" .*not 3.5'):
+            make(3.5)
         with pytest.raises(TypeError, match="keys must be a str"):
-            make(["image", 3])
+            make(["image", 3.5])
         with pytest.raises(ValueError, match="at least one"):
             make([])
         with pytest.raises(ValueError, match="keys must be different"):

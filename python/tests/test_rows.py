@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 import threading
 import time
+import warnings
 from collections import OrderedDict
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,7 +15,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from millstream._engine import RowWriter
-from millstream._workers.rows import FieldSpec, writer
+from millstream._workers.rows import FieldSpec, put_sample, writer
 
 ROWS = 5
 
@@ -206,3 +208,138 @@ def test_other_threads_run_while_a_large_row_is_copied() -> None:
         counting.join()
     assert ran
     assert rows.all()
+
+
+DTYPES = (
+    "bool int8 uint8 int16 uint16 int32 uint32 int64 uint64 float16 float32 float64 "
+    "complex64 complex128"
+).split()
+LIMITS = [0, 1, 127, 128, 255, 256, 32767, 65535, 65536, 2**31 - 1, 2**31, 2**32 - 1]
+
+
+def results(value: Any, dtype: Any, shape: tuple[int, ...]) -> list[Any]:
+    """What the writer and ``put_sample`` do: the bytes written, or the error."""
+    dtype = np.dtype(dtype)
+    column = FieldSpec("x", dtype.name, shape)
+    found: list[Any] = []
+    for in_python in (False, True):
+        rows = [np.ones((2, *shape), dtype)]
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            try:
+                if in_python:
+                    put_sample(rows, 1, (value,), (column,), (0,))
+                else:
+                    writer(rows, (column,), (0,)).put(1, (value,))
+                what = rows[0].tobytes()
+            except Exception as error:
+                what = (type(error), str(error))
+        found.append((what, {str(warning.message) for warning in caught}))
+    return found
+
+
+def layouts(values: np.ndarray) -> list[np.ndarray]:
+    """The same 2 x 3 values with different strides, alignments and byte orders."""
+    unaligned = np.zeros(values.nbytes + 1, np.uint8)[1:].view(values.dtype)
+    unaligned = unaligned.reshape(2, 3)
+    unaligned[...] = values
+    swapped = values.astype(values.dtype.newbyteorder())
+    return [
+        values,
+        np.asfortranarray(values),
+        np.repeat(values, 2, axis=1)[:, ::2],
+        values[::-1, ::-1].copy()[::-1, ::-1],
+        np.broadcast_to(values[:1], (2, 3)),
+        unaligned,
+        swapped,
+    ]
+
+
+@pytest.mark.parametrize("to", [*DTYPES, ml_dtypes.bfloat16])
+def test_arrays_of_every_dtype_become_what_put_sample_makes_of_them(to: Any) -> None:
+    kinds = [np.dtype(name) for name in DTYPES] + [np.dtype(ml_dtypes.bfloat16)]
+    for kind, first in itertools.product(kinds, (0, 6)):
+        with np.errstate(all="ignore"):
+            values = np.array(LIMITS[first : first + 6]).astype(kind).reshape(2, 3)
+        for negative in (values, -values if kind.kind in "if" else values):
+            for layout in layouts(negative):
+                native, in_python = results(layout, to, (2, 3))
+                assert native == in_python, (kind, layout.strides)
+
+
+@pytest.mark.parametrize("to", [*DTYPES, ml_dtypes.bfloat16])
+def test_scalars_of_every_kind_become_what_put_sample_makes_of_them(to: Any) -> None:
+    numbers = [0, 1, -1, 127, -129, 255, 256, 2**31, 2**53 + 1, 2**63 - 1, -(2**63)]
+    values: list[Any] = [True, False, np.True_, np.False_, *numbers, 2**63, 2**64, 1j]
+    values += [0.0, -0.0, 1.5, 0.1, 1e300, -1e300, float("inf"), float("nan"), 1e-40]
+    with np.errstate(all="ignore"):
+        for name, number in itertools.product(DTYPES, [*numbers, 1.5, 1e300]):
+            values.append(np.array(number).astype(name)[()])
+            values.append(np.array(number).astype(name))
+    values += [ml_dtypes.bfloat16(1.5), np.datetime64("2020"), np.timedelta64(3, "s")]
+    values += [None, "7", b"7", object(), [1], {"a": 1}, np.longlong(5), np.ones(1)]
+    for value in values:
+        native, in_python = results(value, to, ())
+        assert native == in_python, (type(value), value)
+
+
+def test_an_error_in_a_conversion_is_raised() -> None:
+    class Broken:
+        def __array__(self, *_: Any, **__: Any) -> np.ndarray:
+            raise OSError("broken")
+
+    with pytest.raises(OSError, match="broken"):
+        written([Broken()], np.int32)
+
+    class Interrupted:
+        def __array__(self, *_: Any, **__: Any) -> np.ndarray:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        written([Interrupted()], np.int32)
+
+
+def test_objects_with_an_array_interface() -> None:
+    class Image:
+        __array_interface__ = {
+            "shape": (2, 3),
+            "typestr": "|u1",
+            "data": bytes(range(6)),
+            "version": 3,
+        }
+
+    expected = np.arange(6).reshape(2, 3)
+    assert np.array_equal(written([Image()], np.uint8, (2, 3))[0], expected)
+    assert np.array_equal(written([Image()], np.float32, (2, 3))[0], expected)
+    assert np.array_equal(written([memoryview(b"abc")], np.uint8, (3,))[0], [97, 98, 99])
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(7, True, np.True_, np.int8(7), np.uint64(7), np.array(7), np.array(7, ">i8")),
+        *(7.5, np.float64(7.5), np.float32(7.5), np.float16(7.5), np.array(7.5)),
+    ],
+)
+def test_numbers_need_no_python(value: Any) -> None:
+    dtypes = [np.float32, np.float64]
+    if np.asarray(value).dtype.kind != "f":
+        dtypes += [np.int32, np.uint8]
+    for dtype in dtypes:
+        rows = np.zeros(2, dtype)
+        RowWriter([rows], (0, None), pytest.fail).put(1, (value, None))
+        assert rows.tolist() == [0, value]
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (None, r"found None\. .* replace None by a number, for example -1"),
+        (1.5, r"found float64\[\]\. .* these to int32, or .* all samples to float32"),
+        (1 << 70, r"int32 cannot hold 1180591620717411303424\. Use smaller values"),
+        ({"a": 1}, r"found object\[\] \(dict\)\. .*host_fields"),
+    ],
+)
+def test_errors_say_what_to_do(value: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=f"^x: .*{words}"):
+        written([value], np.int32)

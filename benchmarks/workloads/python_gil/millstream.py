@@ -15,12 +15,18 @@ from workloads.python_gil.workload import Function, Stream
 ENDLESS = 10**9
 
 
-def build(function: Function, length: int, *, worker_kind: str = "process") -> Stream:
+def build(
+    function: Function,
+    length: int,
+    *,
+    worker_kind: str = "process",
+    workers: int = WORKERS,
+) -> Stream:
     """The stream of `iterate` across epochs."""
 
     def batches() -> Iterator[jax.Array]:
         source = ms.DiskSampleSource(
-            length, function, workers=WORKERS, worker_kind=worker_kind
+            length, function, workers=workers, worker_kind=worker_kind
         )
         loader = ms.DataLoader(pipeline=[source, ms.BatchTransform(batch_size=BATCH)])
         try:

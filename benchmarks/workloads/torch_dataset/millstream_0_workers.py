@@ -1,33 +1,16 @@
-"""Millstream's `DatasetSource` over the same data set, with the default thread.
+"""`millstream.torch.DataLoader` over the same data set, with num_workers=0.
 
-Millstream needs at least one worker thread. Each epoch continues from the
-state of the last one, because a new seed would discard the prefetched batches.
+Its one thread makes batches ahead of the loop.
 """
 
-from collections.abc import Iterator
-from typing import Any
-
-import millstream as ms
+from millstream.torch import DataLoader
 
 from dataset import BATCH
 from torch_images import Images
-from workloads.torch_dataset.workload import Loop, masked
+from workloads.torch_dataset.workload import Loop, plain
 
 
-def loop_of(source: ms.DatasetSource) -> Loop:
-    """The loop over `iterate`; each epoch continues from the last one's state."""
-    loader = ms.DataLoader([source, ms.BatchTransform(BATCH)])
-    state = loader.init_state(0)
-
-    def epoch() -> Iterator[Any]:
-        nonlocal state
-        batches = loader.iterate(state)
-        yield from batches
-        state = batches.state
-
-    return Loop(epoch, masked)
-
-
-def build(images: Images) -> Loop:
-    """The loop with one thread."""
-    return loop_of(ms.DatasetSource(images))
+def build(images: Images, num_workers: int = 0) -> Loop:
+    """The loop over batches of JAX arrays. Each epoch has another order."""
+    loader = DataLoader(images, BATCH, shuffle=True, num_workers=num_workers)
+    return Loop(lambda: loader, plain)

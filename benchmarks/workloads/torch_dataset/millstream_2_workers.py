@@ -1,15 +1,10 @@
-"""Millstream's `DatasetSource` over the same data set, with two worker processes.
+"""`millstream.torch.DataLoader` over the same data set, with two worker processes.
 
-The data set holds the GIL, so two threads would not run in parallel.
+Every other option has its default value.
 """
 
-import millstream as ms
+from functools import partial
 
-from torch_images import Images
-from workloads.torch_dataset.millstream_0_workers import loop_of
-from workloads.torch_dataset.workload import Loop
+from workloads.torch_dataset import millstream_0_workers
 
-
-def build(images: Images) -> Loop:
-    """The loop with two processes."""
-    return loop_of(ms.DatasetSource(images, workers=2, worker_kind="process"))
+build = partial(millstream_0_workers.build, num_workers=2)

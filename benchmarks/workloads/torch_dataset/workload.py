@@ -19,10 +19,9 @@ def triple(item: Any) -> tuple[Any, Any, Any, None]:
     return image.numpy(), weight.numpy(), label.numpy(), None
 
 
-def masked(item: Any) -> tuple[Any, Any, Any, Any]:
-    """Image, float, int and mask of an item that is a batch and a mask."""
-    batch, mask = item
-    return *batch, mask
+def plain(item: Any) -> tuple[Any, Any, Any, None]:
+    """Image, float, int and no mask of a batch of JAX arrays."""
+    return *item, None
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from millstream._run.keys import FIRST_STAGE, Origin
 from millstream._sources.arrays import host_copy
 from millstream._sources.source import SampleSource
 from millstream._stages.filter import Samples, hash_of
-from millstream._stages.stage import Stage, keyed
+from millstream._stages.stage import Key, Stage, keyed
 
 if TYPE_CHECKING:
     from millstream._stages.map import HostCallbackTransform
@@ -177,7 +177,7 @@ class Builder:
         self._check_native()
         return list(self._names)
 
-    def field(self, key: str) -> str:
+    def field(self, key: Key) -> str:
         """Returns the name in the engine of the array under ``key``."""
         names = self.names
         if key in self.host_fields:

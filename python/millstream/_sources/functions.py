@@ -83,7 +83,7 @@ class FunctionSource(UsesWorkers, OrderedSource):
             spec = without_keys(sample, host_fields)
         names = tuple(host_fields or ())
         columns, tree = columns_of(spec, name, names)
-        row_task = task(fn, tree, names, wants, outputs=columns)
+        row_task = task(fn, tree, names, wants, outputs=columns, length=int(length))
         stage = _engine.SOURCE_STAGE if wants else None
         self._start_task(length, row_task, tree, names, stage)
 

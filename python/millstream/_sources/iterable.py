@@ -9,7 +9,6 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import jax
-import numpy as np
 
 from millstream._core.arguments import whole
 from millstream._core.description import Description, Tree
@@ -17,7 +16,7 @@ from millstream._core.errors import DataError
 from millstream._core.public import public
 from millstream._sources.ordered import name_of
 from millstream._workers.first_sample import columns_of, warn_of_numbers
-from millstream._workers.rows import FieldSpec
+from millstream._workers.rows import FieldSpec, as_array
 
 _NOTHING = object()
 
@@ -140,7 +139,7 @@ class IterableSource(Description):
         for path, leaf in jax.tree_util.tree_flatten_with_path(spec)[0]:
             if isinstance(leaf, jax.ShapeDtypeStruct):
                 continue
-            if np.asarray(leaf).dtype.kind in "OUSMm":
+            if as_array(leaf).dtype.kind in "OUSMm":
                 raise TypeError(
                     f"IterableSource: '{name_of(path)}' of a sample is a "
                     f"{type(leaf).__name__}, which JAX arrays cannot hold. Convert it "

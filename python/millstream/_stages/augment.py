@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from millstream import _engine
 from millstream._core.arguments import number, whole
 from millstream._core.public import public
-from millstream._stages.stage import Stage
+from millstream._stages.stage import Key, Stage
 
 if TYPE_CHECKING:
     from millstream._run.builder import Builder
@@ -26,13 +26,14 @@ class RandomFlipTransform(Stage):
     keys, for example for an image and its mask.
 
     Args:
-      keys: The key of the arrays to flip, or several keys.
+      keys: The key of the arrays to flip, or several keys. The keys of a tuple are its
+        positions.
       axis: An axis of one sample, also after ``BatchTransform``. Axis 1 of an image
         of shape [height, width, channels] is its width.
       probability: How likely a sample is flipped, from 0 to 1.
     """
 
-    keys: str | Sequence[str]
+    keys: Key | Sequence[Key]
     axis: int = 1
     probability: float = 0.5
 
@@ -47,7 +48,7 @@ class RandomFlipTransform(Stage):
             )
 
     def place(self, builder: Builder) -> None:
-        fields = [builder.field(key) for key in self.keys]
+        fields = [builder.field(key) for key in cast(tuple[Key, ...], self.keys)]
         flip = _engine.random_flip(fields, self.axis, float(self.probability))
         builder.add_native([flip])
 
@@ -62,13 +63,14 @@ class RandomCropTransform(Stage):
     height and width, which are the first two axes.
 
     Args:
-      keys: The key of the images to crop, or several keys.
+      keys: The key of the images to crop, or several keys. The keys of a tuple are its
+        positions.
       size: The height and width of the result, or one number for both.
       padding: How many zeros to add on each side before the crop: one number, or one
         for the top and bottom and one for the left and right.
     """
 
-    keys: str | Sequence[str]
+    keys: Key | Sequence[Key]
     size: int | tuple[int, int]
     padding: int | tuple[int, int] = 0
 
@@ -81,24 +83,29 @@ class RandomCropTransform(Stage):
         object.__setattr__(self, "padding", padding)
 
     def place(self, builder: Builder) -> None:
-        fields = [builder.field(key) for key in self.keys]
+        fields = [builder.field(key) for key in cast(tuple[Key, ...], self.keys)]
         size = cast(tuple[int, int], self.size)
         padding = cast(tuple[int, int], self.padding)
         builder.add_native([_engine.random_crop(fields, size, padding)])
 
 
-def _keys(name: str, keys: Any) -> tuple[str, ...]:
+def _keys(name: str, keys: Any) -> tuple[Key, ...]:
     """Returns one key or several as a tuple."""
-    if isinstance(keys, str):
+    if _is_key(keys):
         return (keys,)
-    if not isinstance(keys, Sequence) or not all(isinstance(k, str) for k in keys):
+    if not isinstance(keys, Sequence) or not all(map(_is_key, keys)):
         raise TypeError(
             f'{name}: keys must be a str or a list of them, such as "image" or '
-            f'["image", "mask"], not {keys!r}'
+            '["image", "mask"], or positions such as 0 if samples are tuples, '
+            f"not {keys!r}"
         )
     if not keys or len(set(keys)) != len(keys):
         raise ValueError(f"{name}: keys must be different and at least one, not {keys}")
     return tuple(keys)
+
+
+def _is_key(value: Any) -> bool:
+    return isinstance(value, str | int) and not isinstance(value, bool)
 
 
 def _pair(name: str, value: Any, least: int, meaning: str) -> tuple[int, int]:

@@ -17,7 +17,7 @@ from millstream._core.arguments import number
 from millstream._core.description import Tree
 from millstream._core.public import public
 from millstream._sources.arrays import DTYPES
-from millstream._stages.stage import Stage, keyed, with_key
+from millstream._stages.stage import Key, Stage, keyed, with_key
 
 if TYPE_CHECKING:
     from millstream._run.builder import Builder
@@ -29,7 +29,7 @@ class NormalizeImageTransform(Stage):
     """Converts ``data_key`` and computes ``(x * scale + offset - mean) / std``.
 
     Args:
-      data_key: The key of the images.
+      data_key: The key of the images; a position if samples are tuples.
       dtype: The dtype to convert to. Each operation is rounded to it.
       scale: The factor. The default maps uint8 to [0, 1].
       offset: The number to add after scaling.
@@ -38,7 +38,7 @@ class NormalizeImageTransform(Stage):
       std: The number to divide by, or one number per channel.
     """
 
-    data_key: str = "image"
+    data_key: Key = "image"
     dtype: Any = jnp.float32
     scale: float = 1 / 255
     offset: float = 0.0
@@ -143,7 +143,7 @@ class NormalizeImageTransform(Stage):
 class CastTransform(Stage):
     """Converts ``data_key`` to ``dtype``."""
 
-    data_key: str
+    data_key: Key
     dtype: Any
 
     def __post_init__(self) -> None:

@@ -13,7 +13,7 @@ from millstream._core.arguments import whole
 from millstream._core.description import Tree
 from millstream._core.public import public
 from millstream._sources.ordered import names_of
-from millstream._stages.stage import Stage, keyed, with_key
+from millstream._stages.stage import Key, Stage, check_position, keyed, with_key
 
 if TYPE_CHECKING:
     from millstream._run.builder import Builder
@@ -27,7 +27,7 @@ class FlattenTransform(Stage):
     After batching, axis 0 is the batch, which cannot be merged.
     """
 
-    data_key: str
+    data_key: Key
     start_index: int = 1
 
     def __post_init__(self) -> None:
@@ -67,7 +67,7 @@ class FlattenTransform(Stage):
 class FlattenImageTransform(FlattenTransform):
     """Reshapes each image under ``data_key`` to a vector, before or after batching."""
 
-    data_key: str = "image"
+    data_key: Key = "image"
     start_index: int = field(default=0, init=False)
 
     def _first_axis(self, batched: bool) -> int:
@@ -77,9 +77,13 @@ class FlattenImageTransform(FlattenTransform):
 @public
 @dataclass(frozen=True, eq=False)
 class RenameTransform(Stage):
-    """Renames keys: ``{"old": "new"}``."""
+    """Renames keys: ``{"old": "new"}``.
 
-    renames: Mapping[str, str]
+    The keys of a tuple are its positions. All of them get names, and the tuple becomes
+    a dict: ``{0: "image", 1: "label"}``.
+    """
+
+    renames: Mapping[Key, str]
 
     def __post_init__(self) -> None:
         if not isinstance(self.renames, Mapping):
@@ -95,20 +99,31 @@ class RenameTransform(Stage):
                 )
 
     def _renamed(self, tree: Tree, stage: str) -> dict[str, Any]:
+        if isinstance(tree, list | tuple):
+            for key in self.renames:
+                check_position(tree, key, stage)
+            if len(self.renames) != len(tree):
+                raise ValueError(
+                    f"{stage}: {dict(self.renames)} does not name all {len(tree)} values "
+                    f"of a {type(tree).__name__}. Name each position."
+                )
+            tree = dict(enumerate(tree))
         if not isinstance(tree, Mapping):
             raise TypeError(
-                f"{stage} needs samples that are dicts, not {type(tree).__name__}"
+                f"{stage} needs samples that are dicts or tuples, not "
+                f"{type(tree).__name__}"
             )
         for key in self.renames:
             if key not in tree:
                 raise KeyError(
-                    f"{stage}: unknown key {key!r}: expected one of {sorted(tree)}"
+                    f"{stage}: unknown key {key!r}: expected one of "
+                    f"{sorted(tree, key=str)}"
                 )
         renamed = {self.renames.get(key, key): value for key, value in tree.items()}
         if len(renamed) != len(tree):
             raise ValueError(
-                f"{stage}: {dict(self.renames)} gives two of {sorted(tree)} the same "
-                "name. Choose different names."
+                f"{stage}: {dict(self.renames)} gives two of "
+                f"{sorted(tree, key=str)} the same name. Choose different names."
             )
         return renamed
 
@@ -121,8 +136,10 @@ class RenameTransform(Stage):
         names_of(builder.stage, renamed)
         after = list(names)
         for key, new in self.renames.items():
+            # The engine names the values of a named tuple by its fields.
+            old = tree._fields[key] if hasattr(tree, "_fields") else str(key)
             for position in jax.tree.leaves(tree[key]):
-                after[position] = new + names[position][len(str(key)) :]
+                after[position] = new + names[position][len(old) :]
         changed = {a: b for a, b in zip(names, after, strict=True) if a != b}
         builder.add_native([_engine.rename(changed)], renamed, after, trace=self.trace)
 

@@ -61,25 +61,54 @@ class Stage(Description):
         raise NotImplementedError(f"{type(self).__name__} does not implement place()")
 
 
-def keyed(tree: Tree, key: str, stage: str) -> Any:
+Key = str | int
+"""The key of a field: a key of a dict, or a position in a tuple or list."""
+
+
+def keyed(tree: Tree, key: Key, stage: str) -> Any:
     """Returns the leaf under ``key``.
 
-    Raises ``KeyError`` if there is no such key, and ``TypeError`` if the tree is not a
-    dict or the value is not a leaf.
+    Raises ``KeyError`` if there is no such key, and ``TypeError`` if the tree has no
+    keys of this kind or the value is not a leaf.
     """
-    if not isinstance(tree, Mapping):
+    if isinstance(tree, list | tuple):
+        check_position(tree, key, stage)
+    elif not isinstance(tree, Mapping):
         raise TypeError(
-            f"{stage} needs samples that are dicts with the key {key!r}, not "
-            f"{type(tree).__name__}"
+            f"{stage} needs samples that are dicts with the key {key!r}, or tuples, "
+            f"not {type(tree).__name__}"
         )
-    if key not in tree:
-        raise KeyError(f"{stage}: unknown key {key!r}: expected one of {sorted(tree)}")
+    elif key not in tree:
+        expected = sorted(tree, key=str)
+        raise KeyError(f"{stage}: unknown key {key!r}: expected one of {expected}")
     found = tree[key]
-    if isinstance(found, Mapping | list | tuple):
+    if found is None or isinstance(found, Mapping | list | tuple):
         raise TypeError(f"{stage}: {key!r} is a {type(found).__name__}, not one array")
     return found
 
 
-def with_key(tree: Mapping[str, Any], key: str, value: Any) -> dict[str, Any]:
-    """Returns a copy of the dict with another value under ``key``."""
-    return {**tree, key: value}
+def check_position(tree: Tree, key: Any, stage: str, count: int | None = None) -> None:
+    """Raises an error unless ``key`` is a position in a tuple or list.
+
+    There are ``count`` positions, or as many as values.
+    """
+    last = (len(tree) if count is None else count) - 1
+    if isinstance(key, bool) or not isinstance(key, int):
+        raise TypeError(
+            f"{stage}: samples are {type(tree).__name__}s, whose keys are the positions "
+            f"0 to {last}, not {key!r}. Use a position, or rename all positions with "
+            "RenameTransform({0: ..., 1: ...}) to get dicts."
+        )
+    if not 0 <= key <= last:
+        raise KeyError(
+            f"{stage}: position {key} is out of range: expected 0 to {last}, because "
+            f"samples are {type(tree).__name__}s of {len(tree)}"
+        )
+
+
+def with_key(tree: Any, key: Key, value: Any) -> Any:
+    """Returns a copy of the dict, tuple or list with another value under ``key``."""
+    if isinstance(tree, Mapping):
+        return {**tree, key: value}
+    values = [*tree[:key], value, *tree[key + 1 :]]  # type: ignore[operator]
+    return type(tree)(*values) if hasattr(tree, "_fields") else type(tree)(values)

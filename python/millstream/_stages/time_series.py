@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from millstream._core.description import Tree
 from millstream._core.public import public
-from millstream._stages.stage import Stage, keyed, with_key
+from millstream._stages.stage import Key, Stage, check_position, keyed, with_key
 
 if TYPE_CHECKING:
     from millstream._run.builder import Builder
@@ -32,16 +32,19 @@ class TimeSeriesBatchTransform(Stage):
     ``sequence_start_key`` is True in the first row of each sequence whose mask is True.
     Other arrays stay as they are, with B rows.
 
+    The keys of a tuple are its positions. A ``sequence_start_key`` of n appends an array
+    to a tuple of n arrays.
+
     The stage must follow BatchTransform. Building the pipeline raises ``TypeError`` if
-    batches are not dicts or the key does not hold an array, ``KeyError`` if there is
+    batches have no such kind of keys or the key does not hold an array, ``KeyError`` if there is
     no such key, and ``ValueError`` if the array has fewer than two axes.
     """
 
     changes_mask: ClassVar[bool] = True
 
-    sequence_key: str = "context"
+    sequence_key: Key = "context"
     mode: str = "batched"
-    sequence_start_key: str = "sequence_start"
+    sequence_start_key: Key = "sequence_start"
 
     def __post_init__(self) -> None:
         name = type(self).__name__
@@ -81,6 +84,11 @@ class TimeSeriesBatchTransform(Stage):
             return with_key(
                 value, self.sequence_key, x.reshape(rows, steps, features)
             ), mask
+        if isinstance(value, list | tuple):
+            # A named tuple cannot become longer.
+            longer = 0 if hasattr(value, "_fields") else 1
+            where = f"{name}: sequence_start_key"
+            check_position(value, self.sequence_start_key, where, len(value) + longer)
         packed = with_key(value, self.sequence_key, x.reshape(rows * steps, features))
         # JAX cannot repeat an array whose rows are explicitly sharded.
         each = mask[:, None]

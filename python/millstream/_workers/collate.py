@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from millstream._workers.rows import Rows
+from millstream._workers.rows import Rows, as_array, is_tensor
 from millstream._workers.tasks import Chunk, Task
 
 Path = tuple[Any, ...]
@@ -55,7 +55,7 @@ class Samples:
         if len(samples) != len(indices):
             raise ValueError(
                 f"__getitems__ returned {len(samples)} samples for {len(indices)} "
-                "indices"
+                "indices. It must return one sample for each index."
             )
         return samples
 
@@ -164,25 +164,11 @@ def _array_of(value: Any) -> np.ndarray | None:
     """Returns an array or a tensor of numbers as a NumPy array, and None otherwise."""
     if not isinstance(value, np.ndarray):
         module = type(value).__module__.partition(".")[0]
-        if module in ("jax", "jaxlib") and hasattr(value, "__array__"):
-            value = np.asarray(value)
-        elif module == "torch" and hasattr(value, "detach"):
-            value = _tensor_array(value)
-        else:
+        is_jax = module in ("jax", "jaxlib") and hasattr(value, "__array__")
+        if not is_jax and not is_tensor(value):
             return None
+        value = as_array(value)
     return None if value.dtype.kind in "OUSMm" else value
-
-
-def _tensor_array(tensor: Any) -> np.ndarray:
-    tensor = tensor.detach().cpu().resolve_conj().resolve_neg()
-    if str(tensor.dtype) != "torch.bfloat16":
-        array: np.ndarray = tensor.numpy()
-        return array
-    import ml_dtypes
-    import torch
-
-    bits: np.ndarray = tensor.contiguous().view(torch.int16).numpy()
-    return bits.view(ml_dtypes.bfloat16)
 
 
 def _narrowed(array: np.ndarray, path: Path) -> np.ndarray:

@@ -13,7 +13,7 @@ from millstream._core.arguments import check_unmasked
 from millstream._core.description import Tree
 from millstream._core.errors import WorkerError, WorkerTimeout
 from millstream._sources.ordered import name_of, names_of
-from millstream._workers.rows import FieldSpec
+from millstream._workers.rows import FieldSpec, as_array
 
 # How many samples may fail before the first that shows the fields.
 _MAX_TRIED = 10
@@ -81,7 +81,7 @@ def _first_difference(sample: Any, again: Any) -> str | None:
     if bool(structure != other_structure):  # type: ignore[operator]
         return ""
     for (path, leaf), other in zip(leaves, others, strict=True):
-        a, b = np.asarray(leaf), np.asarray(other)
+        a, b = as_array(leaf), as_array(other)
         if a.dtype.kind == b.dtype.kind == "O":
             continue
         if (a.dtype, a.shape, a.tobytes()) != (b.dtype, b.shape, b.tobytes()):
@@ -112,7 +112,7 @@ def columns_of(
     for name, (_, leaf) in zip(names_of(caller, spec), leaves, strict=True):
         if not isinstance(leaf, jax.ShapeDtypeStruct):
             check_unmasked(name, leaf)
-            leaf = np.asarray(leaf)
+            leaf = as_array(leaf)
         if leaf.dtype.kind in "OUSMm":
             raise TypeError(
                 f"{caller}: {name!r} has the dtype {leaf.dtype}, which JAX arrays "
@@ -134,7 +134,7 @@ def host_fields_of(sample: Any) -> tuple[str, ...]:
         return ()
 
     def is_host_value(value: Any) -> bool:
-        return any(np.asarray(x).dtype.kind in "OUSMm" for x in jax.tree.leaves(value))
+        return any(as_array(x).dtype.kind in "OUSMm" for x in jax.tree.leaves(value))
 
     return tuple(key for key, value in sample.items() if is_host_value(value))
 

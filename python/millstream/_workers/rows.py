@@ -5,6 +5,7 @@ Worker processes import this module, so it must not import jax.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -58,25 +59,89 @@ def put_sample(
 
 def _put(rows: np.ndarray, k: int, value: Any, column: FieldSpec) -> None:
     check_unmasked(column.name, value)
-    found = np.asarray(value)
-    mismatch = f"{column.name}: expected {column}, found {found.dtype}"
+    found = as_array(value)
+    if found.dtype.kind in "OUSMm":
+        raise ValueError(_not_numbers(value, found, column))
     if found.shape != column.shape:
         raise ValueError(
-            f"{mismatch}{list(found.shape)}. All samples must have the same shape. Pad "
+            f"{_mismatch(found, column)}. All samples must have the same shape. Pad "
             "or crop them in the function or the data set that makes them, or list the "
             "field in host_fields and pad it in a PythonMapTransform."
         )
     whole = found.dtype.kind in "iub" and rows.dtype.kind in "iu"
     if not whole and not np.can_cast(found.dtype, rows.dtype, "same_kind"):
-        raise ValueError(f"{mismatch}{list(found.shape)}")
+        raise ValueError(
+            f"{_mismatch(found, column)}. The first sample or sample_spec determines "
+            "the dtype of a field. Convert the values in the function or the data set "
+            f"that makes them: these to {rows.dtype}, or those of all samples to "
+            f"{_common(found.dtype, rows.dtype)}."
+        )
     if whole and found.size:
         limits = np.iinfo(rows.dtype)
         if int(found.min()) < limits.min or int(found.max()) > limits.max:
             raise ValueError(
                 f"{column.name}: found a value of dtype {found.dtype} that "
-                f"{rows.dtype} cannot hold"
+                f"{rows.dtype} cannot hold. {_larger(rows.dtype)}"
             )
     rows[k] = found.astype(rows.dtype, copy=False)
+
+
+def as_array(value: Any) -> np.ndarray:
+    """Returns ``np.asarray(value)``, and also takes any tensor of PyTorch."""
+    if not is_tensor(value):
+        return np.asarray(value)
+    tensor = value.detach().cpu().resolve_conj().resolve_neg()
+    torch = sys.modules["torch"]
+    if tensor.dtype != torch.bfloat16:
+        return np.asarray(tensor)
+    import ml_dtypes
+
+    bits: np.ndarray = tensor.contiguous().view(torch.int16).numpy()
+    return bits.view(ml_dtypes.bfloat16)
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether ``value`` is a tensor of PyTorch, which may not be imported."""
+    torch: Any = sys.modules.get("torch")
+    return torch is not None and isinstance(value, getattr(torch, "Tensor", ()))
+
+
+def _mismatch(found: np.ndarray, column: FieldSpec) -> str:
+    return f"{column.name}: expected {column}, found {found.dtype}{list(found.shape)}"
+
+
+def _not_numbers(value: Any, found: np.ndarray, column: FieldSpec) -> str:
+    """Returns the error message for a value that is not an array of numbers."""
+    if value is None:
+        return (
+            f"{column.name}: expected {column}, found None. Filter such samples out, "
+            "or replace None by a number, for example -1."
+        )
+    if isinstance(value, int):  # too large for NumPy's integers
+        larger = _larger(np.dtype(column.dtype))
+        return f"{column.name}: {column.dtype} cannot hold {value}. {larger}"
+    kind = f" ({type(value).__name__})" if found.dtype.kind == "O" else ""
+    return (
+        f"{_mismatch(found, column)}{kind}. Return numbers of the dtype "
+        f"{column.dtype} in all samples. To keep other objects, return a dict and list "
+        "their keys in host_fields."
+    )
+
+
+def _common(found: np.dtype[Any], expected: np.dtype[Any]) -> str:
+    """Returns the name of a dtype that holds the values of both."""
+    if found.kind == "c" or expected.kind == "b":
+        return found.name
+    return "float32"
+
+
+def _larger(dtype: np.dtype[Any]) -> str:
+    if dtype.itemsize < 4:
+        return "Use a larger dtype in all samples, such as int32, or smaller values."
+    return (
+        "Use smaller values. JAX has integers of 64 bits if jax_enable_x64 is on and "
+        "all samples use them."
+    )
 
 
 def leaves_of(value: Any, tree: Any, path: str = "") -> list[Any]:
@@ -97,13 +162,13 @@ def _collect(value: Any, tree: Any, path: str, found: dict[int, Any]) -> None:
     what = path or "the sample"
     if isinstance(tree, Mapping):
         if not isinstance(value, Mapping) or value.keys() != tree.keys():
-            got, advice = type(value).__name__, ""
+            got, advice = type(value).__name__, "Return the same keys in all samples."
             if isinstance(value, Mapping):
-                got = str(sorted(value))
+                got = str(sorted(value, key=str))
                 if not path and value.keys() > tree.keys():
-                    advice = ". List the keys of host fields in host_fields=."
+                    advice += " List the keys of host fields in host_fields=."
             raise ValueError(
-                f"{what}: expected keys {sorted(tree)}, found {got}{advice}"
+                f"{what}: expected keys {sorted(tree, key=str)}, found {got}. {advice}"
             )
         for key, inner in tree.items():
             _collect(value[key], inner, f"{path}/{key}" if path else str(key), found)
@@ -119,7 +184,11 @@ def _collect(value: Any, tree: Any, path: str, found: dict[int, Any]) -> None:
             _collect(value[i], inner, f"{path}/{i}" if path else str(i), found)
     elif tree is None:
         if value is not None:
-            raise ValueError(f"{what}: expected None, found {type(value).__name__}")
+            raise ValueError(
+                f"{what}: expected None, as in the first sample, found "
+                f"{type(value).__name__}. Replace None by a number, for example -1, in "
+                "all samples."
+            )
     else:  # a pytree node that only jax can flatten
         import jax
 

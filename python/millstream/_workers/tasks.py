@@ -57,6 +57,8 @@ class Task:
 
     inputs: tuple[FieldSpec, ...] = field(default=(), kw_only=True)
     outputs: tuple[FieldSpec, ...] = field(default=(), kw_only=True)
+    length: int = field(default=0, kw_only=True)
+    """The number of samples, if the task belongs to a source; it is for errors."""
 
     def start(self) -> None:
         """Prepares a worker. Each worker calls it once."""
@@ -126,7 +128,7 @@ class SamplesTask(SampleTask):
         if len(samples) != len(indices):
             raise ValueError(
                 f"__getitems__ returned {len(samples)} samples for {len(indices)} "
-                "indices"
+                "indices. It must return one sample for each index."
             )
         for k, sample in enumerate(samples):
             row[0] = k
@@ -291,6 +293,12 @@ def run(
     except BaseException as error:
         sample = _sample_name(indices, row)
         error.add_note(f"millstream: this error was raised for {sample}")
+        if isinstance(error, IndexError) and task.length:
+            error.add_note(
+                f"millstream: the source has {task.length} samples, which is its "
+                "length argument or len() of the data set. If the data set has fewer, "
+                "correct this number."
+            )
         only = int(indices[row[0]]) if row[0] >= 0 else None
         other = stand_in(error, f"for {sample}", only)
         if other is None:
