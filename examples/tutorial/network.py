@@ -1,9 +1,9 @@
 """The network, the training step and the training loop of the tutorial.
 
 The code is that of "Introduction to Data Loaders on CPU with JAX" of the JAX AI stack.
-`train_model` differs in three points. The data to evaluate on and the number of the first
-epoch are arguments, the clock stops after the last update has run, and the function
-returns what it prints.
+`train_model` differs in three points. The data to evaluate on and the number of the
+first epoch are arguments, the clock stops after the last update has run, and the
+function returns what it prints.
 """
 
 from __future__ import annotations

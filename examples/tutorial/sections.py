@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,17 +63,29 @@ def check_equal(params, histories):
     """Raises `AssertionError` unless the loaders have trained the same network."""
     expected, *others = params
     for name in others:
-        for epoch, (a, b) in enumerate(
-            zip(histories[expected], histories[name], strict=True), start=1
-        ):
-            assert a[1:] == b[1:], (
-                f"epoch {epoch}: accuracies {a[1:]} with {expected}, {b[1:]} with {name}"
-            )
-        leaves = zip(
-            jax.tree.leaves(params[expected]),
-            jax.tree.leaves(params[name]),
-            strict=True,
-        )
-        for a, b in leaves:
+        both = f"{expected} and {name}"
+        found = [[epoch[1:] for epoch in histories[x]] for x in (expected, name)]
+        assert found[0] == found[1], f"accuracies of {both}: {found}"
+        leaves = [jax.tree.leaves(params[x]) for x in (expected, name)]
+        for a, b in zip(*leaves, strict=True):
             same = np.asarray(a).tobytes() == np.asarray(b).tobytes()
-            assert same, f"{expected} and {name} trained other parameters"
+            assert same, f"{both} have trained different parameters"
+
+
+def batches(loader):
+    """An iterable over the batches of one epoch."""
+    if loader.data_loader_type == "streamed":
+        return loader.training_generator()
+    return loader.training_generator
+
+
+def load(section, rounds):
+    """Loads epochs without training, in turns. Returns `{name: seconds}`."""
+    seconds = {loader.name: [] for loader in section.loaders}
+    for _ in range(rounds):
+        for loader in section.loaders:
+            start = time.perf_counter()
+            last = collections.deque(batches(loader), maxlen=1)
+            jax.block_until_ready(list(last))
+            seconds[loader.name].append(time.perf_counter() - start)
+    return seconds
