@@ -52,7 +52,7 @@ def times(results):
     for section, loaders in results.items():
         for name, loader in loaders.items():
             first = loader["epochs"][0][0]
-            cells = [f"{x:.2f}" for x in (first, training(loader), loading(loader))]
+            cells = [f"{x:.3g}" for x in (first, training(loader), loading(loader))]
             other = loaders.get(rival(loaders, name))
             cells += [
                 f"{of(other) / of(loader):.2f}" if other else ""
@@ -99,20 +99,20 @@ def draw(results, path):
         places = range(len(names))
         ours = [name.startswith("Millstream") for name in names]
         colours = [COLOURS[Kind.OURS if each else Kind.PEER] for each in ours]
-        axes.barh(places, values, color=colours, height=0.72, label="training")
+        axes.barh(places, values, color=colours, height=0.72)
+        alone = [loading(loaders[name]) for name in names]
         axes.scatter(
-            [loading(loaders[name]) for name in names],
+            alone,
             places,
             marker="|",
             s=90,
             color="black",
             zorder=3,
-            label="loading only",
         )
         axes.set_yticks(places, names)
         for place, value in zip(places, values, strict=True):
             axes.text(value, place, f"  {value:.2f}", va="center", fontsize=7)
-        axes.set_xlim(0, max(values) * 1.12)
+        axes.set_xlim(0, max(*values, *alone) * 1.12)
         axes.set_title(section, fontsize=9, loc="left", fontweight="bold")
         axes.tick_params(labelsize=7, length=0)
         axes.spines[["top", "right", "left"]].set_visible(False)

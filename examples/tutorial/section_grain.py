@@ -1,7 +1,8 @@
 """The tutorial's section on Grain.
 
 Millstream's loader takes the same data source. Two lines change: an import, and the
-line that starts the training. The sampler and the generator are no longer needed.
+line that starts the training, where `loader` stands for the expression that creates it.
+The sampler and the generator are no longer needed.
 """
 
 from __future__ import annotations
@@ -68,7 +69,8 @@ def section(data_dir):
             read_options=pygrain.ReadOptions(num_threads=0, prefetch_buffer_size=0)
         )
 
-    # changed line 2: what is passed to train_model instead of the generator
+    # before: train_model(num_epochs, params, pygrain_training_generator)
+    # after:  train_model(num_epochs, params, loader, data_loader_type="iterable")
     loader = DataLoader(mnist_dataset, batch_size)
 
     return Section(

@@ -2,7 +2,8 @@
 
 The tutorial reads the whole data set into `train_data` for the evaluation, and then
 reads it from disk again in every epoch. Millstream takes batches of `train_data`. Two
-lines change: an import, and the line that starts the training.
+lines change: an import, and the line that starts the training, where `loader` stands for
+the expression that creates it.
 """
 
 from __future__ import annotations
@@ -52,7 +53,8 @@ def section(data_dir):
         # arrays
         return tfds.as_numpy(ds)
 
-    # changed line 2: what is passed to train_model instead of training_generator
+    # before: train_model(num_epochs, params, training_generator)
+    # after:  train_model(num_epochs, params, loader, data_loader_type="iterable")
     loader = DataLoader((train_data["image"], train_data["label"]), batch_size)
 
     return Section(
