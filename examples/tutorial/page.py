@@ -129,7 +129,7 @@ def main():
     results = {section: found[section] for section in SECTIONS if section in found}
     setting = (
         f"Measured on {content['date']} on {content['cores']} cores, with jax "
-        f"{content['jax']}."
+        f"{content['jax']} and {content['samples']} samples per epoch."
     )
     lines = [setting, "", *times(results), "", "### Accuracy"]
     lines += ["Training set / test set, after each epoch.", "", *accuracies(results)]

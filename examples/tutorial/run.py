@@ -46,6 +46,7 @@ def main():
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "cores": len(os.sched_getaffinity(0)),
         "jax": jax.__version__,
+        "samples": len(section.evaluation[0]),
     }
     results["sections"][section.title] = {
         loader: {"epochs": histories[loader], "loading": loading[loader]}

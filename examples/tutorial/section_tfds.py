@@ -2,8 +2,8 @@
 
 The tutorial reads the whole data set into `train_data` for the evaluation, and then
 reads it from disk again in every epoch. Millstream takes batches of `train_data`. Two
-lines change: an import, and the line that starts the training, where `loader` stands for
-the expression that creates it.
+lines change: an import, and the line that starts the training, where `loader` stands
+for the expression that creates it.
 """
 
 from __future__ import annotations
