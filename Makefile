@@ -68,6 +68,7 @@ python: build
 # own. The environments are kept in ~/.cache/millstream unless MILLSTREAM_ENVIRONMENTS is
 # set.
 integrations: build
+	tools/system_packages.sh dataset-fashion-mnist
 	integrations/run.sh
 
 # Trains the network of the tutorial through four libraries, with their own loaders and
