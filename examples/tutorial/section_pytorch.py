@@ -35,14 +35,12 @@ class NumpyLoader(data.DataLoader):
         )
 
 
-# fmt: off
 def pytorch_training_generator(mnist_dataset, **workers):
     return NumpyLoader(mnist_dataset, batch_size=batch_size, **workers)
 
 
 def millstream_training_generator(mnist_dataset, **workers):
     return DataLoader(mnist_dataset, batch_size=batch_size, **workers)  # changed line 2
-# fmt: on
 
 
 def section(data_dir):
