@@ -16,8 +16,8 @@ export CCACHE_DEPEND ?= true
 export CCACHE_BASEDIR ?= $(CURDIR)
 export CCACHE_NOHASHDIR ?= true
 
-.PHONY: demo test build cpp asan tsan statistics python integrations soak lint layers \
-    fuzz bench bench-against engine-bench clean
+.PHONY: demo test build cpp asan tsan statistics python integrations tutorial soak \
+    lint layers fuzz bench bench-against engine-bench clean
 
 demo: build
 	tools/system_packages.sh dataset-fashion-mnist
@@ -68,7 +68,14 @@ python: build
 # own. The environments are kept in ~/.cache/millstream unless MILLSTREAM_ENVIRONMENTS is
 # set.
 integrations: build
+	tools/system_packages.sh dataset-fashion-mnist
 	integrations/run.sh
+
+# Trains the network of the tutorial through four libraries, with their own loaders and
+# with Millstream, and writes the tables and the chart of docs/tutorial.md.
+tutorial: build
+	tools/system_packages.sh dataset-fashion-mnist
+	examples/tutorial/run.sh
 
 # Runs thousands of epochs, loaders and interrupts to find leaks and rare failures.
 soak: build
