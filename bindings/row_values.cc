@@ -189,7 +189,8 @@ bool FieldRows::put_array(std::byte* to, nb::handle from) const {
   const bool same = PyArray_DESCR(array(from)) == PyArray_DESCR(array(rows_));
   if (same && PyArray_IS_C_CONTIGUOUS(array(from))) {
     const void* data = PyArray_DATA(array(from));
-    over_bytes(bytes_, [&] { std::memcpy(to, data, static_cast<std::size_t>(bytes_)); });
+    over_bytes(bytes_,
+               [&] { std::memcpy(to, data, static_cast<std::size_t>(bytes_)); });
     return true;
   }
   if (!same && !can_hold(from)) return false;
@@ -215,8 +216,7 @@ bool FieldRows::can_hold(nb::handle value) const {
   if (whole_ && (PyTypeNum_ISINTEGER(type) || PyTypeNum_ISBOOL(type))) {
     return are_within(array(value), low_, high_);
   }
-  return PyArray_CanCastTypeTo(PyArray_DESCR(array(value)),
-                               PyArray_DESCR(array(rows_)),
+  return PyArray_CanCastTypeTo(PyArray_DESCR(array(value)), PyArray_DESCR(array(rows_)),
                                NPY_SAME_KIND_CASTING) != 0;
 }
 
@@ -227,8 +227,8 @@ nb::object FieldRows::as_array(PyObject* value) {
     tensor_type_ = nb::borrow(type);
   }
   if (tensor_memory_ != nullptr) return tensor_array(tensor_memory_, value);
-  nb::object made = nb::steal(
-      PyArray_FromAny(value, nullptr, 0, 0, NPY_ARRAY_ENSUREARRAY, nullptr));
+  nb::object made =
+      nb::steal(PyArray_FromAny(value, nullptr, 0, 0, NPY_ARRAY_ENSUREARRAY, nullptr));
   if (made.is_valid()) return made;
   if (!PyErr_ExceptionMatches(PyExc_Exception)) throw nb::python_error();
   PyErr_Clear();  // np.asarray raises it again

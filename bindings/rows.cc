@@ -72,8 +72,9 @@ class SampleRows {
   std::size_t fields() const { return rows_.size(); }
 
   bool has_row(std::int64_t k) const {
-    return k >= 0 && std::ranges::all_of(
-                         rows_, [k](const FieldRows& rows) { return k < rows.count(); });
+    return k >= 0 && std::ranges::all_of(rows_, [k](const FieldRows& rows) {
+             return k < rows.count();
+           });
   }
 
   /// Returns false if `slowly` must write the sample. It then overwrites the leaves

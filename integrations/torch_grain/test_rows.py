@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import millstream as ms
 import ml_dtypes
 import numpy as np
 import pytest
@@ -12,12 +13,10 @@ from millstream._engine import RowWriter
 from millstream._workers.rows import FieldSpec, put_sample, writer
 from PIL import Image
 
-import millstream as ms
-
-DTYPES = (
-    "bool int8 uint8 int16 uint16 int32 uint32 int64 uint64 float16 bfloat16 float32 "
-    "float64"
-).split()
+DTYPES = [
+    *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    *("float16", "bfloat16", "float32", "float64"),
+]
 
 
 def numpy_dtype(name: str) -> np.dtype[Any]:

@@ -158,7 +158,8 @@ def test_time_series_in_tuples() -> None:
 
 @pytest.mark.parametrize(
     ("name", "traced"),
-    [(name, False) for name in (*STAGES, *AUGMENTED)] + [(name, True) for name in STAGES],
+    [(name, False) for name in (*STAGES, *AUGMENTED)]
+    + [(name, True) for name in STAGES],
 )
 def test_wrong_positions_and_keys(name: str, traced: bool) -> None:
     stages = {**STAGES, **AUGMENTED}

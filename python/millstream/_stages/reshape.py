@@ -104,8 +104,8 @@ class RenameTransform(Stage):
                 check_position(tree, key, stage)
             if len(self.renames) != len(tree):
                 raise ValueError(
-                    f"{stage}: {dict(self.renames)} does not name all {len(tree)} values "
-                    f"of a {type(tree).__name__}. Name each position."
+                    f"{stage}: {dict(self.renames)} does not name all {len(tree)} "
+                    f"values of a {type(tree).__name__}. Name each position."
                 )
             tree = dict(enumerate(tree))
         if not isinstance(tree, Mapping):

@@ -95,9 +95,9 @@ def check_position(tree: Tree, key: Any, stage: str, count: int | None = None) -
     last = (len(tree) if count is None else count) - 1
     if isinstance(key, bool) or not isinstance(key, int):
         raise TypeError(
-            f"{stage}: samples are {type(tree).__name__}s, whose keys are the positions "
-            f"0 to {last}, not {key!r}. Use a position, or rename all positions with "
-            "RenameTransform({0: ..., 1: ...}) to get dicts."
+            f"{stage}: samples are {type(tree).__name__}s, whose keys are the "
+            f"positions 0 to {last}, not {key!r}. Use a position, or rename all "
+            "positions with RenameTransform({0: ..., 1: ...}) to get dicts."
         )
     if not 0 <= key <= last:
         raise KeyError(

@@ -32,12 +32,12 @@ class TimeSeriesBatchTransform(Stage):
     ``sequence_start_key`` is True in the first row of each sequence whose mask is True.
     Other arrays stay as they are, with B rows.
 
-    The keys of a tuple are its positions. A ``sequence_start_key`` of n appends an array
-    to a tuple of n arrays.
+    The keys of a tuple are its positions. A ``sequence_start_key`` of n appends an
+    array to a tuple of n arrays.
 
     The stage must follow BatchTransform. Building the pipeline raises ``TypeError`` if
-    batches have no such kind of keys or the key does not hold an array, ``KeyError`` if there is
-    no such key, and ``ValueError`` if the array has fewer than two axes.
+    batches have other kinds of keys or the key does not hold an array, ``KeyError`` if
+    there is no such key, and ``ValueError`` if the array has fewer than two axes.
     """
 
     changes_mask: ClassVar[bool] = True
