@@ -137,6 +137,12 @@ def test_a_folder_of_the_user_named_datasets_is_not_hugging_face():
     assert ms.as_source(kind(3)).origin == "Dataset, in workers"
 
 
+def test_an_array_in_a_file_is_not_loaded():
+    names = {"__module__": "h5py._hl.dataset", "shape": (3,), "dtype": np.float32}
+    kind = type("Dataset", (Numbered,), names)
+    assert ms.as_source(kind(3)).origin == "Dataset, in workers"
+
+
 def test_an_empty_data_set_is_an_error():
     fails(lambda: ms.as_source(Numbered(0)), "Numbered has no samples", kind=ValueError)
 

@@ -184,7 +184,7 @@ BAD_PIPELINES = [
     (7, TypeError, "not int"),
     (None, TypeError, "not NoneType"),
     ([BatchTransform(4)], TypeError, "begin with a source.*entry 0 is BatchTransform"),
-    ([{"x": np.zeros(3)}], TypeError, "entry 0 is a dict"),
+    ([{"x": np.zeros(3)}, {}], TypeError, "entry 0 is a dict"),
     ([ArraySampleSource], TypeError, "the class ArraySampleSource .did you forget"),
 ]
 

@@ -288,10 +288,10 @@ def test_a_data_set_that_returns_too_few_samples_is_an_error() -> None:
 def test_other_objects_are_errors() -> None:
     with pytest.raises(TypeError, match="with __len__ and __getitem__, found int"):
         DatasetSource(7)
-    with pytest.raises(TypeError, match="entry 0 is"):
+    with pytest.raises(TypeError, match=r"entry 0: expected .*, found object"):
         DataLoader([object(), BatchTransform(2)])
     with pytest.raises(
-        TypeError, match=r"entry 0 is.*DatasetSource\(samples\)"
+        TypeError, match=r"entry 0: a list.*DatasetSource\(samples\)"
     ) as long:
         DataLoader([list(range(100_000)), BatchTransform(2)])
     assert len(str(long.value)) < 300

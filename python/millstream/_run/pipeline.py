@@ -71,17 +71,17 @@ def assembled(pipeline: Sequence[Any] | Source | None) -> Source:
     if is_stream(source):
         source = Pipeline(source, ())
     elif not isinstance(source, Source):
-        if missing := missing_of_stream(source):
+        if not isinstance(source, type) and (missing := missing_of_stream(source)):
             raise TypeError(
                 f"entry 0, {_described(source)}, has a method next, but it is not a "
                 f"stream: it lacks {', '.join(missing)}"
             )
-        is_samples = len(entries) > 1 and not any(map(callable, entries))
-        if is_samples:
-            raise TypeError(
-                "a pipeline must begin with a data set or a source, but entry 0 is "
-                f"{_described(source)}. {advice_for(entries)}."
-            )
+        wrong = "a pipeline must begin with a source or a data set, but entry 0 is "
+        if isinstance(source, Stage):
+            name = type(source).__name__
+            raise TypeError(f"{wrong}{name}. Put it after the data set.")
+        if len(entries) > 1 and not any(map(callable, entries)):  # a list of samples
+            raise TypeError(f"{wrong}{_described(source)}. {advice_for(entries)}.")
         source = source_of(source, "DataLoader: entry 0", "shuffle", {})
     for position, stage in enumerate(entries[1:], start=1):
         source = _joined(source, stage, position)

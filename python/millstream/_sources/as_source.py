@@ -35,6 +35,7 @@ _ITERABLE_ONLY = (
     "grain._src.python.data_loader.DataLoader",
     "tensorflow.python.data.ops.dataset_ops.DatasetV2",
 )
+_ARRAYS_IN_FILES = ("h5py", "zarr")
 
 
 @public
@@ -104,7 +105,7 @@ def source_of(
 
 
 def check_random_access(x: Any, caller: str) -> None:
-    """Raises ``TypeError`` unless ``x`` returns samples by index, not batches."""
+    """Raises an error unless ``x`` returns samples by index."""
     if isinstance(x, list):
         raise TypeError(
             f"{caller}: a list may mean samples or arrays. For a list of samples write "
@@ -132,6 +133,12 @@ def check_random_access(x: Any, caller: str) -> None:
 
 
 def _is_array(x: Any) -> bool:
+    """Whether ``x`` is an array in memory. Arrays in files are read by row."""
+    library = type(x).__module__.partition(".")[0]
+    return _has_shape(x) and library not in _ARRAYS_IN_FILES
+
+
+def _has_shape(x: Any) -> bool:
     return hasattr(x, "shape") and hasattr(x, "dtype")
 
 
@@ -151,7 +158,7 @@ def _array_source(x: Any, caller: str, ordering: Any) -> SampleSource:
 
 def _is_split(part: Any) -> bool:
     is_iterable = is_dataset(part) or is_a(part, *_ITERABLE_ONLY)
-    return is_iterable and not isinstance(part, list | tuple) and not _is_array(part)
+    return is_iterable and not isinstance(part, list | tuple) and not _has_shape(part)
 
 
 def _file_source(path: Path, caller: str, ordering: Any) -> SampleSource:

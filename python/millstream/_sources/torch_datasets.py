@@ -115,7 +115,7 @@ def _tensors(x: Any) -> Any:
     return tuple(as_array(tensor) for tensor in x.tensors)
 
 
-def _mnist(x: Any) -> Any:
+def _images(x: Any) -> Any:
     _check_no_transform(x)
     return as_array(x.data), as_array(x.targets)[: len(x)]
 
@@ -124,11 +124,6 @@ def _qmnist(x: Any) -> Any:
     _check_no_transform(x)
     targets = as_array(x.targets)[: len(x)]
     return as_array(x.data), targets[:, 0] if x.compat else targets
-
-
-def _cifar(x: Any) -> Any:
-    _check_no_transform(x)
-    return x.data, np.asarray(x.targets)[: len(x)]
 
 
 def _check_no_transform(x: Any) -> None:
@@ -140,9 +135,9 @@ def _check_no_transform(x: Any) -> None:
 _MNIST = "torchvision.datasets.mnist.MNIST"
 _ARRAYS: dict[str, Callable[[Any], Any]] = {
     "torch.utils.data.dataset.TensorDataset": _tensors,
-    _MNIST: _mnist,
+    _MNIST: _images,
     "torchvision.datasets.mnist.QMNIST": _qmnist,
-    "torchvision.datasets.cifar.CIFAR10": _cifar,
+    "torchvision.datasets.cifar.CIFAR10": _images,
 }
 """How to read arrays, by the class that defines ``__getitem__``."""
 
