@@ -21,8 +21,9 @@ def as_source(
     """Returns a source of samples for ``x``."""
     if isinstance(x, SampleSource):
         return x
+    modules = {kind.__module__.partition(".")[0] for kind in type(x).__mro__}
     library = type(x).__module__.partition(".")[0]
-    if library == "datasets":
+    if "datasets" in modules:
         from millstream._sources.hugging_face import hugging_face_source
 
         return hugging_face_source(
