@@ -246,3 +246,12 @@ def test_integers_of_64_bits(tmp_path: Path) -> None:
     )
     with pytest.raises(ms.DataError, match="int32 cannot hold"):
         next(loader.iterate(loader.init_state(0)))
+
+
+def test_pages_that_were_written_to(tmp_path: Path) -> None:
+    """A private map has values that its file does not have."""
+    np.save(tmp_path / "x.npy", np.arange(30, dtype=np.int32))
+    mapped = np.load(tmp_path / "x.npy", mmap_mode="c")
+    mapped[7] = -1
+    source = ms.as_source(Dataset(pa.table({"x": pa.array(mapped)})))
+    assert [source[i]["x"].item() for i in (6, 7, 8)] == [6, -1, 8]

@@ -181,6 +181,29 @@ def test_nulls_are_a_transform_s_business() -> None:
     check_deliveries(source, {"y": np.array([1, -1, 3], np.int32)})
 
 
+class Negated(Dataset):
+    """A subclass that changes the rows."""
+
+    def __getitem__(self, key: Any) -> Any:
+        return {"y": np.int32(-super().__getitem__(key)["y"])}
+
+
+class NegatedRows(Dataset):
+    def __getitems__(self, keys: list[int]) -> Any:
+        return [{"y": np.int32(-row["y"])} for row in super().__getitems__(keys)]
+
+    def __getitem__(self, key: Any) -> Any:
+        row = super().__getitem__(key)
+        return {"y": np.int32(-row["y"])} if isinstance(key, int) else row
+
+
+@pytest.mark.parametrize("kind", [Negated, NegatedRows])
+def test_subclasses_are_not_bypassed(kind: type[Dataset]) -> None:
+    source = ms.as_source(kind(numbers().data))
+    assert "because its class overrides" in str(source.origin)
+    check_deliveries(source, {"y": -NUMBERS["y"]})
+
+
 @pytest.mark.parametrize("kind", ["arrow", "pandas", "polars"])
 def test_formats_of_tables(kind: str) -> None:
     with pytest.raises(ValueError, match=rf"'{kind}'.*with_format\(None\)"):

@@ -31,14 +31,14 @@ def fixed_type(kind: Any) -> FixedType | None:
         return FixedType(dtype, ())
     if hasattr(kind, "storage_type"):  # an extension type
         shape = tuple(getattr(kind, "shape", ()))
-        if not type(kind).__module__.startswith("datasets.") or None in shape:
+        if not type(kind).__module__.startswith("datasets.") or not all(shape):
             return None
         value = kind.storage_type  # Array2D to Array5D store lists of lists
         for _ in shape:
             value = value.value_type
         dtype = _NUMBERS.get(str(value))
         return None if dtype is None else FixedType(dtype, shape)
-    if not hasattr(kind, "list_size"):
+    if not getattr(kind, "list_size", 0):
         return None
     inner = fixed_type(kind.value_type)
     if inner is None:
@@ -71,8 +71,8 @@ def arrow_column(name: str, column: Any, fixed: FixedType) -> ChunkedColumn:
     chunks = []
     for values in arrays:
         buffer = values.buffers()[1]
-        rows = len(values) // per_row if per_row else 0
-        chunks.append(Chunk(buffer.address + values.offset * size, rows, buffer))
+        address = buffer.address + values.offset * size
+        chunks.append(Chunk(address, len(values) // per_row, buffer))
     return ChunkedColumn(name, dtype, shape, chunks)
 
 

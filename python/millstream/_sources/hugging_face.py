@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -18,7 +20,7 @@ from millstream._sources.arrow import (
     null_error,
 )
 from millstream._sources.chunks import ChunkedColumn, TableSource
-from millstream._sources.functions import DatasetSource
+from millstream._sources.functions import DatasetSource, DiskSampleSource
 from millstream._sources.source import SampleSource
 from millstream._workers.hugging_face import (
     Arrays,
@@ -47,6 +49,12 @@ def hugging_face_source(
     _check_kind(x)
     if len(x) == 0:
         raise ValueError("the Hugging Face Dataset has no rows")
+    options = {"ordering": ordering, "workers": workers, "worker_kind": worker_kind}
+    if _overrides(x, "__getitems__"):
+        return DatasetSource(x, **options).with_origin(_OVERRIDDEN)
+    if _overrides(x, "__getitem__"):  # which may take only one index at a time
+        one = functools.partial(operator.getitem, x)
+        return DiskSampleSource(len(x), one, **options).with_origin(_OVERRIDDEN)
     kind = x.format["type"]
     if kind in _TABLES:
         raise ValueError(
@@ -69,13 +77,19 @@ def hugging_face_source(
             except Irregular as error:
                 reason = f"workers read the rows, because {error}"
         converters = {n: _converter(n, x.features[n]) for n in table.column_names}
-    rows = DatasetSource(
-        HuggingFaceRows(x, converters),
-        ordering=ordering,
-        workers=workers,
-        worker_kind=worker_kind,
-    )
+    rows = DatasetSource(HuggingFaceRows(x, converters), **options)
     return rows.with_origin(f"Hugging Face Dataset: {reason}")
+
+
+_OVERRIDDEN = (
+    "Hugging Face Dataset: workers read the rows, because its class overrides "
+    "__getitem__ or __getitems__"
+)
+
+
+def _overrides(dataset: Any, method: str) -> bool:
+    module = getattr(type(dataset), method).__module__
+    return not module.startswith("datasets.")
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,19 +12,22 @@ class FileMap(NamedTuple):
     begin: int
     end: int
     offset: int  # of ``begin`` in the file
-    device: str
+    mode: str  # such as "r--s"
     inode: int
     path: str
 
     def can_reopen(self) -> bool:
-        """Whether the path still names the file that is mapped."""
+        """Whether the path still names the file, and the file has the same bytes.
+
+        A private map that was written to has bytes of its own.
+        """
+        if "w" in self.mode and "p" in self.mode:
+            return False
         try:
-            status = os.stat(self.path)
+            found = os.stat(self.path).st_ino
         except OSError:
             return False
-        major, minor = (int(number, 16) for number in self.device.split(":"))
-        there = os.major(status.st_dev), os.minor(status.st_dev), status.st_ino
-        return there == (major, minor, self.inode) and os.access(self.path, os.R_OK)
+        return found == self.inode and os.access(self.path, os.R_OK)
 
 
 def file_maps() -> list[FileMap]:
@@ -32,13 +35,9 @@ def file_maps() -> list[FileMap]:
     maps = []
     with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as lines:
         for line in lines:
-            addresses, _, offset, device, inode, *path = line.rstrip("\n").split(
-                None, 5
-            )
+            addresses, mode, offset, _, inode, *path = line.rstrip("\n").split(None, 5)
             if inode == "0" or path[0].startswith("/dev/zero"):  # anonymous memory
                 continue
             begin, end = (int(address, 16) for address in addresses.split("-"))
-            maps.append(
-                FileMap(begin, end, int(offset, 16), device, int(inode), path[0])
-            )
+            maps.append(FileMap(begin, end, int(offset, 16), mode, int(inode), path[0]))
     return maps
