@@ -34,22 +34,18 @@ _TABLES = ("arrow", "pandas", "polars")
 
 
 def hugging_face_source(
-    x: Any,
-    *,
-    ordering: Any = "shuffle",
-    workers: int = 1,
-    worker_kind: str = "thread",
+    x: Any, *, ordering: Any = "shuffle", **workers: Any
 ) -> SampleSource:
     """Returns a source over a ``datasets.Dataset``.
 
-    If all columns are numbers of a fixed shape, the engine reads them from the memory
+    ``workers`` are arguments of ``DatasetSource`` for its workers. If all columns are numbers of a fixed shape, the engine reads them from the memory
     or the files of the Arrow table. Otherwise workers read the rows, through the format
     or transform of the data set if it has one.
     """
     _check_kind(x)
     if len(x) == 0:
         raise ValueError("the Hugging Face Dataset has no rows")
-    options = {"ordering": ordering, "workers": workers, "worker_kind": worker_kind}
+    options = {"ordering": ordering, **workers}
     if _overrides(x, "__getitems__"):
         return DatasetSource(x, **options).with_origin(_OVERRIDDEN)
     if _overrides(x, "__getitem__"):  # which may take only one index at a time
