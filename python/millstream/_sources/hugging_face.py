@@ -38,9 +38,10 @@ def hugging_face_source(
 ) -> SampleSource:
     """Returns a source over a ``datasets.Dataset``.
 
-    ``workers`` are arguments of ``DatasetSource`` for its workers. If all columns are numbers of a fixed shape, the engine reads them from the memory
+    If all columns are numbers of a fixed shape, the engine reads them from the memory
     or the files of the Arrow table. Otherwise workers read the rows, through the format
-    or transform of the data set if it has one.
+    or transform of the data set if it has one. ``workers`` are arguments of
+    ``DatasetSource``, such as ``workers`` and ``timeout``.
     """
     _check_kind(x)
     if len(x) == 0:
