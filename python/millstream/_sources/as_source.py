@@ -88,7 +88,8 @@ def source_of(
         from millstream._sources.hugging_face import hugging_face_source
 
         return hugging_face_source(x, ordering=ordering, **options)
-    if is_table(x) or type(x).__module__.partition(".")[0] in _TABLE_LIBRARIES:
+    # The library first, because a LazyFrame warns if it is asked for its columns.
+    if type(x).__module__.partition(".")[0] in _TABLE_LIBRARIES or is_table(x):
         from millstream._sources.tables import table_source
 
         return table_source(x, ordering=ordering)
