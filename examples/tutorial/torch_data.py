@@ -6,17 +6,7 @@ They are in a module without JAX, so that worker processes do not import JAX.
 from __future__ import annotations
 
 import numpy as np
-import torch
-
-if not torch.cuda.is_available():
-    # Some builds of torchvision expect operators that a torch for CPUs does not have.
-    # The data sets do not use them.
-    library = torch.library.Library("torchvision", "DEF")
-    for operator in ("nms", "qnms"):
-        arguments = "Tensor dets, Tensor scores, float iou_threshold"
-        library.define(f"{operator}({arguments}) -> Tensor")
-
-from torchvision import datasets
+from torchvision_datasets import datasets
 
 
 class FashionMNIST(datasets.FashionMNIST):
