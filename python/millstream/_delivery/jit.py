@@ -169,7 +169,9 @@ def _call_engine(
     else:
         answer = jax.lax.platform_dependent(*operands, cpu=foreign, default=host)
     if flatten:
-        answer = [x.reshape(spec.shape) for x, spec in zip(answer, results, strict=True)]
+        answer = [
+            x.reshape(spec.shape) for x, spec in zip(answer, results, strict=True)
+        ]
     *leaves, mask, after = answer
     return leaves, mask, after
 
@@ -192,19 +194,26 @@ def shared_call(
     structure: Any,
     positions: tuple[int, ...],
     x64: bool,
+    steps: int,
 ) -> Any:
-    """Returns a jitted function ``(words, number) -> (value, mask, words)``.
+    """Returns a jitted function ``(words, number) -> ([(value, mask), ...], words)``.
 
-    A Python loop calls it with the words of a state and the loader's serial number. All
-    loaders whose batches have the same shapes share one compiled program.
+    It makes ``steps`` batches. A Python loop calls it with the words of a state and the
+    loader's serial number. All loaders whose batches have the same shapes share one
+    compiled program.
     """
     register()
     results = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in specs]
-    call = jax.ffi.ffi_call("millstream_host_batch", [*results, STATE_SPEC])
+    call = jax.ffi.ffi_call("millstream_host_batches", [*results * steps, STATE_SPEC])
 
-    def fetch(words: Any, number: Any) -> tuple[Any, Any, Any]:
+    def fetch(words: Any, number: Any) -> tuple[list[tuple[Any, Any]], Any]:
         check_x64(x64)
-        *leaves, mask, after = call(words, number)
-        return structure.unflatten([leaves[i] for i in positions]), mask, after
+        *found, after = call(words, number)
+        batches = []
+        for first in range(0, len(found), len(specs)):
+            *leaves, mask = found[first : first + len(specs)]
+            value = structure.unflatten([leaves[i] for i in positions])
+            batches.append((value, mask))
+        return batches, after
 
     return jax.jit(fetch)
