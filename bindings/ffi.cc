@@ -18,8 +18,8 @@ void bind_ffi(nb::module_& module) {
             nb::capsule(reinterpret_cast<void*>(shard_in_jit));
         handlers["millstream_shard_later"] =
             nb::capsule(reinterpret_cast<void*>(shard_in_jit_later));
-        handlers["millstream_host_batch"] =
-            nb::capsule(reinterpret_cast<void*>(batch_on_host));
+        handlers["millstream_host_batches"] =
+            nb::capsule(reinterpret_cast<void*>(batches_on_host));
         return handlers;
       },
       "Returns the XLA FFI handlers by name.");

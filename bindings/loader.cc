@@ -208,8 +208,15 @@ nb::object last_error(RegisteredLoader& loader) {
   return nb::none();
 }
 
-nb::object next_state(const PlanHandle& handle, const StateWords& state) {
-  const State after = millstream::next_state(*handle.shared, state.words());
+State later_state(const Plan& plan, const StateWords& state, int steps) {
+  State after;
+  std::ranges::copy(state.words(), after.begin());
+  for (int k = 0; k < steps; ++k) after = millstream::next_state(plan, after);
+  return after;
+}
+
+nb::object next_state(const PlanHandle& handle, const StateWords& state, int steps) {
+  const State after = later_state(*handle.shared, state, steps);
   return words_array(after.data(), after.size());
 }
 
@@ -303,10 +310,10 @@ void bind_loader(nb::module_& module) {
       .def("epochs", epochs, "state"_a,
            "Returns the epoch of each row of the batch. With remainder=\"wrap\", rows "
            "may be of different epochs.")
-      .def("next_state", next_state, "state"_a,
-           nb::sig("def next_state(self, state: NDArray[numpy.uint32]) -> "
-                   "NDArray[numpy.uint32]"),
-           "Returns the state of the following batch.")
+      .def("next_state", next_state, "state"_a, "steps"_a = 1,
+           nb::sig("def next_state(self, state: NDArray[numpy.uint32], steps: int = 1) "
+                   "-> NDArray[numpy.uint32]"),
+           "Returns the state of the following batch, or of the batch `steps` later.")
       .def(
           "valid_rows",
           [](const PlanHandle& p, const StateWords& state) {
@@ -350,8 +357,20 @@ void bind_loader(nb::module_& module) {
           "How many samples the delivered batches had, without padding.")
       .def_prop_ro(
           "bytes_read",
-          [](const RegisteredLoader& l) { return l.shared->plan().bytes_read(); },
+          [](const RegisteredLoader& l) { return l.shared->bytes_read(); },
           "How many bytes of samples the source has read so far.")
+      .def_prop_ro(
+          "held_back", [](const RegisteredLoader& l) { return l.shared->held_back(); },
+          "How many samples were made in a group of batches and not handed out.")
+      .def(
+          "hand_out",
+          [](RegisteredLoader& l, const StateWords& state, int steps) {
+            const Plan& plan = l.shared->plan();
+            l.shared->hand_out(decoded(plan, later_state(plan, state, steps)));
+          },
+          "state"_a, "steps"_a,
+          "Counts the batch `steps` after a state as delivered. A call that delivered "
+          "several batches has made it.")
       .def_prop_ro("last_error", last_error, "The last error inside jit, or None.")
       .def(
           "forget_error",

@@ -331,3 +331,20 @@ def test_a_state_on_a_device(disk: Any) -> None:
     state = jax.device_put(loader.init_state(7), jax.devices()[3])
     same_walk(stepped(loader, state, STEPS), expected)
     same_walk(scanned(loader, state, STEPS), expected)
+
+
+def test_fields_with_an_axis_of_length_one() -> None:
+    arrays = {"z": data()["z"].reshape(N, 1, 2, 4, 1), "y": np.arange(N)[:, None]}
+    source = ms.ArraySampleSource(arrays)
+    plain = plain_of(source)
+    expected = iterated(plain, plain.init_state(7), 2 * STEPS)
+    mesh = mesh_of({"data": 4, "model": 2})
+    for spec in (P("data"), P(("data", "model"))):
+        loader = loader_of(source, NamedSharding(mesh, spec))
+        same_walk(scanned(loader, loader.init_state(7), 2 * STEPS), expected)
+    split = {
+        "z": NamedSharding(mesh, P("data", None, "model")),
+        "y": NamedSharding(mesh, P("data")),
+    }
+    loader = loader_of(source, split)
+    same_walk(scanned(loader, loader.init_state(7), 2 * STEPS), expected)

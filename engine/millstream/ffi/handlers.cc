@@ -74,6 +74,32 @@ class Results {
     }
   }
 
+  /// `columns` over results [first, first + fields), each for `rows` rows.
+  void columns(const Schema& schema, std::size_t first, std::int64_t rows,
+               std::vector<Column>& columns) const {
+    columns.resize(schema.size());
+    DType dtype;
+    for (std::size_t i = 0; i < schema.size(); ++i) {
+      const std::int64_t elements = schema[i].shape.elements();
+      std::byte* at = data(first + i, elements * rows, &dtype);
+      if (dtype != schema[i].dtype && dtype != narrowed(schema[i].dtype)) {
+        throw ArgumentError(
+            text(str(schema[i]), " cannot be delivered as ", name(dtype)));
+      }
+      columns[i] = {dtype, schema[i].shape, at, elements * byte_size(dtype), nullptr};
+    }
+  }
+
+  bool* mask(std::size_t i, std::int64_t rows) const {
+    DType dtype;
+    return reinterpret_cast<bool*>(data(i, rows, &dtype));
+  }
+
+  std::byte* words(std::size_t i, std::size_t count) const {
+    DType dtype;
+    return data(i, static_cast<std::int64_t>(count), &dtype);
+  }
+
   /// The data and the dtype of result i. Throws `ArgumentError` if it does not have
   /// `elements` elements.
   std::byte* data(std::size_t i, std::int64_t elements, DType* dtype) const {
@@ -138,21 +164,9 @@ Call call_for(std::shared_ptr<Loader> loader, const RowRange& range,
 
   Call call{std::move(loader), range, false, {}, {}, nullptr, nullptr};
   call.states.assign(states.begin(), states.end());
-  call.columns.resize(fields);
-  DType dtype;
-  for (std::size_t i = 0; i < fields; ++i) {
-    const std::int64_t elements = schema[i].shape.elements();
-    std::byte* data = results.data(i, elements * rows * call.count(), &dtype);
-    if (dtype != schema[i].dtype && dtype != narrowed(schema[i].dtype)) {
-      throw ArgumentError(
-          text(str(schema[i]), " cannot be delivered as ", name(dtype)));
-    }
-    call.columns[i] = {dtype, schema[i].shape, data, elements * byte_size(dtype),
-                       nullptr};
-  }
-  call.mask =
-      reinterpret_cast<bool*>(results.data(fields, rows * call.count(), &dtype));
-  call.after = results.data(fields + 1, static_cast<std::int64_t>(words), &dtype);
+  results.columns(schema, 0, rows * call.count(), call.columns);
+  call.mask = results.mask(fields, rows * call.count());
+  call.after = results.words(fields + 1, words);
   return call;
 }
 
@@ -309,19 +323,42 @@ Reply shard_later(ffi::Buffer<ffi::U32> states, ffi::Buffer<ffi::U32> number,
   });
 }
 
-ffi::Error on_host(ffi::Buffer<ffi::U32> states, ffi::Buffer<ffi::U32> number,
-                   ffi::RemainingRets results) {
+std::shared_ptr<Loader> loader_numbered(const ffi::Buffer<ffi::U32>& number) {
+  const std::span<const std::uint32_t> words = words_of(number);
+  if (words.size() != 2) {
+    throw ArgumentError(text("the number of a loader has 2 words, not ", words.size()));
+  }
+  return registered_loader(
+      static_cast<std::int64_t>((std::uint64_t{words[1]} << 32) | words[0]));
+}
+
+ffi::Error on_host(ffi::Buffer<ffi::U32> first, ffi::Buffer<ffi::U32> number,
+                   ffi::RemainingRets rets) {
   std::shared_ptr<Loader> loader;
   return reported(loader, [&] {
-    const std::span<const std::uint32_t> words = words_of(number);
-    if (words.size() != 2) {
+    loader = loader_numbered(number);
+    const Plan& plan = loader->plan();
+    const Schema& schema = plan.schema();
+    const std::size_t each = schema.size() + 1;
+    const std::size_t steps = std::max<std::size_t>((rets.size() - 1) / each, 1);
+    const Results results(rets, steps * each + 1);
+    if (first.element_count() != kStateWords) {
       throw ArgumentError(
-          text("the number of a loader has 2 words, not ", words.size()));
+          text("a state has ", kStateWords, " words, not ", first.element_count()));
     }
-    loader = registered_loader(
-        static_cast<std::int64_t>((std::uint64_t{words[1]} << 32) | words[0]));
-    Call call = batch_call(loader, states, results);
-    answer(call);
+    State state;
+    std::ranges::copy(words_of(first), state.begin());
+    std::vector<Column> columns;
+    for (std::size_t step = 0; step < steps; ++step) {
+      results.columns(schema, step * each, plan.batch_size(), columns);
+      bool* mask = results.mask(step * each + schema.size(), plan.batch_size());
+      loader->deliver({.position = decoded(plan, state),
+                       .output = columns,
+                       .mask = mask,
+                       .held_back = step > 0});
+      state = next_state(plan, state);
+    }
+    std::memcpy(results.words(steps * each, kStateWords), state.data(), sizeof(State));
   });
 }
 
@@ -413,7 +450,7 @@ XLA_FFI_Error* shard_in_jit_later(XLA_FFI_CallFrame* frame) {
   return handler->Call(frame);
 }
 
-XLA_FFI_Error* batch_on_host(XLA_FFI_CallFrame* frame) {
+XLA_FFI_Error* batches_on_host(XLA_FFI_CallFrame* frame) {
   static const auto handler = ffi::Ffi::Bind()
                                   .Arg<ffi::Buffer<ffi::U32>>()
                                   .Arg<ffi::Buffer<ffi::U32>>()

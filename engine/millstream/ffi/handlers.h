@@ -31,9 +31,12 @@ XLA_FFI_Error* indices_in_jit(XLA_FFI_CallFrame* frame);
 XLA_FFI_Error* shard_in_jit(XLA_FFI_CallFrame* frame);
 XLA_FFI_Error* shard_in_jit_later(XLA_FFI_CallFrame* frame);
 
-/// Delivers the batch of a state to a Python loop. Like `batch_in_jit`, but a second
-/// operand, uint32[2], is the number of the loader (low, high). Loaders with equal
-/// schemas therefore share one compiled program.
-XLA_FFI_Error* batch_on_host(XLA_FFI_CallFrame* frame);
+/// Delivers the batch of a state, or several batches from it on, to a Python loop.
+///
+/// Operands: the state, uint32[8], and the number of the loader, uint32[2] (low, high).
+/// Loaders with equal schemas therefore share one compiled program. Results: the fields
+/// and the mask of each batch, then the state after the last batch. Batches after the
+/// first count as delivered only when `Loader::hand_out` is called.
+XLA_FFI_Error* batches_on_host(XLA_FFI_CallFrame* frame);
 
 }  // namespace millstream

@@ -190,14 +190,24 @@ std::shared_ptr<const Batch> Loader::in_slot(const DeliveryRequest& request,
   }
   if (batch == nullptr) return nullptr;
   skipped_.count(batch->failures());
-  count_delivery(request.position);
+  count(request);
   return batch;
 }
 
-void Loader::count_delivery(const Position& position) noexcept {
+void Loader::count(const DeliveryRequest& request) noexcept {
+  const std::int64_t rows = plan_->schedule().valid_rows(request.position);
+  if (request.held_back) {
+    held_back_.fetch_add(rows, std::memory_order_relaxed);
+    return;
+  }
   delivered_.fetch_add(1, std::memory_order_relaxed);
-  samples_delivered_.fetch_add(plan_->schedule().valid_rows(position),
-                               std::memory_order_relaxed);
+  samples_delivered_.fetch_add(rows, std::memory_order_relaxed);
+}
+
+void Loader::hand_out(const Position& position) noexcept {
+  count({.position = position});
+  held_back_.fetch_sub(plan_->schedule().valid_rows(position),
+                       std::memory_order_relaxed);
 }
 
 Delivered Loader::deliver(const DeliveryRequest& request) {
@@ -222,7 +232,7 @@ Delivered Loader::deliver(const DeliveryRequest& request) {
   const auto start = std::chrono::steady_clock::now();
   write(request, rows);
   if (ahead) prefetcher_->record_time(std::chrono::steady_clock::now() - start);
-  count_delivery(request.position);
+  count(request);
   return {true};
 }
 
@@ -244,7 +254,7 @@ Delivered Loader::deliver_shard(const DeliveryRequest& request) {
   const auto find = [&]() -> Answers::Found {
     if (cancelled()) throw Cancelled("interrupted");
     if (!stays_in_slot && gathers) {  // each shard writes its own rows
-      count_delivery(request.position);
+      count(request);
       return nullptr;
     }
     auto batch = in_slot(request, !stays_in_slot);

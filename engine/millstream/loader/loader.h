@@ -65,6 +65,8 @@ struct DeliveryRequest {
   std::chrono::milliseconds timeout = kNoTimeout;
   /// Only makes the batch, so that a later request need not wait.
   bool keep = false;
+  /// Does not count the batch as delivered until `Loader::hand_out`.
+  bool held_back = false;
 };
 
 /// The result of a request.
@@ -108,6 +110,9 @@ class Loader {
   /// How many slots are in use.
   std::int64_t live() const { return slots_->live(); }
 
+  /// Counts a batch as delivered that a request with `held_back` has written.
+  void hand_out(const Position& position) noexcept;
+
   /// How many batches were delivered so far.
   std::int64_t delivered() const noexcept {
     return delivered_.load(std::memory_order_relaxed);
@@ -116,6 +121,14 @@ class Loader {
   /// How many samples the delivered batches had, without padding.
   std::int64_t samples_delivered() const noexcept {
     return samples_delivered_.load(std::memory_order_relaxed);
+  }
+
+  /// How many bytes the source has read so far, without batches that are held back.
+  std::int64_t bytes_read() const noexcept { return plan_->bytes_read(held_back()); }
+
+  /// How many samples were written by requests with `held_back` and not handed out.
+  std::int64_t held_back() const noexcept {
+    return held_back_.load(std::memory_order_relaxed);
   }
 
   /// The samples that delivered batches have skipped, each with its error message.
@@ -142,7 +155,7 @@ class Loader {
   std::shared_ptr<const Batch> in_slot(const DeliveryRequest& request, bool keep);
   std::shared_ptr<const Batch> prefetched(const DeliveryRequest& request, bool keep);
   bool fits(std::span<const Column> output) const;
-  void count_delivery(const Position& position) noexcept;
+  void count(const DeliveryRequest& request) noexcept;
 
   const std::shared_ptr<const Plan> plan_;
   const std::shared_ptr<Slots> slots_;
@@ -153,6 +166,7 @@ class Loader {
   std::atomic<bool> cancelled_{false};
   std::atomic<std::int64_t> delivered_{0};
   std::atomic<std::int64_t> samples_delivered_{0};
+  std::atomic<std::int64_t> held_back_{0};  // samples that `hand_out` has not counted
   mutable std::mutex mutex_;
   std::exception_ptr last_error_;
   Skipped skipped_;

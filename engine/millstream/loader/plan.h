@@ -70,8 +70,9 @@ class Plan {
                  const CallContext& context = {}) const;
 
   /// How many bytes the source has read so far: samples times their size in its schema.
-  std::int64_t bytes_read() const noexcept {
-    return samples_read_.load(std::memory_order_relaxed) * sample_bytes_;
+  /// `uncounted` samples are left out.
+  std::int64_t bytes_read(std::int64_t uncounted = 0) const noexcept {
+    return (samples_read_.load(std::memory_order_relaxed) - uncounted) * sample_bytes_;
   }
 
   /// Tells the source that the batch at `position` will be read soon.

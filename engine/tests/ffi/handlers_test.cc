@@ -159,12 +159,38 @@ TEST_P(Handlers, TakeTheNumberOfTheLoaderAsAnOperandOnTheHost) {
   number.as<std::uint32_t>()[0] = static_cast<std::uint32_t>(registration->serial());
   number.as<std::uint32_t>()[1] = 0;
   Results results(1);
-  ASSERT_EQ(call(batch_on_host, {&state, &number}, results.all(), {}), std::nullopt);
+  ASSERT_EQ(call(batches_on_host, {&state, &number}, results.all(), {}), std::nullopt);
   EXPECT_TRUE(std::ranges::equal(std::span(results.after.as<std::uint32_t>(), 8),
                                  encoded(*plan, plan->schedule().next({}))));
   const auto expected = specified(*plan, {});
   EXPECT_TRUE(std::ranges::equal(results.x.bytes(),
                                  std::span(expected).first(results.x.bytes().size())));
+}
+
+TEST_P(Handlers, DeliverSeveralBatchesOnTheHostAndHoldThemBack) {
+  FakeBuffer state(XLA_FFI_DataType_U32, {8}, 4);
+  FakeBuffer number(XLA_FFI_DataType_U32, {2}, 4);
+  set(state, 0, encoded(*plan, {}));
+  number.as<std::uint32_t>()[0] = static_cast<std::uint32_t>(registration->serial());
+  number.as<std::uint32_t>()[1] = 0;
+  Results first(1), second(1);
+  auto results = first.all();
+  results.pop_back();  // only the last batch is followed by a state
+  for (FakeBuffer* each : second.all()) results.push_back(each);
+  ASSERT_EQ(call(batches_on_host, {&state, &number}, results, {}), std::nullopt);
+  const Position next = plan->schedule().next({});
+  const Position after = plan->schedule().next(next);
+  EXPECT_TRUE(std::ranges::equal(std::span(second.after.as<std::uint32_t>(), 8),
+                                 encoded(*plan, after)));
+  const auto expected = specified(*plan, next);
+  EXPECT_TRUE(std::ranges::equal(second.x.bytes(),
+                                 std::span(expected).first(second.x.bytes().size())));
+  EXPECT_EQ(loader->delivered(), 1);
+  const std::int64_t rows = plan->schedule().valid_rows(next);
+  EXPECT_EQ(loader->held_back(), rows);
+  loader->hand_out(next);
+  EXPECT_EQ(loader->delivered(), 2);
+  EXPECT_EQ(loader->held_back(), 0);
 }
 
 TEST_P(Handlers, RejectCallsThatDoNotFitThePlan) {

@@ -8,7 +8,7 @@ import itertools
 import time
 import warnings
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import numpy as np
@@ -38,6 +38,11 @@ MAX_CALL_BYTES = 1 << 20
 # Shorter loops are not worth the time to compile the jitted call.
 BATCHES_BEFORE_COMPILING = 3
 
+# After this many calls for single batches, a call makes a group of batches, because a
+# call takes longer than making a small batch.
+CALLS_BEFORE_GROUPS = 64
+GROUP = 8
+
 # A loop may hold this many batches in addition to the prefetched ones. If it holds
 # more, it waits up to _WAIT_SECONDS for JAX to release some. With more than
 # _HELD_FOR_WARNING it warns.
@@ -51,6 +56,17 @@ Program = Callable[[Tree, Any, Origin], tuple[Tree, Any]]
 """One or more stages as a function ``(value, mask, origin) -> (value, mask)``."""
 
 
+class Ahead(NamedTuple):
+    """A cursor: a group of batches, of which the loop has taken ``taken``."""
+
+    start: np.ndarray
+    """The words of the first batch."""
+    batches: list[tuple[Tree, Any]]
+    taken: int
+    after: Any
+    """The words after the last batch, on the device."""
+
+
 class HostDelivery:
     """Delivers batches of a built pipeline to Python, one at a time."""
 
@@ -59,6 +75,8 @@ class HostDelivery:
         self._specs = built.leaf_specs()
         self._delivered = 0
         self._call: Any = None
+        self._calls = 0
+        self._group: Any = None
         # Whether JAX's debugging settings were ever on. Reading them per batch is slow.
         self._debugged = False
         self._warned = False
@@ -83,6 +101,9 @@ class HostDelivery:
             and built.engine.batch_bytes <= MAX_CALL_BYTES
             and jax.default_backend() == "cpu"
         )
+        # A group must not wait, and an error must come with its own batch.
+        traits = built.traits
+        self._may_group = traits.immediate and not traits.may_fail
 
     @functools.cached_property
     def _number(self) -> Any:
@@ -136,6 +157,8 @@ class HostDelivery:
 
     def words(self, position: Any) -> Any:
         """Returns the words at a position or a cursor of a loop."""
+        if type(position) is Ahead:
+            return self.built.plan.next_state(position.start, position.taken)
         return position if is_traced(position) else np.asarray(position)
 
     def state(self, position: Any) -> LoaderState:
@@ -146,15 +169,20 @@ class HostDelivery:
         """Returns the words at which the epoch after that of ``run`` starts."""
         return words_at(run.state.words, run.last_epoch + 1, 0)
 
-    def fetch(self, words: Any, cursor: Any = None) -> tuple[Tree, Any, Any]:
+    def fetch(
+        self, words: Any, cursor: Any = None, left: int = 1
+    ) -> tuple[Tree, Any, Any]:
         """Returns ``(value, mask, cursor)`` of the batch at ``words``.
 
         Pass the returned cursor to fetch the next batch of the same loop. With a
-        cursor, the words may be None unless ``needs_words`` is True.
+        cursor, the words may be None unless ``needs_words`` is True. ``left`` is how
+        many batches the loop will fetch, including this one.
         """
         if self._debugged and _is_debugging():
             with jax.debug_nans(False), jax.debug_infs(False):
-                return self.fetch(words, cursor)
+                return self.fetch(words, cursor, left)
+        if type(cursor) is Ahead and cursor.taken < len(cursor.batches):
+            return self._from_group(words, cursor)
         call = self._call
         if call is None:
             return self._fetch_uncompiled(words, cursor)
@@ -164,18 +192,47 @@ class HostDelivery:
                 built.engine.await_batch(words)
             if cursor is None:
                 built.forget_error()
-                cursor = built.on_device(words)
-            value, mask, cursor = call(cursor, self._number)
+                on_device = built.on_device(words)
+            elif left >= GROUP and self._group is not None:
+                return self._from_group(words, self._new_group(cursor))
+            else:
+                on_device = cursor.after if type(cursor) is Ahead else cursor
+            ((value, mask),), cursor = call(on_device, self._number)
         except FloatingPointError:
             self._debugged = True
-            return self.fetch(words, cursor)
+            return self.fetch(words, cursor, left)
         except jit.FAILURES as error:
             built.raise_original(error)
+        if self._may_group:
+            self._calls += 1
+            if self._calls == CALLS_BEFORE_GROUPS:
+                self._group = self._compiled(GROUP)
+        value, mask = self._finished(value, mask, words)
+        return value, mask, cursor
+
+    def _new_group(self, cursor: Any) -> Ahead:
+        """Makes the group of batches that starts at a cursor."""
+        start = self.words(cursor)
+        words = cursor.after if type(cursor) is Ahead else cursor
+        batches, after = self._group(words, self._number)
+        return Ahead(start, batches, 0, after)
+
+    def _from_group(self, words: Any, cursor: Ahead) -> tuple[Tree, Any, Ahead]:
+        """Takes the next batch of a group."""
+        start, batches, taken, after = cursor
+        value, mask = batches[taken]
+        if taken:  # the engine has counted the first one
+            self.built.engine.hand_out(start, taken)
+        value, mask = self._finished(value, mask, words)
+        return value, mask, Ahead(start, batches, taken + 1, after)
+
+    def _finished(self, value: Tree, mask: Any, words: Any) -> tuple[Tree, Any]:
+        """Moves a batch of the compiled call to its device, and cuts off padding."""
         if self._has_device and _config.jax_default_device is not self._needed_default:
             value, mask = self._on_target(value, mask)
         if self._partial:
             value, mask = self._without_padding(value, mask, words)
-        return value, mask, cursor
+        return value, mask
 
     def _fetch_uncompiled(self, words: Any, cursor: Any) -> tuple[Tree, Any, Any]:
         """Fetches a batch before the jitted call for small batches is compiled."""
@@ -215,14 +272,18 @@ class HostDelivery:
         self._delivered += 1
         if self._delivered <= BATCHES_BEFORE_COMPILING:
             return False
+        # Assigned last, because other threads use the call as soon as it is set.
+        self._call = self._compiled(1)
+        return True
+
+    def _compiled(self, steps: int) -> Any:
+        """Returns the jitted call that makes ``steps`` batches."""
         positions, structure = jax.tree.flatten(self.built.tree)
         specs = [*self._specs, self.built.mask_spec()]
         signature = tuple((spec.shape, spec.dtype) for spec in specs)
-        # Assigned last, because other threads use the call as soon as it is set.
-        self._call = jit.shared_call(
-            signature, structure, tuple(positions), self.built.x64
+        return jit.shared_call(
+            signature, structure, tuple(positions), self.built.x64, steps
         )
-        return True
 
     def _from_slot(self, words: np.ndarray) -> tuple[Tree, Any, dict[str, list[Any]]]:
         """Returns (value, mask, host fields) of a batch from a slot of the engine."""

@@ -119,7 +119,9 @@ class IterableDelivery:
     def after(self, position: Any, _: bool) -> NoReturn:
         raise AssertionError("a cursor always holds the state of an iterable")
 
-    def fetch(self, start: Any, cursor: _Cursor | None) -> tuple[Tree, Any, _Cursor]:
+    def fetch(
+        self, start: Any, cursor: _Cursor | None, left: int = 1
+    ) -> tuple[Tree, Any, _Cursor]:
         """Returns ``(value, mask, cursor)`` of the batch at a start or a cursor."""
         built = self.built
         check_x64(built.x64)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -44,18 +45,27 @@ def _only_cpu() -> bool:
     return all(device.platform == "cpu" for device in jax.devices())
 
 
-def native_batch(built: BuiltPipeline, words: Any) -> tuple[list[Any], Any, Any]:
-    """Returns ``(leaves, mask, words)`` of a batch of the engine, inside jit."""
+def native_batch(
+    built: BuiltPipeline, words: Any, consumed: bool = False
+) -> tuple[list[Any], Any, Any]:
+    """Returns ``(leaves, mask, words)`` of a batch of the engine, inside jit.
+
+    ``consumed`` says that the program does not return the batch. Fields with an axis of
+    length 1 then come from the engine without their inner axes and are reshaped,
+    because XLA's CPU backend does not vectorize reductions over such an axis. A program
+    that returned a reshaped field would copy it.
+    """
     results = [*built.leaf_specs(), built.mask_spec(), STATE_SPEC]
+    flatten = consumed and built.batched
     split = built.split
     if split is not None:
-        shard = functools.partial(_shard, built, split, results)
+        shard = functools.partial(_shard, built, split, results, flatten)
         return over_shards(split, len(results) - 2, shard)(words)
 
     def fetch(words: np.ndarray) -> list[np.ndarray]:
         return built.rows_of(built.engine.take(words))
 
-    return _call_engine(built, _target(built, "batch"), fetch, results, words)
+    return _call_engine(built, _target(built, "batch"), fetch, results, flatten, words)
 
 
 def native_indices(built: BuiltPipeline, words: Any) -> tuple[list[Any], Any, Any]:
@@ -78,7 +88,7 @@ def native_indices(built: BuiltPipeline, words: Any) -> tuple[list[Any], Any, An
         return [*found[:lists], samples >= 0]
 
     def on_device(words: Any) -> tuple[list[Any], Any, Any]:
-        return _call_engine(built, "millstream_indices", fetch, results, words)
+        return _call_engine(built, "millstream_indices", fetch, results, False, words)
 
     if built.split is None:
         return on_device(words)
@@ -86,7 +96,12 @@ def native_indices(built: BuiltPipeline, words: Any) -> tuple[list[Any], Any, An
 
 
 def _shard(
-    built: BuiltPipeline, split: Split, whole: list[Any], words: Any, number: Any
+    built: BuiltPipeline,
+    split: Split,
+    whole: list[Any],
+    flatten: bool,
+    words: Any,
+    number: Any,
 ) -> tuple[list[Any], Any, Any]:
     """Returns ``(leaves, mask, words)`` of one shard, on its own device."""
 
@@ -99,9 +114,9 @@ def _shard(
         *(jax.ShapeDtypeStruct((split.rows, *x.shape[1:]), x.dtype) for x in batch),
         after,
     ]
-    rows = np.int64(split.rows)
+    target, rows = _target(built, "shard"), np.int64(split.rows)
     return _call_engine(
-        built, _target(built, "shard"), fetch, results, words, number, rows=rows
+        built, target, fetch, results, flatten, words, number, rows=rows
     )
 
 
@@ -121,6 +136,7 @@ def _call_engine(
     target: str,
     fetch: Callable[..., list[np.ndarray]],
     results: list[jax.ShapeDtypeStruct],
+    flatten: bool,
     *operands: Any,
     **attributes: Any,
 ) -> tuple[list[Any], Any, Any]:
@@ -128,29 +144,48 @@ def _call_engine(
 
     The first operand is the words of a state. ``results`` ends with the specs of the
     mask and the next words. On the CPU, XLA calls the engine directly. On other devices
-    it calls ``fetch`` on the host, which returns the leaves and the mask.
+    it calls ``fetch`` on the host, which returns the leaves and the mask. With
+    ``flatten``, fields with an axis of length 1 are reshaped after the call.
     """
     register()
+    called = [_flat(spec) for spec in results] if flatten else results
 
     def foreign(*operands: Any) -> Any:
-        call = jax.ffi.ffi_call(target, results, vmap_method="broadcast_all")
+        call = jax.ffi.ffi_call(target, called, vmap_method="broadcast_all")
         digest = np.uint64(built.plan.digest).astype(np.int64)
         plan = np.int64(built.engine.serial)
         return call(*operands, plan=plan, digest=digest, **attributes)
 
     def fetched(words: Any, *others: Any) -> list[np.ndarray]:
         state = np.asarray(words, np.uint32)
-        return [*fetch(state, *others), built.plan.next_state(state)]
+        arrays = [*fetch(state, *others), built.plan.next_state(state)]
+        return [x.reshape(spec.shape) for x, spec in zip(arrays, called, strict=True)]
 
     def host(*operands: Any) -> Any:
-        return jax.pure_callback(fetched, results, *operands, vmap_method="sequential")
+        return jax.pure_callback(fetched, called, *operands, vmap_method="sequential")
 
     if _only_cpu():
         answer = foreign(*operands)
     else:
         answer = jax.lax.platform_dependent(*operands, cpu=foreign, default=host)
+    if flatten:
+        answer = [
+            x.reshape(spec.shape) for x, spec in zip(answer, results, strict=True)
+        ]
     *leaves, mask, after = answer
     return leaves, mask, after
+
+
+def _flat(spec: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
+    """Returns the spec of a field with one inner axis, if one of its axes has length 1.
+
+    A field with one element per row has no inner axis.
+    """
+    rows, *inner = spec.shape
+    if 1 not in inner:
+        return spec
+    size = math.prod(inner)
+    return jax.ShapeDtypeStruct((rows, size) if size > 1 else (rows,), spec.dtype)
 
 
 @functools.cache
@@ -159,19 +194,26 @@ def shared_call(
     structure: Any,
     positions: tuple[int, ...],
     x64: bool,
+    steps: int,
 ) -> Any:
-    """Returns a jitted function ``(words, number) -> (value, mask, words)``.
+    """Returns a jitted function ``(words, number) -> ([(value, mask), ...], words)``.
 
-    A Python loop calls it with the words of a state and the loader's serial number. All
-    loaders whose batches have the same shapes share one compiled program.
+    It makes ``steps`` batches. A Python loop calls it with the words of a state and the
+    loader's serial number. All loaders whose batches have the same shapes share one
+    compiled program.
     """
     register()
     results = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in specs]
-    call = jax.ffi.ffi_call("millstream_host_batch", [*results, STATE_SPEC])
+    call = jax.ffi.ffi_call("millstream_host_batches", [*results * steps, STATE_SPEC])
 
-    def fetch(words: Any, number: Any) -> tuple[Any, Any, Any]:
+    def fetch(words: Any, number: Any) -> tuple[list[tuple[Any, Any]], Any]:
         check_x64(x64)
-        *leaves, mask, after = call(words, number)
-        return structure.unflatten([leaves[i] for i in positions]), mask, after
+        *found, after = call(words, number)
+        batches = []
+        for first in range(0, len(found), len(specs)):
+            *leaves, mask = found[first : first + len(specs)]
+            value = structure.unflatten([leaves[i] for i in positions])
+            batches.append((value, mask))
+        return batches, after
 
     return jax.jit(fetch)

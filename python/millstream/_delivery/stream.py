@@ -61,7 +61,9 @@ class StreamDelivery:
     def after(self, position: Any, _: bool) -> NoReturn:
         raise AssertionError("a cursor always holds the state of a stream")
 
-    def fetch(self, state: Any, cursor: _Cursor | None) -> tuple[Tree, Any, _Cursor]:
+    def fetch(
+        self, state: Any, cursor: _Cursor | None, left: int = 1
+    ) -> tuple[Tree, Any, _Cursor]:
         """Returns ``(value, mask, cursor)`` of the batch at a state or a cursor."""
         built = self.built
         built.forget_error()

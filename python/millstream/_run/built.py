@@ -259,13 +259,23 @@ class BuiltPipeline:
                 )
             return arrays if self.split is None else replicated(self.split, arrays)
 
-    def step(self, words: Any, arrays: list[Any]) -> tuple[Tree, Any, Any]:
-        """Traces one batch, ``(value, mask, words)``, through all stages."""
-        value, mask, _, after = self.step_through(self.later, words, arrays)
+    def step(
+        self, words: Any, arrays: list[Any], consumed: bool = False
+    ) -> tuple[Tree, Any, Any]:
+        """Traces one batch, ``(value, mask, words)``, through all stages.
+
+        ``consumed`` says that the program does not return the batch.
+        """
+        found = self.step_through(self.later, words, arrays, consumed)
+        value, mask, _, after = found
         return value, mask, after
 
     def step_through(
-        self, later: list[Placed], words: Any, arrays: list[Any]
+        self,
+        later: list[Placed],
+        words: Any,
+        arrays: list[Any],
+        consumed: bool = False,
     ) -> tuple[Tree, Any, Origin, Any]:
         """Traces one batch, ``(value, mask, origin, words)``, through some stages."""
         check_x64(self.x64)
@@ -276,7 +286,7 @@ class BuiltPipeline:
                 value, mask, rows = constrained(layout, (value, mask, origin.rows))
                 origin = origin._replace(rows=rows)
         else:
-            leaves, mask, after = jit.native_batch(self, words)
+            leaves, mask, after = jit.native_batch(self, words, consumed)
             value, origin = self.unflatten(leaves), self.origin(words, leaves)
         if self.split is not None and self.splits_natively:
             value = constrained(self.split.shardings, value)

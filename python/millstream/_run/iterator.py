@@ -28,8 +28,11 @@ class Delivery(Protocol):
     def needs_words(self) -> bool:
         """Whether ``fetch`` needs the position of every batch, not only the cursor."""
 
-    def fetch(self, position: Any, cursor: Any) -> tuple[Tree, Any, Any]:
-        """Returns ``(value, mask, cursor)`` of the batch at a position or cursor."""
+    def fetch(self, position: Any, cursor: Any, left: int) -> tuple[Tree, Any, Any]:
+        """Returns ``(value, mask, cursor)`` of the batch at a position or cursor.
+
+        ``left`` is how many batches the loop will fetch, including this one.
+        """
 
     def first(self, position: Any) -> Any:
         """Returns the position for a loop to start with."""
@@ -102,7 +105,7 @@ class BatchIterator:
                 "this iterator is closed. Continue with iterate(iterator.state)."
             )
         if fetched is None:
-            fetched = self._fetch(words, cursor)
+            fetched = self._fetch(words, cursor, left)
         value, mask, cursor = fetched
         fetched = None
         if cursor is not None and not self._delivery.needs_words:

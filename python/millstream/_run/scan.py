@@ -166,7 +166,7 @@ def scan(
 
     def step(carried: tuple[Any, Any], _: None) -> tuple[tuple[Any, Any], Any]:
         position, carry = carried
-        batch, mask, position = built.step(position, arrays)
+        batch, mask, position = built.step(position, arrays, consumed=True)
         carry, output = _pair(body(carry, batch, mask))
         return (position, carry), output
 

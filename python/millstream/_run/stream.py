@@ -138,7 +138,9 @@ class StreamPipeline:
     def check_traceable(self) -> None:
         """A stream can always be traced."""
 
-    def step(self, state: LoaderState, _: list[Any]) -> tuple[Tree, Any, LoaderState]:
+    def step(
+        self, state: LoaderState, _: list[Any], consumed: bool = False
+    ) -> tuple[Tree, Any, LoaderState]:
         """Traces one batch: ``(value, mask, state)``."""
         check_x64(self.x64)
         value, mask, stream = self.node.next(state.stream)
