@@ -192,7 +192,7 @@ WORKLOADS = {
     "open_int64": Workload(
         "int64 labels of 1e8 rows: time to build a loader and get the first batch",
         unit="time, ms",
-        rounds=1,
+        rounds=3,
     ),
     "start_import": Workload(
         "Time of a process that only imports its packages", unit="time, ms", rounds=6
@@ -208,6 +208,7 @@ CONTENDERS = {
     "millstream": Contender("**Millstream**", Kind.OURS),
     "millstream_threads": Contender("**Millstream**, threads", Kind.OURS),
     "millstream_loop": Contender("**Millstream**, Python loop", Kind.OURS),
+    "millstream_int32": Contender("**Millstream**, int32 labels", Kind.OURS),
     "millstream_1e4": Contender("**Millstream**, 1e4 samples", Kind.OURS),
     "millstream_1e6": Contender("**Millstream**, 1e6 samples", Kind.OURS),
     "millstream_1e9": Contender("**Millstream**, 1e9 samples", Kind.OURS),

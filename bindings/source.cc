@@ -46,7 +46,7 @@ std::shared_ptr<const MappedFile> borrowed(const MapSpec& spec) {
                                             offset);
 }
 
-SourceHandle arrays(const std::vector<ArraySpec>& specs, bool narrow) {
+SourceHandle arrays(const std::vector<ArraySpec>& specs) {
   std::vector<Array> leaves;
   for (const auto& [name, dtype, shape, address, stride, owner, map] : specs) {
     if (shape.empty())
@@ -60,12 +60,7 @@ SourceHandle arrays(const std::vector<ArraySpec>& specs, bool narrow) {
                       shared_object(owner)});
     if (map) leaves.back().mapped = borrowed(*map);
   }
-  auto source = std::make_shared<ArraysSource>(std::move(leaves));
-  if (narrow) {
-    const GilRelease released;
-    source->check_narrow();
-  }
-  return {source};
+  return {std::make_shared<ArraysSource>(std::move(leaves))};
 }
 
 std::vector<SharedSource> shared(const std::vector<SourceHandle>& handles) {
@@ -148,14 +143,12 @@ void bind_source(nb::module_& module) {
       .def("read", read, "indices"_a,
            "Reads the samples and returns one array per field.");
 
-  module.def("arrays", arrays, "specs"_a, "narrow"_a, R"(
+  module.def("arrays", arrays, "specs"_a, R"(
 Samples from arrays in memory, which are not copied.
 
 Args:
   specs: (name, dtype, shape, address, row stride, owner, map) of each array. For an
-    array in a mapped file, map is (path, address, bytes, offset); otherwise None.
-  narrow: Whether batches will hold 64-bit integers as 32-bit ones. Integers that do not
-    fit then raise an error.)");
+    array in a mapped file, map is (path, address, bytes, offset); otherwise None.)");
   module.def("concatenated", combined<Concatenated>, "sources"_a,
              "The samples of several sources, one source after the other.");
   module.def(

@@ -1,6 +1,7 @@
 #include "millstream/core/convert.h"
 
-#include "millstream/core/error.h"
+#include <string>
+#include <utility>
 
 namespace millstream {
 namespace {
@@ -50,16 +51,30 @@ Convert converter(DType from, DType to) {
   });
 }
 
+DataError unfit(ErrorFields place, const Column& from, const std::byte* row,
+                std::int64_t element, DType to) {
+  const std::byte* at = row + element * byte_size(from.dtype);
+  const std::string value = from.dtype == DType::kUint64
+                                ? text(loaded<std::uint64_t>(at))
+                                : text(loaded<std::int64_t>(at));
+  place.text = text("holds a value of dtype ", name(from.dtype),
+                    from.shape.rank() == 0 ? "" : text(" at element ", element),
+                    " that ", name(to), " cannot hold, ", value,
+                    "; set jax_enable_x64 for 64-bit values, or store values that ",
+                    name(to), " can hold");
+  return DataError(std::move(place));
+}
+
 void convert_rows(std::string_view field, const Column& from, const Column& to,
                   std::int64_t rows, std::span<const std::int64_t> indices) {
   const Convert convert = converter(from.dtype, to.dtype);
   const std::int64_t elements = from.shape.elements();
   for (std::int64_t k = 0; k < rows; ++k) {
-    if (convert(from.row(k), to.row(k), elements) == elements) continue;
-    throw DataError({.sample = indices[static_cast<std::size_t>(k)],
-                     .field = std::string(field),
-                     .text = text("holds a value of dtype ", name(from.dtype), " that ",
-                                  name(to.dtype), " cannot hold")});
+    const std::int64_t fitting = convert(from.row(k), to.row(k), elements);
+    if (fitting == elements) continue;
+    throw unfit({.sample = indices[static_cast<std::size_t>(k)],
+                 .field = std::string(field)},
+                from, from.row(k), fitting, to.dtype);
   }
 }
 

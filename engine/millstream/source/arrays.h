@@ -29,10 +29,6 @@ class ArraysSource final : public Source {
   /// have the same number of rows.
   explicit ArraysSource(std::vector<Array> arrays);
 
-  /// Throws `ArgumentError` for the first 64-bit integer that does not fit into 32
-  /// bits.
-  void check_narrow() const;
-
   const std::vector<Array>& arrays() const noexcept { return arrays_; }
 
   std::int64_t size() const noexcept override { return arrays_.front().size; }

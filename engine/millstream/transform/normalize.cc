@@ -201,12 +201,6 @@ Flow Normalize::flow(const Schema& input) const {
   return flow;
 }
 
-Traits Normalize::traits() const noexcept {
-  // Without x64 the batch holds 64-bit integers as 32-bit ones, and the conversion
-  // throws if a value does not fit.
-  return {.may_fail = is_checked(dtype_, narrowed(dtype_))};
-}
-
 void Normalize::apply(const Flow& flow, const Request& request, const Rows& in,
                       Rows& out) const {
   const std::int64_t rows = request.rows();

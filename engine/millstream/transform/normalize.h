@@ -26,7 +26,7 @@ class Normalize final : public Transform {
   StageKind kind() const noexcept override { return StageKind::kNormalize; }
   bool draws() const noexcept override { return false; }
   Flow flow(const Schema& input) const override;
-  Traits traits() const noexcept override;
+  Traits traits() const noexcept override { return {}; }
   void apply(const Flow& flow, const Request& request, const Rows& in,
              Rows& out) const override;
   WorkerPool* worker_pool() const noexcept override { return nullptr; }
