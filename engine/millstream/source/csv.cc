@@ -8,6 +8,7 @@
 #include "millstream/core/convert.h"
 #include "millstream/core/error.h"
 #include "millstream/io/file.h"
+#include "millstream/source/pack.h"
 
 namespace millstream {
 namespace {
@@ -60,7 +61,7 @@ ArraysSource csv_source(const std::filesystem::path& path, const CsvFormat& form
     add({name, DType::kBool, column.shape},
         std::as_bytes(std::span(column.present)).data());
   }
-  return ArraysSource(std::move(arrays));
+  return packed(ArraysSource(std::move(arrays)));
 }
 
 }  // namespace millstream

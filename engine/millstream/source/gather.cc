@@ -1,6 +1,7 @@
 #include "millstream/source/gather.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 
@@ -10,17 +11,39 @@
 namespace millstream {
 namespace {
 
+/// How many rows ahead to prefetch short rows.
+constexpr std::size_t kAheadWords = 32;
+
+/// Whether the rows are so far apart that few of them are in the CPU's caches. Looks at
+/// the first rows only.
+bool far_apart(std::span<const std::int64_t> indices, std::int64_t step) {
+  constexpr std::size_t kLooked = 16;
+  constexpr std::int64_t kCache = std::int64_t{2} << 20;
+  if (indices.size() <= kAheadWords) return false;
+  const auto [least, most] = std::ranges::minmax(indices.first(kLooked));
+  return (most - least) * std::abs(step) > kCache;
+}
+
 template <typename Word>
 void gather_words(const Column& from, std::span<const std::int64_t> indices,
                   std::byte* to, std::int64_t stride) {
   const std::byte* base = from.data;
   const std::int64_t step = from.stride;
-  for (const std::int64_t index : indices) {
+  const auto put = [&](std::int64_t index) {
     Word word;
     std::memcpy(&word, base + index * step, sizeof(Word));
     std::memcpy(to, &word, sizeof(Word));
     to += stride;
+  };
+  std::size_t k = 0;
+  if (far_apart(indices, step)) {
+    for (; k + kAheadWords < indices.size(); ++k) {
+      constexpr int kIntoL2 = 1;  // each line is needed once
+      __builtin_prefetch(base + indices[k + kAheadWords] * step, 0, kIntoL2);
+      put(indices[k]);
+    }
   }
+  for (; k < indices.size(); ++k) put(indices[k]);
 }
 
 void gather_long(const Column& from, std::span<const std::int64_t> indices,
@@ -57,8 +80,8 @@ void gather_converted(const Column& from, std::span<const std::int64_t> indices,
   const Convert convert = converter(from.dtype, to.dtype);
   const std::int64_t elements = from.shape.elements();
   const std::int64_t bytes = from.row_bytes();
-  const bool blocks = 0 < bytes && 2 * bytes <= std::ssize(buffer) &&
-                      to.stride == to.row_bytes();
+  const bool blocks =
+      0 < bytes && 2 * bytes <= std::ssize(buffer) && to.stride == to.row_bytes();
   const std::int64_t most = blocks ? std::ssize(buffer) / bytes : 1;
   std::byte* out = to.data;
   while (!indices.empty()) {
@@ -72,9 +95,8 @@ void gather_converted(const Column& from, std::span<const std::int64_t> indices,
     const std::int64_t fitting = convert(in, out, count);
     if (fitting < count) {
       const std::int64_t row = fitting / elements;
-      throw unfit(
-          {.sample = indices[static_cast<std::size_t>(row)], .field = field}, from,
-          in + row * bytes, fitting % elements, to.dtype);
+      throw unfit({.sample = indices[static_cast<std::size_t>(row)], .field = field},
+                  from, in + row * bytes, fitting % elements, to.dtype);
     }
     out += static_cast<std::int64_t>(rows) * to.stride;
     indices = indices.subspan(rows);

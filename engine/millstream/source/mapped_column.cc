@@ -111,10 +111,9 @@ void MappedColumn::read(std::span<const std::int64_t> indices, const Column& to,
     if (fitting == elements) continue;
     const std::int64_t index = indices[static_cast<std::size_t>(k)];
     const std::size_t array = array_of(index);
-    throw unfit({.file = name_of(array),
-                 .sample = index - first_[array],
-                 .field = field_.name},
-                values, values.row(k), fitting, to.dtype);
+    throw unfit(
+        {.file = name_of(array), .sample = index - first_[array], .field = field_.name},
+        values, values.row(k), fitting, to.dtype);
   }
 }
 

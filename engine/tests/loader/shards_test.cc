@@ -197,10 +197,9 @@ std::shared_ptr<const Plan> plan_of_labels() {
   std::iota(labels->begin(), labels->end(), 0);
   (*labels)[17] = std::int64_t{1} << 40;
   const auto* data = reinterpret_cast<const std::byte*>(labels->data());
-  return sample_plan(
-      std::make_shared<ArraysSource>(
-          std::vector<Array>{{{"y", DType::kInt64, {}}, 40, data, 8, labels}}),
-      kRows);
+  return sample_plan(std::make_shared<ArraysSource>(std::vector<Array>{
+                         {{"y", DType::kInt64, {}}, 40, data, 8, labels}}),
+                     kRows);
 }
 
 TEST(Shards, AllShardsGetTheErrorOfAnIntegerThatDoesNotFit) {

@@ -78,8 +78,8 @@ TEST(FunctionSource, ReportsTheSampleThatCannotBeConverted) {
   } catch (const DataError& error) {
     EXPECT_STREQ(error.what(),
                  "x: sample 2 holds a value of dtype int64 that int32 cannot hold, V1"
-                "; set jax_enable_x64 for 64-bit values, or store values that int32 "
-                "can hold");
+                 "; set jax_enable_x64 for 64-bit values, or store values that int32 "
+                 "can hold");
   }
 }
 

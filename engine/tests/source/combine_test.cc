@@ -174,8 +174,8 @@ TEST(Combine, ChecksConvertedValues) {
       error_of<DataError>([&] { read_samples(source, indices, columns, memory); }),
       (folder.path() / "wide_label.npy").string() +
           ": label: sample 1 holds a value of dtype int64 that int32 cannot hold, V1"
-                "; set jax_enable_x64 for 64-bit values, or store values that int32 "
-                "can hold");
+          "; set jax_enable_x64 for 64-bit values, or store values that int32 "
+          "can hold");
 }
 
 TEST(Combine, CombinesTheTraitsOfItsSources) {

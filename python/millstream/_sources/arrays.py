@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from millstream import _engine
-from millstream._core.arguments import check_unmasked
+from millstream._core.arguments import check_unmasked, flag
 from millstream._core.description import Tree
 from millstream._core.devices import device_named
 from millstream._core.errors import DataError
@@ -44,11 +44,16 @@ class ArraySampleSource(OrderedSource):
       data: A pytree of arrays that share their leading dimension.
       ordering: "shuffle", "sequential", or an Order.
       storage_device: The device that holds the data, or its name, such as "gpu:1".
+      pack: Whether to copy arrays with rows of at most 64 bytes once, to memory in
+        which the rows of a sample lie side by side. This is faster for tables of many
+        columns that exceed the CPU's caches, and does not change the batches. If you
+        change such an array later, the copy keeps the old values.
     """
 
     data: Tree
     ordering: Any = "shuffle"
     storage_device: Any = field(default=None, kw_only=True)
+    pack: bool = field(default=False, kw_only=True)
     _leaves: list[Any] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -78,10 +83,16 @@ class ArraySampleSource(OrderedSource):
                     for name, x in zip(names, leaves, strict=True)
                 ]
         self.__dict__["_leaves"] = leaves
+        pack = flag("pack", self.pack)
+        if pack and self.device() is not None:
+            raise ValueError(
+                "pack=True copies arrays in host memory, but these are on "
+                f"{self.device()}. Remove pack=True."
+            )
         specs = [_spec(name, x) for name, x in zip(names, leaves, strict=True)]
         structure = jax.tree.structure(self.data)
         tree = jax.tree.unflatten(structure, range(len(names)))
-        self._open(_engine.arrays(specs), tree)
+        self._open(_engine.arrays(specs, pack), tree)
 
     def arrays(self) -> list[Any]:
         names = self.native()[2]
