@@ -209,6 +209,8 @@ CONTENDERS = {
     "millstream_threads": Contender("**Millstream**, threads", Kind.OURS),
     "millstream_loop": Contender("**Millstream**, Python loop", Kind.OURS),
     "millstream_int32": Contender("**Millstream**, int32 labels", Kind.OURS),
+    "millstream_packed": Contender("**Millstream**, `pack=True`", Kind.OURS),
+    "millstream_scalar": Contender("**Millstream**, one mean", Kind.OURS),
     "millstream_1e4": Contender("**Millstream**, 1e4 samples", Kind.OURS),
     "millstream_1e6": Contender("**Millstream**, 1e6 samples", Kind.OURS),
     "millstream_1e9": Contender("**Millstream**, 1e9 samples", Kind.OURS),

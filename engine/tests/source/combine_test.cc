@@ -173,7 +173,8 @@ TEST(Combine, ChecksConvertedValues) {
   EXPECT_EQ(
       error_of<DataError>([&] { read_samples(source, indices, columns, memory); }),
       (folder.path() / "wide_label.npy").string() +
-          ": label: sample 1 holds a value of dtype int64 that int32 cannot hold, V1"
+          ": label: sample 1 holds a value of dtype int64 that int32 cannot hold, "
+          "8589934592"
           "; set jax_enable_x64 for 64-bit values, or store values that int32 "
           "can hold");
 }
