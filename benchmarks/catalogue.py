@@ -209,7 +209,7 @@ WORKLOADS = {
     "open_int64": Workload(
         "int64 labels of 1e8 rows: time to build a loader and get the first batch",
         unit="time, ms",
-        rounds=1,
+        rounds=3,
     ),
     "start_import": Workload(
         "Time of a process that only imports its packages", unit="time, ms", rounds=6
@@ -234,6 +234,9 @@ CONTENDERS = {
         "**Millstream**, a module that imports jax", Kind.OURS
     ),
     "millstream_loop": Contender("**Millstream**, Python loop", Kind.OURS),
+    "millstream_int32": Contender("**Millstream**, int32 labels", Kind.OURS),
+    "millstream_packed": Contender("**Millstream**, `pack=True`", Kind.OURS),
+    "millstream_scalar": Contender("**Millstream**, one mean", Kind.OURS),
     "millstream_1e4": Contender("**Millstream**, 1e4 samples", Kind.OURS),
     "millstream_1e6": Contender("**Millstream**, 1e6 samples", Kind.OURS),
     "millstream_1e9": Contender("**Millstream**, 1e9 samples", Kind.OURS),

@@ -172,17 +172,7 @@ SourceHandle csv(const Path& path, const std::string& delimiter, bool header,
   if (comment) format.comment = character(*comment, "comment");
   format.missing = missing;
   format.mask = mask;
-  ArraysSource source = csv_source(path, format);
-  if (narrow) {
-    try {
-      source.check_narrow();
-    } catch (const ArgumentError& error) {
-      DataError damage(error.fields());
-      damage.add({.file = path.string()});
-      throw damage;
-    }
-  }
-  return handle(std::move(source));
+  return handle(csv_source(path, format, narrow));
 }
 
 void bind_writers(nb::module_& module) {

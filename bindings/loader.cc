@@ -339,6 +339,10 @@ void bind_loader(nb::module_& module) {
           },
           nb::sig("def number(self) -> NDArray[numpy.uint32]"),
           "The serial number, (low, high). The array keeps the loader alive.")
+      .def_prop_ro(
+          "traits", [](const RegisteredLoader& l) { return l.shared->traits(); },
+          "The traits of the plan. Batches may also fail if they hold 64-bit integers "
+          "as 32-bit ones.")
       .def_prop_ro("threads",
                    [](const RegisteredLoader& l) { return l.shared->threads(); })
       .def_prop_ro("prefetch",

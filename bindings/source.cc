@@ -3,6 +3,7 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -18,6 +19,7 @@
 #include "millstream/core/error.h"
 #include "millstream/source/arrays.h"
 #include "millstream/source/combine.h"
+#include "millstream/source/pack.h"
 #include "millstream/source/recast.h"
 #include "millstream/source/windows.h"
 #include "module.h"
@@ -46,7 +48,7 @@ std::shared_ptr<const MappedFile> borrowed(const MapSpec& spec) {
                                             offset);
 }
 
-SourceHandle arrays(const std::vector<ArraySpec>& specs, bool narrow) {
+SourceHandle arrays(const std::vector<ArraySpec>& specs, bool pack) {
   std::vector<Array> leaves;
   for (const auto& [name, dtype, shape, address, stride, owner, map] : specs) {
     if (shape.empty())
@@ -60,12 +62,9 @@ SourceHandle arrays(const std::vector<ArraySpec>& specs, bool narrow) {
                       shared_object(owner)});
     if (map) leaves.back().mapped = borrowed(*map);
   }
-  auto source = std::make_shared<ArraysSource>(std::move(leaves));
-  if (narrow) {
-    const GilRelease released;
-    source->check_narrow();
-  }
-  return {source};
+  ArraysSource source(std::move(leaves));
+  const GilRelease released;
+  return {std::make_shared<ArraysSource>(pack ? packed(source) : std::move(source))};
 }
 
 std::vector<SharedSource> shared(const std::vector<SourceHandle>& handles) {
@@ -145,17 +144,25 @@ void bind_source(nb::module_& module) {
       .def_prop_ro(
           "schema", [](const SourceHandle& s) { return described(s.shared->schema()); },
           "(name, dtype, shape) of each field of a sample.")
+      .def_prop_ro(
+          "packable",
+          [](const SourceHandle& s) {
+            const auto* arrays = dynamic_cast<const ArraysSource*>(s.shared.get());
+            const Packable found = arrays ? packable(*arrays) : Packable{};
+            return std::pair(found.arrays, found.bytes);
+          },
+          "How many arrays, and how many bytes, packing would copy.")
       .def("read", read, "indices"_a,
            "Reads the samples and returns one array per field.");
 
-  module.def("arrays", arrays, "specs"_a, "narrow"_a, R"(
-Samples from arrays in memory, which are not copied.
+  module.def("arrays", arrays, "specs"_a, "pack"_a = false, R"(
+Samples from arrays in memory, which are not copied unless `pack` is True.
 
 Args:
   specs: (name, dtype, shape, address, row stride, owner, map) of each array. For an
     array in a mapped file, map is (path, address, bytes, offset); otherwise None.
-  narrow: Whether batches will hold 64-bit integers as 32-bit ones. Integers that do not
-    fit then raise an error.)");
+  pack: Whether to copy the arrays with short rows to memory in which the rows of a
+    sample lie side by side.)");
   module.def("concatenated", combined<Concatenated>, "sources"_a,
              "The samples of several sources, one source after the other.");
   module.def(

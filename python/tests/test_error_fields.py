@@ -179,8 +179,10 @@ def test_a_value_that_does_not_fit(tmp_path: Path) -> None:
     loader = DataLoader([NpySource({"x": path}, "sequential"), BatchTransform(2)])
     error = raised(DataError, lambda: loader.next_batch(loader.init_state(0)))
     assert (error.path, error.sample, error.field) == (str(path), 1, "x")
-    expected = "holds a value of dtype int64 at element 0 that int32 cannot hold"
-    assert error.text == expected
+    assert error.text == (
+        "holds a value of dtype int64 that int32 cannot hold, 1099511627776; set "
+        "jax_enable_x64 for 64-bit values, or store values that int32 can hold"
+    )
 
 
 def test_a_file_that_is_missing(tmp_path: Path) -> None:

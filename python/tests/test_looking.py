@@ -134,7 +134,8 @@ def test_the_repr_of_a_loader_shows_the_pipeline_and_its_options():
     )
     assert repr(loader) == (
         "DataLoader([ArraySampleSource(data={'image': uint8[60, 28, 28]}, "
-        "ordering='shuffle', storage_device=None), MapTransform(fn=load_map_batch, "
+        "ordering='shuffle', storage_device=None, pack=False), "
+        "MapTransform(fn=load_map_batch, "
         f"element_spec_override=None), {ms.BatchTransform(8)!r}], prefetch=3)"
     )
 

@@ -11,12 +11,13 @@ import pytest
 from millstream import (
     ArraySampleSource,
     BatchTransform,
+    CastTransform,
     DataLoader,
     FlattenImageTransform,
     MapTransform,
     NormalizeImageTransform,
 )
-from walks import iterated, same_bytes, same_walk, scanned
+from walks import iterated, same_bytes, same_walk, scanned, specified
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
@@ -225,3 +226,30 @@ def test_wrong_arguments() -> None:
         NormalizeImageTransform(std=("a", "b"))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="a mean and a std need a floating dtype"):
         NormalizeImageTransform("image", jnp.uint8, 1, 0, mean=3)
+
+
+@pytest.mark.parametrize("side", [64, 61])  # rows of whole cache lines, and others
+@pytest.mark.parametrize("stage", ["cast", "one", "channels"])
+def test_a_batch_that_exceeds_the_caches_has_the_same_bytes(
+    stage: str, side: int
+) -> None:
+    """The engine writes batches of at least 8 MiB around the CPU's caches."""
+    images = np.random.default_rng(0).integers(256, size=(200, side, side, 3))
+    data = {"image": images.astype(np.uint8), "label": np.arange(200)}
+    stages: dict[str, Any] = {
+        "cast": CastTransform("image", np.float32),
+        "one": NormalizeImageTransform("image", mean=0.45, std=0.22),
+        "channels": NormalizeImageTransform("image", mean=MEAN, std=STD),
+    }
+    for place in ("before", "after"):
+        line = [stages[stage], BatchTransform(180)]
+        line = line if place == "before" else line[::-1]
+        loader = DataLoader([ArraySampleSource(data), *line])
+        assert loader._built.engine.batch_bytes >= 8 << 20
+        state = loader.init_state(0)
+        traced = DataLoader([ArraySampleSource(data), *line], traced=True)
+        walk = specified(loader, state, 2)
+        same_walk(scanned(traced, state, 2), walk)
+        same_walk(iterated(loader, state, 2), walk)
+        same_walk(scanned(loader, state, 2), walk)
+        same_walk(iterated(loader, state, 2), walk)

@@ -34,17 +34,17 @@ def images() -> np.ndarray:
     return made
 
 
-def recogniser(data: np.ndarray) -> Any:
+def recogniser(data: np.ndarray, mean: Any, std: Any) -> Any:
     """A function that finds the numbers of the images of a batch."""
 
     def numbers(batch: Any) -> np.ndarray:
         found = np.asarray(batch)
         if found.shape != (BATCH, *SHAPE) or found.dtype != np.float32:
             raise WrongAnswer(f"a batch that is {found.dtype}{list(found.shape)}")
-        first = np.rint((found[:, 0, 0, :2] * STD[:2] + MEAN[:2]) * 255).astype(int)
+        first = np.rint((found[:, 0, 0, :2] * std[:2] + mean[:2]) * 255).astype(int)
         which = (first[:, 0] + first[:, 1] * 256).clip(0, IMAGES - 1)
         for image, number in zip(found, which, strict=True):
-            wanted = (data[number] / np.float32(255) - MEAN) / STD
+            wanted = (data[number] / np.float32(255) - mean) / std
             if not np.abs(image - wanted).max() <= 1e-5:
                 raise WrongAnswer("values that are not those of a normalised image")
         return which
@@ -72,11 +72,16 @@ def step(carry: Any, batch: Any) -> Any:
 
 
 def prepare(contender: ModuleType) -> Task:
-    """Checks two epochs of the contender. A round is an epoch."""
+    """Checks two epochs of the contender. A round is an epoch.
+
+    A contender may define its own `MEAN` and `STD`.
+    """
     data = images()
+    mean = getattr(contender, "MEAN", MEAN)
+    std = getattr(contender, "STD", STD)
     per_epoch = IMAGES // BATCH
     question = Question(
-        *(IMAGES, BATCH, recogniser(data), step),
+        *(IMAGES, BATCH, recogniser(data, mean, std), step),
         checked=2 * per_epoch,
         round=per_epoch,
     )

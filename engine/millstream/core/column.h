@@ -16,6 +16,9 @@ struct Column {
   std::byte* data = nullptr;
   std::int64_t stride = 0;
   std::byte** rows = nullptr;
+  /// The rows belong to a batch that does not fit into the CPU's caches, so writers may
+  /// `stream` them.
+  bool large = false;
 
   std::byte* row(std::int64_t k) const noexcept {
     return rows != nullptr ? rows[k] : data + k * stride;

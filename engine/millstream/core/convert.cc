@@ -1,6 +1,9 @@
 #include "millstream/core/convert.h"
 
-#include "millstream/core/error.h"
+#include <string>
+#include <utility>
+
+#include "millstream/core/cpu.h"
 
 namespace millstream {
 namespace {
@@ -12,7 +15,9 @@ constexpr bool kNarrows = (std::is_same_v<From, std::int64_t> &&
                            std::is_same_v<To, std::uint32_t>);
 
 template <typename From, typename To>
-std::int64_t convert(const std::byte* from, std::byte* to, std::int64_t count) {
+[[gnu::always_inline]] inline std::int64_t convert_any(const std::byte* from,
+                                                       std::byte* to,
+                                                       std::int64_t count) {
   if constexpr (std::is_same_v<From, To>) {
     std::memcpy(to, from, static_cast<std::size_t>(count) * sizeof(To));
     return count;
@@ -40,14 +45,52 @@ std::int64_t convert(const std::byte* from, std::byte* to, std::int64_t count) {
   return count;
 }
 
+template <typename From, typename To>
+std::int64_t convert(const std::byte* from, std::byte* to, std::int64_t count) {
+  return convert_any<From, To>(from, to, count);
+}
+
+#if defined(__x86_64__)
+template <typename From, typename To>
+[[gnu::target("avx2")]] std::int64_t convert_avx2(const std::byte* from, std::byte* to,
+                                                  std::int64_t count) {
+  return convert_any<From, To>(from, to, count);
+}
+#endif
+
+/// The types whose conversions the compiler vectorizes.
+template <typename T>
+constexpr bool kVectorizes = !is_complex<T>;
+
 }  // namespace
 
 Convert converter(DType from, DType to) {
   return visit(from, [to](auto source) -> Convert {
     return visit(to, [](auto target) -> Convert {
-      return &convert<typename decltype(source)::Type, typename decltype(target)::Type>;
+      using From = typename decltype(source)::Type;
+      using To = typename decltype(target)::Type;
+#if defined(__x86_64__)
+      if constexpr (kVectorizes<From> && kVectorizes<To> && !std::is_same_v<From, To>) {
+        if (has_avx2()) return &convert_avx2<From, To>;
+      }
+#endif
+      return &convert<From, To>;
     });
   });
+}
+
+DataError unfit(ErrorFields place, const Column& from, const std::byte* row,
+                std::int64_t element, DType to) {
+  const std::byte* at = row + element * byte_size(from.dtype);
+  const std::string value = from.dtype == DType::kUint64
+                                ? text(loaded<std::uint64_t>(at))
+                                : text(loaded<std::int64_t>(at));
+  place.text = text("holds a value of dtype ", name(from.dtype),
+                    from.shape.rank() == 0 ? "" : text(" at element ", element),
+                    " that ", name(to), " cannot hold, ", value,
+                    "; set jax_enable_x64 for 64-bit values, or store values that ",
+                    name(to), " can hold");
+  return DataError(std::move(place));
 }
 
 void convert_rows(std::string_view field, const Column& from, const Column& to,
@@ -55,11 +98,11 @@ void convert_rows(std::string_view field, const Column& from, const Column& to,
   const Convert convert = converter(from.dtype, to.dtype);
   const std::int64_t elements = from.shape.elements();
   for (std::int64_t k = 0; k < rows; ++k) {
-    if (convert(from.row(k), to.row(k), elements) == elements) continue;
-    throw DataError({.sample = indices[static_cast<std::size_t>(k)],
-                     .field = std::string(field),
-                     .text = text("holds a value of dtype ", name(from.dtype), " that ",
-                                  name(to.dtype), " cannot hold")});
+    const std::int64_t fitting = convert(from.row(k), to.row(k), elements);
+    if (fitting == elements) continue;
+    throw unfit(
+        {.sample = indices[static_cast<std::size_t>(k)], .field = std::string(field)},
+        from, from.row(k), fitting, to.dtype);
   }
 }
 

@@ -12,6 +12,7 @@
 
 #include "millstream/core/column.h"
 #include "millstream/core/dtype.h"
+#include "millstream/core/error.h"
 
 namespace millstream {
 
@@ -73,6 +74,11 @@ constexpr bool is_checked(DType from, DType to) noexcept {
   return (from == DType::kInt64 && to == DType::kInt32) ||
          (from == DType::kUint64 && to == DType::kUint32);
 }
+
+/// The error for `element` of a row that `to` cannot hold. `place` says where the row
+/// is, and `from` is the column whose dtype and shape the row has.
+DataError unfit(ErrorFields place, const Column& from, const std::byte* row,
+                std::int64_t element, DType to);
 
 /// Converts rows [0, rows) of `from` into `to`. Row k is sample `indices[k]`. Throws
 /// `DataError` with `field` and the first sample whose value does not fit.

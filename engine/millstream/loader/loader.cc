@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "millstream/core/convert.h"
 #include "millstream/core/error.h"
 #include "millstream/parallel/process.h"
 #include "millstream/parallel/thread_pool.h"
@@ -35,6 +36,15 @@ Schema with_dtypes(Schema schema, std::span<const DType> dtypes) {
   }
   for (std::size_t i = 0; i < schema.size(); ++i) schema[i].dtype = dtypes[i];
   return schema;
+}
+
+/// The traits of making batches of `plan` with the dtypes of `schema`.
+Traits with_narrowing(const Plan& plan, const Schema& schema) {
+  Traits traits = plan.traits();
+  for (std::size_t i = 0; i < schema.size(); ++i) {
+    traits.may_fail |= is_checked(plan.schema()[i].dtype, schema[i].dtype);
+  }
+  return traits;
 }
 
 int chosen_prefetch(int asked) {
@@ -101,6 +111,7 @@ Loader::Loader(std::shared_ptr<const Plan> plan, std::span<const DType> dtypes,
                  checked(std::move(shards.rows), plan_->batch_size())),
           static_cast<std::size_t>(chosen_prefetch(options.prefetch) + 4),
           plan_->worker_pool())),
+      traits_(with_narrowing(*plan_, layout().schema())),
       threads_(options.threads > 0 ? options.threads : cpu_budget()),
       prefetch_(chosen_prefetch(options.prefetch)),
       reads_ahead_(prefetch_ > 0 && !plan_->traits().immediate()),
@@ -248,9 +259,8 @@ std::size_t Loader::shard_of(const RowRange& rows) const {
 Delivered Loader::deliver_shard(const DeliveryRequest& request) {
   const std::size_t shard = shard_of(*request.shard);
   const bool stays_in_slot = request.output.empty();
-  const Traits& traits = plan_->traits();
   // If one shard failed alone, the others would wait for it in a collective operation.
-  const bool gathers = traits.immediate() && !traits.may_fail;
+  const bool gathers = traits_.immediate() && !traits_.may_fail;
   const auto find = [&]() -> Answers::Found {
     if (cancelled()) throw Cancelled("interrupted");
     if (!stays_in_slot && gathers) {  // each shard writes its own rows

@@ -89,6 +89,9 @@ class Loader {
 
   const Plan& plan() const noexcept { return *plan_; }
   const Layout& layout() const noexcept { return slots_->layout(); }
+  /// The traits of the plan. Batches may also fail if they hold 64-bit integers of the
+  /// plan as 32-bit ones.
+  const Traits& traits() const noexcept { return traits_; }
   int threads() const noexcept { return threads_; }
   int prefetch() const noexcept { return prefetch_; }
 
@@ -159,6 +162,7 @@ class Loader {
 
   const std::shared_ptr<const Plan> plan_;
   const std::shared_ptr<Slots> slots_;
+  const Traits traits_;
   const int threads_;
   const int prefetch_;
   const bool reads_ahead_;

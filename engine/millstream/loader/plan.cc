@@ -25,6 +25,9 @@ Rows from_row(const Rows& rows, std::int64_t first) {
   return {later, rows.memory};
 }
 
+/// A batch of at least this many bytes leaves the CPU's caches before a step uses it.
+constexpr std::int64_t kLargeBatch = std::int64_t{8} << 20;
+
 /// How often a transient failure is tried in all, if failures are skipped.
 constexpr int kTries = 3;
 
@@ -74,6 +77,9 @@ Plan::Plan(std::shared_ptr<const Source> source, Schedule schedule, Transforms b
     for (const std::int64_t extent : field.shape.extents()) digest.add(extent);
     sample_bytes_ += byte_size(field);
   }
+  std::int64_t row_bytes = 0;
+  for (const Field& field : schema()) row_bytes += byte_size(field);
+  large_ = row_bytes >= (kLargeBatch + batch_size() - 1) / batch_size();
   if (filter != 0) digest.add("filter").add(filter);
   schedule_.add_to(digest);
   digest_ = digest.value();
@@ -106,7 +112,10 @@ void Plan::row_range(const Position& position, std::int64_t first, std::int64_t 
   schedule_.epochs(position, first, epochs);
   const Request request = {indices.first(epochs.size()), epochs, position.seed, first,
                            context};
-  Rows rows{output, memory};
+  const auto columns = memory.array<Column>(std::ssize(output));
+  std::ranges::copy(output, columns.begin());
+  for (Column& column : columns) column.large = large_;
+  Rows rows{columns, memory};
   if (valid > 0 && skip_) {
     rows_skipping_failures(position, request, rows, mask);
   } else if (valid > 0) {

@@ -90,6 +90,7 @@ class Plan {
   Chain tail_;  // the stages after batching, which also transform padding
   std::uint64_t digest_;
   bool skip_;
+  bool large_;  // whether a batch leaves the CPU's caches before it is used
   Traits traits_;
   WorkerPool* worker_pool_;
   std::int64_t sample_bytes_ = 0;

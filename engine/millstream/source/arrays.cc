@@ -1,7 +1,9 @@
 #include "millstream/source/arrays.h"
 
-#include <cstring>
-#include <limits>
+#include <algorithm>
+#include <cstdlib>
+#include <functional>
+#include <numeric>
 #include <utility>
 
 #include "millstream/core/error.h"
@@ -10,34 +12,36 @@
 namespace millstream {
 namespace {
 
-/// Throws `ArgumentError` for the first sample with a value that `Narrow` cannot hold.
-template <typename T, typename Narrow>
-void check_fit(const Array& array) {
-  constexpr T kLowest = std::numeric_limits<Narrow>::min();
-  constexpr T kHighest = std::numeric_limits<Narrow>::max();
-  const std::int64_t elements = array.field.shape.elements();
-  const std::int64_t rows = array.stride == 0 ? 1 : array.size;
-  for (std::int64_t row = 0; row < rows; ++row) {
-    const std::byte* at = array.data + row * array.stride;
-    const auto value = [&](std::int64_t i) {
-      T element;
-      std::memcpy(&element, at + i * 8, 8);
-      return element;
-    };
-    const auto fits = [](T x) { return x >= kLowest && x <= kHighest; };
-    bool inside = true;  // no early exit, so that the compiler vectorizes
-    for (std::int64_t i = 0; i < elements; ++i) inside &= fits(value(i));
-    if (inside) continue;
-    std::int64_t bad = 0;
-    while (fits(value(bad))) ++bad;
-    const DType dtype = array.field.dtype;
-    throw ArgumentError(
-        {.sample = row,
-         .field = array.field.name,
-         .text = text("holds a value of dtype ", name(dtype), " that ",
-                      name(narrowed(dtype)), " cannot hold, ", value(bad),
-                      "; set jax_enable_x64 to use 64-bit types in JAX")});
+/// Arrays that lie side by side are read together for this many rows. These rows and
+/// the next ones fit into the L1 cache.
+constexpr std::size_t kTile = 64;
+/// Reading arrays together helps only if a row is short.
+constexpr std::int64_t kLongestRow = 1024;
+
+/// Groups the arrays whose rows lie side by side in memory, in the order of their
+/// addresses. Other arrays are groups of one.
+std::vector<std::vector<std::size_t>> side_by_side(const std::vector<Array>& arrays) {
+  std::vector<std::size_t> order(arrays.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, std::ranges::less{},
+                           [&](std::size_t i) { return arrays[i].data; });
+  std::vector<std::vector<std::size_t>> groups;
+  for (const std::size_t i : order) {
+    const Array& array = arrays[i];
+    if (!groups.empty()) {
+      const Array& first = arrays[groups.back().front()];
+      const std::int64_t stride = std::abs(first.stride);
+      const bool near = array.data != nullptr && stride <= kLongestRow &&
+                        array.stride == first.stride && !array.mapped &&
+                        !first.mapped && array.data - first.data < stride;
+      if (near) {
+        groups.back().push_back(i);
+        continue;
+      }
+    }
+    groups.push_back({i});
   }
+  return groups;
 }
 
 /// Always copies, because later users of a view would not be guarded against SIGBUS.
@@ -79,33 +83,48 @@ ArraysSource::ArraysSource(std::vector<Array> arrays) : arrays_(std::move(arrays
     schema_.push_back(array.field);
     if (array.mapped) traits_ = {.waits = true, .may_fail = true};
   }
-}
-
-void ArraysSource::check_narrow() const {
-  for (const Array& array : arrays_) {
-    const auto check = [&] {
-      const DType dtype = array.field.dtype;
-      if (dtype == DType::kInt64) check_fit<std::int64_t, std::int32_t>(array);
-      if (dtype == DType::kUint64) check_fit<std::uint64_t, std::uint32_t>(array);
-    };
-    if (array.mapped) {
-      array.mapped->read(check);
+  for (std::vector<std::size_t>& group : side_by_side(arrays_)) {
+    if (group.size() == 1) {
+      alone_.push_back(group.front());
     } else {
-      check();
+      groups_.push_back(std::move(group));
     }
   }
 }
 
+void ArraysSource::read(std::size_t i, std::span<const std::int64_t> indices,
+                        const Column& to, Memory& memory) const {
+  const Array& array = arrays_[i];
+  // Nobody writes through this column.
+  const Column from = {array.field.dtype, array.field.shape,
+                       const_cast<std::byte*>(array.data), array.stride, nullptr};
+  if (array.mapped) {
+    gather_mapped(array, from, indices, to, memory);
+  } else {
+    gather(from, indices, to, array.field.name);
+  }
+}
+
 void ArraysSource::read(const Request& request, Rows& rows) const {
-  for (std::size_t i = 0; i < arrays_.size(); ++i) {
-    const Array& array = arrays_[i];
-    // Nobody writes through this column.
-    const Column from = {array.field.dtype, array.field.shape,
-                         const_cast<std::byte*>(array.data), array.stride, nullptr};
-    if (array.mapped) {
-      gather_mapped(array, from, request.indices, rows.columns[i], rows.memory);
-    } else {
-      gather(from, request.indices, rows.columns[i], array.field.name);
+  const std::span<const std::int64_t> indices = request.indices;
+  for (const std::size_t i : alone_) read(i, indices, rows.columns[i], rows.memory);
+  for (const std::vector<std::size_t>& group : groups_) {
+    const Array& first = arrays_[group.front()];
+    const std::int64_t bytes = std::abs(first.stride);
+    for (std::size_t at = 0; at < indices.size(); at += kTile) {
+      const auto tile = [&](std::size_t begin) {
+        begin = std::min(begin, indices.size());
+        return indices.subspan(begin, std::min(kTile, indices.size() - begin));
+      };
+      for (const std::int64_t index : tile(at + kTile)) {
+        prefetch(first.data + index * first.stride, bytes);
+      }
+      for (const std::size_t i : group) {
+        Column to = rows.columns[i];
+        if (to.data != nullptr) to.data += static_cast<std::int64_t>(at) * to.stride;
+        if (to.rows != nullptr) to.rows += at;
+        read(i, tile(at), to, rows.memory);
+      }
     }
   }
 }

@@ -18,6 +18,7 @@ struct Array {
   std::int64_t stride = 0;
   std::shared_ptr<const void> owner;              // keeps `data` alive
   std::shared_ptr<const MappedFile> mapped = {};  // if `data` is a memory-mapped file
+  bool packed = false;                            // made by `packed` (pack.h)
 };
 
 /// Samples that consist of one row of each of several arrays. The arrays are not
@@ -29,10 +30,6 @@ class ArraysSource final : public Source {
   /// have the same number of rows.
   explicit ArraysSource(std::vector<Array> arrays);
 
-  /// Throws `ArgumentError` for the first 64-bit integer that does not fit into 32
-  /// bits.
-  void check_narrow() const;
-
   const std::vector<Array>& arrays() const noexcept { return arrays_; }
 
   std::int64_t size() const noexcept override { return arrays_.front().size; }
@@ -43,7 +40,14 @@ class ArraysSource final : public Source {
   WorkerPool* worker_pool() const noexcept override { return nullptr; }
 
  private:
+  void read(std::size_t i, std::span<const std::int64_t> indices, const Column& to,
+            Memory& memory) const;
+
   std::vector<Array> arrays_;
+  /// Arrays whose rows lie side by side, such as the fields of a structured array. They
+  /// are read together, so that a row stays in the CPU's cache.
+  std::vector<std::vector<std::size_t>> groups_;
+  std::vector<std::size_t> alone_;  // all other arrays
   Schema schema_;
   Traits traits_;
 };

@@ -120,12 +120,9 @@ void MappedColumn::read(std::span<const std::int64_t> indices, const Column& to,
     if (fitting == elements) continue;
     const std::int64_t index = indices[static_cast<std::size_t>(k)];
     const std::size_t array = array_of(index);
-    throw DataError(
-        {.file = name_of(array),
-         .sample = index - first_[array],
-         .field = field_.name,
-         .text = text("holds a value of dtype ", name(field_.dtype), " at element ",
-                      fitting, " that ", name(to.dtype), " cannot hold")});
+    throw unfit(
+        {.file = name_of(array), .sample = index - first_[array], .field = field_.name},
+        values, values.row(k), fitting, to.dtype);
   }
 }
 

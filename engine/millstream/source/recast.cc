@@ -54,10 +54,7 @@ Recast::Recast(SharedSource source, std::vector<RecastField> fields)
       throw ArgumentError(text("two fields have the name '", made.field.name, "'"));
     }
     const DType dtype = made.field.dtype;
-    if (dtype != stored[from].dtype && byte_size(stored[from].dtype) > 1) {
-      traits_.may_fail = traits_.may_fail || is_checked(stored[from].dtype, dtype) ||
-                         is_checked(dtype, narrowed(dtype));
-    }
+    traits_.may_fail |= is_checked(stored[from].dtype, dtype);
     schema_.push_back(std::move(made.field));
     from_.push_back(from);
     transposed_.push_back(made.transposed);

@@ -11,6 +11,7 @@
 #include "millstream/core/error.h"
 #include "millstream/source/arrays.h"
 #include "millstream/source/columns.h"
+#include "millstream/source/pack.h"
 #include "millstream/source/recast.h"
 
 namespace millstream {
@@ -47,10 +48,12 @@ SharedSource joined(const SharedSource& source, std::int64_t length,
   return std::make_shared<Concatenated>(std::move(sources));
 }
 
-/// Null if the rows of an array do not lie side by side.
+/// Null if the rows of an array do not follow each other. Packed arrays are copied, as
+/// windows of a copy are quicker to read.
 SharedSource windows_of(const ArraysSource& source, std::int64_t length) {
   std::vector<Array> arrays = source.arrays();
   for (Array& array : arrays) {
+    if (array.packed) array = unpacked(array);
     if (array.stride != byte_size(array.field)) return nullptr;
     array.field = stacked(array.field, length);
     array.size -= length - 1;

@@ -5,49 +5,15 @@
 #include <utility>
 
 #include "millstream/core/convert.h"
+#include "millstream/core/cpu.h"
 #include "millstream/core/error.h"
+#include "millstream/transform/arithmetic.h"
 
 namespace millstream {
 namespace {
 
 /// The least number of elements for an inner loop to be worth vectorizing.
 constexpr std::int64_t kLeastPeriod = 96;
-
-/// `value * scale + offset` in type T, rounded after each operation.
-template <typename T>
-[[gnu::always_inline]] inline T scaled(T value, T scale, T offset, bool shifts) {
-  if constexpr (is_small_float<T>) {
-    const T product(static_cast<float>(value) * static_cast<float>(scale));
-    return shifts ? T(static_cast<float>(product) + static_cast<float>(offset))
-                  : product;
-  } else {
-    const T product = value * scale;
-    return shifts ? product + offset : product;
-  }
-}
-
-/// `(value - mean) / std` in type T, rounded after each operation.
-template <typename T>
-[[gnu::always_inline]] inline T standardized(T value, T mean, T std) {
-  if constexpr (is_small_float<T>) {
-    const T centred(static_cast<float>(value) - static_cast<float>(mean));
-    return T(static_cast<float>(centred) / static_cast<float>(std));
-  } else {
-    return (value - mean) / std;
-  }
-}
-
-/// The numbers of a `Normalize` in type T. `mean` and `std` have `period` entries, a
-/// multiple of the number of channels.
-template <typename T>
-struct Numbers {
-  T scale;
-  T offset;
-  const T* mean;
-  const T* std;
-  std::int64_t period;  // 0 without a mean and a standard deviation
-  bool shifts;
-};
 
 template <typename From, typename To, bool kShifts, bool kStandardizes>
 [[gnu::always_inline]] inline void scale_row(const std::byte* __restrict from,
@@ -107,7 +73,6 @@ template <typename From, typename To>
                                                     const Numbers<To>& numbers) {
   scale_rows<From, To>(from, to, rows, numbers);
 }
-const bool kAvx2 = __builtin_cpu_supports("avx2");
 #endif
 
 /// The number of entries of a sequence, or 0 for a single number.
@@ -120,13 +85,15 @@ bool is_sequence(const PerChannel& value) {
   return std::holds_alternative<std::vector<double>>(value);
 }
 
-/// Repeats the entries to `period` values of type `dtype`.
+/// Repeats the entries to `period + kRepeated` values of type `dtype`.
 std::vector<std::byte> repeated(const PerChannel& value, DType dtype,
                                 std::int64_t period) {
-  std::vector<std::byte> bytes(static_cast<std::size_t>(byte_size(dtype) * period));
+  if (period == 0) return {};
+  std::vector<std::byte> bytes(
+      static_cast<std::size_t>(byte_size(dtype) * (period + kRepeated)));
   visit(dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
-    for (std::size_t i = 0; i < static_cast<std::size_t>(period); ++i) {
+    for (std::size_t i = 0; i < bytes.size() / sizeof(T); ++i) {
       const auto* several = std::get_if<std::vector<double>>(&value);
       const T entry =
           converted<T>(several == nullptr ? std::get<double>(value)
@@ -201,10 +168,14 @@ Flow Normalize::flow(const Schema& input) const {
   return flow;
 }
 
-Traits Normalize::traits() const noexcept {
-  // Without x64 the batch holds 64-bit integers as 32-bit ones, and the conversion
-  // throws if a value does not fit.
-  return {.may_fail = is_checked(dtype_, narrowed(dtype_))};
+template <typename T>
+Numbers<T> Normalize::numbers() const {
+  return {converted<T>(scale_),
+          converted<T>(offset_),
+          reinterpret_cast<const T*>(mean_.data()),
+          reinterpret_cast<const T*>(std_.data()),
+          period_,
+          offset_ != 0};
 }
 
 void Normalize::apply(const Flow& flow, const Request& request, const Rows& in,
@@ -214,6 +185,8 @@ void Normalize::apply(const Flow& flow, const Request& request, const Rows& in,
     if (flow.from[i] != Flow::kMade) continue;
     const Column& from = in.columns[i];
     const Column& to = out.columns[i];
+    const bool pixels = from.dtype == DType::kUint8 && to.dtype == DType::kFloat32;
+    if (pixels && to.large && stream_pixels(from, to, rows, numbers<float>())) continue;
     if (!scales()) {
       const Convert convert = converter(from.dtype, to.dtype);
       for (std::int64_t k = 0; k < rows; ++k) {
@@ -227,19 +200,13 @@ void Normalize::apply(const Flow& flow, const Request& request, const Rows& in,
         using To = typename decltype(target)::Type;
         if constexpr (!is_complex<From> &&
                       (std::is_floating_point_v<To> || is_small_float<To>)) {
-          const Numbers<To> numbers = {converted<To>(scale_),
-                                       converted<To>(offset_),
-                                       reinterpret_cast<const To*>(mean_.data()),
-                                       reinterpret_cast<const To*>(std_.data()),
-                                       period_,
-                                       offset_ != 0};
 #if defined(__x86_64__)
-          if (kAvx2) {
-            scale_rows_avx2<From, To>(from, to, rows, numbers);
+          if (has_avx2()) {
+            scale_rows_avx2<From, To>(from, to, rows, numbers<To>());
             return;
           }
 #endif
-          scale_rows<From, To>(from, to, rows, numbers);
+          scale_rows<From, To>(from, to, rows, numbers<To>());
         }
       });
     });

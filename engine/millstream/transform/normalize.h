@@ -5,6 +5,7 @@
 #include <variant>
 #include <vector>
 
+#include "millstream/transform/arithmetic.h"
 #include "millstream/transform/transform.h"
 
 namespace millstream {
@@ -26,12 +27,14 @@ class Normalize final : public Transform {
   StageKind kind() const noexcept override { return StageKind::kNormalize; }
   bool draws() const noexcept override { return false; }
   Flow flow(const Schema& input) const override;
-  Traits traits() const noexcept override;
+  Traits traits() const noexcept override { return {}; }
   void apply(const Flow& flow, const Request& request, const Rows& in,
              Rows& out) const override;
   WorkerPool* worker_pool() const noexcept override { return nullptr; }
 
  private:
+  template <typename T>
+  Numbers<T> numbers() const;
   bool scales() const noexcept { return scale_ != 1 || offset_ != 0 || period_ != 0; }
 
   std::string field_;
@@ -41,8 +44,8 @@ class Normalize final : public Transform {
   std::string per_channel_;  // the argument with one entry per channel, or empty
   std::int64_t channels_;    // the number of its entries
   std::int64_t period_ = 0;  // 0 without a mean and a standard deviation
-  // `period_` values of `dtype_` each: the entries of all channels, repeated, so that
-  // the inner loop is long enough to vectorize.
+  // `period_ + kRepeated` values of `dtype_` each: the entries of all channels,
+  // repeated, so that the inner loop is long enough to vectorize.
   std::vector<std::byte> mean_;
   std::vector<std::byte> std_;
 };

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "millstream/core/error.h"
 #include "millstream/loader/answers.h"
 #include "millstream/loader/loader.h"
+#include "millstream/source/arrays.h"
 
 namespace millstream {
 namespace {
@@ -179,6 +181,47 @@ TEST(Shards, AllShardsGetTheErrorOfOne) {
                        nullptr);
           } catch (const DataError& error) {
             EXPECT_STREQ(error.what(), "sample 17 is bad");
+            ++failed;
+          }
+        }
+      });
+    }
+    threads.clear();
+    EXPECT_EQ(failed, 2);
+  }
+}
+
+/// Labels 0 to 39, with one that 32 bits cannot hold.
+std::shared_ptr<const Plan> plan_of_labels() {
+  auto labels = std::make_shared<std::vector<std::int64_t>>(40);
+  std::iota(labels->begin(), labels->end(), 0);
+  (*labels)[17] = std::int64_t{1} << 40;
+  const auto* data = reinterpret_cast<const std::byte*>(labels->data());
+  return sample_plan(std::make_shared<ArraysSource>(std::vector<Array>{
+                         {{"y", DType::kInt64, {}}, 40, data, 8, labels}}),
+                     kRows);
+}
+
+TEST(Shards, AllShardsGetTheErrorOfAnIntegerThatDoesNotFit) {
+  const auto plan = plan_of_labels();
+  EXPECT_FALSE(plan->traits().may_fail);
+  EXPECT_FALSE(Loader(plan, dtypes_of(*plan), {2, 2}).traits().may_fail);
+  const DType narrow[] = {DType::kInt32};
+  for (const int prefetch : {0, 2}) {
+    Loader loader(plan, narrow, {2, prefetch}, {{{0, 4}, {4, 4}}, 2});
+    EXPECT_TRUE(loader.traits().may_fail);
+    std::atomic<int> failed{0};
+    std::vector<std::jthread> threads;
+    for (const std::int64_t first : {0, 4}) {
+      threads.emplace_back([&, first] {
+        auto slots = std::make_shared<Slots>(Layout({{"y", DType::kInt32, {}}}, 4), 0);
+        const auto batch = slots->take();
+        for (std::int64_t step = 0; step < 5; ++step) {
+          try {
+            fill_shard(loader, {{4, 4}, 0, step}, {first, 4}, batch->columns(),
+                       nullptr);
+          } catch (const DataError& error) {
+            EXPECT_EQ(error.fields().sample, 17);
             ++failed;
           }
         }

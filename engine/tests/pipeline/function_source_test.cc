@@ -77,7 +77,10 @@ TEST(FunctionSource, ReportsTheSampleThatCannotBeConverted) {
     FAIL() << "the sample was converted";
   } catch (const DataError& error) {
     EXPECT_STREQ(error.what(),
-                 "x: sample 2 holds a value of dtype int64 that int32 cannot hold");
+                 "x: sample 2 holds a value of dtype int64 that int32 cannot hold, "
+                 "72057594037927936"
+                 "; set jax_enable_x64 for 64-bit values, or store values that int32 "
+                 "can hold");
   }
 }
 

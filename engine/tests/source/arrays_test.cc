@@ -5,6 +5,7 @@
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <numeric>
 #include <string>
 #include <thread>
 #include <vector>
@@ -162,50 +163,68 @@ TEST(Arrays, ErrorsOfLargeIntegersNameFieldSampleAndElement) {
               read_samples(source, bad, {&column, 1}, memory);
             }),
             "pair: sample 1 holds a value of dtype int64 at element 1 that int32 "
-            "cannot hold");
+            "cannot hold, 1099511627781; set jax_enable_x64 for 64-bit values, or "
+            "store values that int32 can hold");
 }
 
-TEST(Arrays, CheckNarrowNamesFieldAndSample) {
-  constexpr std::int64_t kLowest = std::numeric_limits<std::int32_t>::min();
-  constexpr std::int64_t kHighest = std::numeric_limits<std::int32_t>::max();
-  EXPECT_NO_THROW(ArraysSource({labels({kLowest, kHighest})}).check_narrow());
-  for (const std::int64_t bad : {kLowest - 1, kHighest + 1}) {
-    const ArraysSource source({labels({0, 1, bad, bad})});
-    const std::string message = refusal<ArgumentError>([&] { source.check_narrow(); });
-    EXPECT_TRUE(message.starts_with(
-        "label: sample 2 holds a value of dtype int64 that int32 cannot hold"))
-        << message;
+TEST(Arrays, ConvertsRowsOfAnyLengthAndStride) {
+  constexpr std::int64_t kRows = 1500;
+  for (const std::int64_t elements : {1, 3, 256, 257, 600}) {
+    auto values = std::make_shared<std::vector<std::int64_t>>();
+    for (std::int64_t i = 0; i < kRows * elements; ++i) values->push_back(i * 7 - 50);
+    Array array = array_of("x", values, DType::kInt64, elements);
+    array.data += (kRows - 1) * array.stride;
+    array.stride = -array.stride;  // sample k is row kRows - 1 - k
+    const ArraysSource source({array});
+    std::vector<std::int64_t> indices;
+    for (std::int64_t k = 0; k < kRows; ++k) indices.push_back(k * 77 % kRows);
+    for (const std::int64_t gap : {0, 2}) {  // values between the rows of the output
+      const std::int64_t step = elements + gap;
+      std::vector<std::int32_t> out(static_cast<std::size_t>(kRows * step), -1);
+      Column column = {DType::kInt32,
+                       {elements},
+                       reinterpret_cast<std::byte*>(out.data()),
+                       step * 4,
+                       nullptr};
+      Memory memory;
+      read_samples(source, indices, {&column, 1}, memory);
+      for (std::int64_t k = 0; k < kRows; ++k) {
+        const std::int64_t row = kRows - 1 - indices[static_cast<std::size_t>(k)];
+        for (std::int64_t i = 0; i < step; ++i) {
+          const auto expected = i < elements ? (row * elements + i) * 7 - 50 : -1;
+          ASSERT_EQ(out[static_cast<std::size_t>(k * step + i)], expected);
+        }
+      }
+    }
   }
 }
 
-TEST(Arrays, CheckNarrowUsesUnsignedLimits) {
-  const auto values = std::make_shared<std::vector<std::uint64_t>>(
-      std::vector<std::uint64_t>{0xFFFFFFFFu, std::uint64_t{1} << 32});
-  const ArraysSource source({array_of("id", values, DType::kUint64, 1)});
-  EXPECT_TRUE(refusal<ArgumentError>([&] {
-                source.check_narrow();
-              }).starts_with("id: sample 1 holds a value of dtype uint64 that uint32"));
-}
-
-TEST(Arrays, CheckNarrowFollowsStrides) {
-  Array array = labels({0, std::int64_t{1} << 40, 0, std::int64_t{1} << 40});
-  array.size = 2;
-  array.stride = 16;
-  EXPECT_NO_THROW(ArraysSource({array}).check_narrow());
-  array.data += 24;
-  array.stride = -16;
-  EXPECT_THROW(ArraysSource({array}).check_narrow(), ArgumentError);
-  array.data -= 24;
-  array.stride = 0;
-  array.size = 1'000'000;
-  EXPECT_NO_THROW(ArraysSource({array}).check_narrow());
-}
-
-TEST(Arrays, CheckNarrowAcceptsOtherTypes) {
-  const auto values =
-      std::make_shared<std::vector<double>>(std::vector<double>{1e300, -1e300});
-  EXPECT_NO_THROW(
-      ArraysSource({array_of("x", values, DType::kFloat64, 1)}).check_narrow());
+TEST(Arrays, ErrorsOfLargeIntegersNameTheValue) {
+  constexpr std::int64_t kLowest = std::numeric_limits<std::int32_t>::min();
+  constexpr std::int64_t kHighest = std::numeric_limits<std::int32_t>::max();
+  std::vector<std::int32_t> out(1000);
+  Column column = {
+      DType::kInt32, {}, reinterpret_cast<std::byte*>(out.data()), 4, nullptr};
+  std::vector<std::int64_t> indices(1000);
+  std::iota(indices.begin(), indices.end(), 0);
+  Memory memory;
+  for (const std::int64_t bad : {kLowest - 1, kHighest + 1}) {
+    std::vector<std::int64_t> values(1000, bad < 0 ? kLowest : kHighest);
+    values[613] = values[700] = bad;
+    const ArraysSource source({labels(values)});
+    EXPECT_EQ(refusal<DataError>([&] {
+                read_samples(source, indices, {&column, 1}, memory);
+              }),
+              text("label: sample 613 holds a value of dtype int64 that int32 cannot "
+                   "hold, ",
+                   bad,
+                   "; set jax_enable_x64 for 64-bit values, or store values that int32 "
+                   "can hold"));
+    std::swap(indices[613], indices[0]);
+    read_samples(source, std::span(indices).subspan(1, 612), {&column, 1}, memory);
+    EXPECT_EQ(out[0], values[0]);
+    std::swap(indices[613], indices[0]);
+  }
 }
 
 TEST(Arrays, ErrorNamesUnequalLengths) {

@@ -93,8 +93,10 @@ TEST(NpySource, RejectsLabelsThatDoNotFit) {
   EXPECT_EQ(read_error(source, {1, 2, 3}, DType::kInt32), "");
   EXPECT_EQ(read_error(source, {1, 7}, DType::kInt32),
             (folder.path() / "y.npy").string() +
-                ": label: sample 7 holds a value of dtype int64 at element 0 that "
-                "int32 cannot hold");
+                ": label: sample 7 holds a value of dtype int64 that int32 cannot "
+                "hold, 1099511627781"
+                "; set jax_enable_x64 for 64-bit values, or store values that int32 "
+                "can hold");
 }
 
 TEST(NpySource, ReadsBooleansThatAreNeitherZeroNorOne) {

@@ -352,7 +352,9 @@ TEST(Windows, ErrorsNameTheFileAndTheFirstRow) {
             }),
             (folder.path() / "y0.npy").string() +
                 ": y: sample 28 holds a value of dtype int64 at element 2 that int32 "
-                "cannot hold");
+                "cannot hold, 8589934592"
+                "; set jax_enable_x64 for 64-bit values, or store values that int32 "
+                "can hold");
 }
 
 TEST(Windows, ATruncatedFileIsAnError) {

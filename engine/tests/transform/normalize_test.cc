@@ -154,6 +154,46 @@ TEST(Normalize, TakesManyChannels) {
   }
 }
 
+TEST(Normalize, WritesTheSameBytesToALargeBatch) {
+  std::vector<Normalize> all;
+  for (const double offset : {0.0, -0.25}) {
+    all.emplace_back("x", DType::kFloat32, 1, offset);
+    all.emplace_back("x", DType::kFloat32, 1 / 255.0, offset);
+    all.emplace_back("x", DType::kFloat32, 1 / 255.0, offset, 0.45, 0.22);
+    all.emplace_back("x", DType::kFloat32, 1 / 255.0, offset,
+                     std::vector<double>{0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7},
+                     std::vector<double>{0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3});
+  }
+  constexpr std::int64_t kRows = 5;
+  const std::int64_t indices[kRows] = {};
+  for (const Normalize& normalize : all) {
+    for (const std::int64_t side : {1, 2, 3, 9, 64}) {
+      const Shape shape = {side, 7};
+      const std::int64_t count = side * 7;
+      std::vector<std::uint8_t> values;
+      for (std::int64_t i = 0; i < count * kRows; ++i) {
+        values.push_back(static_cast<std::uint8_t>(i * 37 + i / 256));
+      }
+      const Column from = {DType::kUint8, shape,
+                           reinterpret_cast<std::byte*>(values.data()), count, nullptr};
+      const Flow flow = normalize.flow({{"x", DType::kUint8, shape}});
+      std::vector<std::vector<float>> made;
+      for (const bool large : {false, true}) {
+        auto& out = made.emplace_back(count * kRows + 2, -1.0F);
+        const Column to = {
+            DType::kFloat32, shape,   reinterpret_cast<std::byte*>(out.data() + 1),
+            count * 4,       nullptr, large};
+        Memory memory;
+        Rows rows{{&to, 1}, memory};
+        normalize.apply(flow, Request{indices}, {{&from, 1}, memory}, rows);
+      }
+      EXPECT_EQ(std::memcmp(made[0].data(), made[1].data(), made[0].size() * 4), 0);
+      EXPECT_EQ(made[1].front(), -1.0F);
+      EXPECT_EQ(made[1].back(), -1.0F);
+    }
+  }
+}
+
 TEST(Normalize, RejectsAnotherNumberOfChannels) {
   const std::vector<double> three = {1, 2, 3};
   const Normalize mean("x", DType::kFloat32, 1, 0, three);

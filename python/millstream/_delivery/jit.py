@@ -126,7 +126,7 @@ def _target(built: BuiltPipeline, name: str) -> str:
     The handler whose name ends in "_later" may return a future to XLA. It is used if
     the engine may have to wait for the batch, or if all shards share one result.
     """
-    traits = built.traits
+    traits = built.engine.traits
     later = not traits.immediate or (traits.may_fail and built.split is not None)
     return f"millstream_{name}_later" if later else f"millstream_{name}"
 

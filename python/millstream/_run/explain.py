@@ -16,6 +16,7 @@ from millstream._order.orders import SplitRange
 from millstream._run.iterable import IterablePipeline
 from millstream._run.keys import Origin
 from millstream._run.stream import StreamPipeline
+from millstream._sources.arrays import ArraySampleSource
 from millstream._workers.pools import UsesWorkers
 
 if TYPE_CHECKING:
@@ -137,13 +138,34 @@ def _summary(built: Built, stats: Stats) -> list[str]:
         engine = built.engine
         lines = [
             f"{steps} an epoch, {engine.batch_bytes} bytes a batch; "
-            f"at most {engine.threads} threads, {engine.prefetch} batches ahead"
+            f"at most {engine.threads} threads, {engine.prefetch} batches ahead",
+            *_packing_advice(built),
         ]
         if built.head.origin is not None:
             lines.insert(0, f"the data set is {built.head.origin}")
     if stats.samples or stats.measured_steps:
         lines.append(str(stats))
     return lines
+
+
+# Packing was measured with these numbers of float32 columns and 10 M rows, shuffled.
+_PACKED_SPEEDUPS = {20: 5, 8: 3}
+_FEWEST_BYTES = 64 << 20
+"""Smaller tables fit into the caches of many CPUs."""
+
+
+def _packing_advice(built: BuiltPipeline) -> list[str]:
+    """Returns a line if ``pack=True`` would make a source of arrays faster."""
+    if built.traced or not isinstance(built.head, ArraySampleSource):
+        return []
+    columns, size = built.head.native()[0].packable
+    speedups = [s for least, s in _PACKED_SPEEDUPS.items() if columns >= least]
+    if not speedups or size < _FEWEST_BYTES:
+        return []
+    return [
+        f"gathers {columns} columns one by one; pack=True copies {size // 10**6} MB "
+        f"once and is about {speedups[0]} times as fast"
+    ]
 
 
 def _count(order: Order, n: int) -> str:

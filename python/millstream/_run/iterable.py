@@ -94,7 +94,7 @@ class _Fields(SampleSource):
             (column.name, column.dtype, [count, *column.shape], 0, 0, None, None)
             for column in columns
         ]
-        self._native = _engine.arrays(names, False)
+        self._native = _engine.arrays(names)
         self._fields = tree, [column.name for column in columns]
         self._count = count
 

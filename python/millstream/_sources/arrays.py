@@ -10,11 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from millstream import _engine
-from millstream._core.arguments import check_unmasked
+from millstream._core.arguments import check_unmasked, flag
 from millstream._core.description import Tree
 from millstream._core.devices import device_named
+from millstream._core.errors import DataError
 from millstream._core.public import public
-from millstream._run.state import has_x64
 from millstream._sources.advice import advice_for, is_table
 from millstream._sources.maps import file_maps
 from millstream._sources.ordered import OrderedSource, name_of
@@ -44,11 +44,16 @@ class ArraySampleSource(OrderedSource):
       data: A pytree of arrays that share their leading dimension.
       ordering: "shuffle", "sequential", or an Order.
       storage_device: The device that holds the data, or its name, such as "gpu:1".
+      pack: Whether to copy arrays with rows of at most 64 bytes once, to memory in
+        which the rows of a sample lie side by side. This is faster for tables of many
+        columns that exceed the CPU's caches, and does not change the batches. If you
+        change such an array later, the copy keeps the old values.
     """
 
     data: Tree
     ordering: Any = "shuffle"
     storage_device: Any = field(default=None, kw_only=True)
+    pack: bool = field(default=False, kw_only=True)
     _leaves: list[Any] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -73,16 +78,26 @@ class ArraySampleSource(OrderedSource):
         if self.storage_device is not None:
             device = device_named(self.storage_device)
             if device.platform != "cpu":
-                leaves = [jax.device_put(leaf, device) for leaf in leaves]
+                leaves = [
+                    _on_device(name, x, device)
+                    for name, x in zip(names, leaves, strict=True)
+                ]
         self.__dict__["_leaves"] = leaves
+        pack = flag("pack", self.pack)
+        if pack and self.device() is not None:
+            raise ValueError(
+                "pack=True copies arrays in host memory, but these are on "
+                f"{self.device()}. Remove pack=True."
+            )
         specs = [_spec(name, x) for name, x in zip(names, leaves, strict=True)]
-        narrow = not has_x64()
         structure = jax.tree.structure(self.data)
         tree = jax.tree.unflatten(structure, range(len(names)))
-        self._open(_engine.arrays(specs, narrow), tree)
+        self._open(_engine.arrays(specs, pack), tree)
 
     def arrays(self) -> list[Any]:
-        return [jax.device_put(leaf) for leaf in self._leaves]
+        names = self.native()[2]
+        leaves = zip(names, self._leaves, strict=True)
+        return [_on_device(name, leaf) for name, leaf in leaves]
 
     def device(self) -> Any:
         for leaf in self._leaves:
@@ -97,7 +112,7 @@ def host_copy(source: SampleSource) -> _engine.Source:
         leaves = [np.asarray(array) for array in source.arrays() or []]
     _, _, names = source.native()
     specs = [_spec(name, leaf) for name, leaf in zip(names, leaves, strict=True)]
-    return _engine.arrays(specs, not has_x64())
+    return _engine.arrays(specs)
 
 
 def _is_iterator(value: Any) -> bool:
@@ -106,6 +121,27 @@ def _is_iterator(value: Any) -> bool:
 
 def _on_cpu(leaf: jax.Array) -> bool:
     return all(device.platform == "cpu" for device in leaf.devices())
+
+
+def _on_device(name: str, leaf: Any, device: Any = None) -> jax.Array:
+    """Copies an array to a device.
+
+    Raises ``DataError`` for an integer that JAX would truncate to 32 bits.
+    """
+    if isinstance(leaf, np.ndarray) and leaf.dtype.kind in "iu":
+        narrow = leaf.astype(jax.dtypes.canonicalize_dtype(leaf.dtype), copy=False)
+        if narrow is not leaf and (narrow != leaf).any():
+            place = tuple(np.argwhere(narrow != leaf)[0])
+            raise DataError(
+                f"{name}: sample {place[0]} holds a value of dtype {leaf.dtype} that "
+                f"{narrow.dtype} cannot hold, {leaf[place]}; set jax_enable_x64 for "
+                f"64-bit values, or store values that {narrow.dtype} can hold",
+                kind="data",
+                sample=int(place[0]),
+                field=name,
+            )
+        leaf = narrow
+    return jax.device_put(leaf, device)
 
 
 def _leaf(name: str, value: Any) -> Any:

@@ -64,7 +64,7 @@ class TracedSource(OrderedSource):
         ]
         self.__dict__["_leaves"] = leaves
         tree = jax.tree.unflatten(structure, range(len(leaves)))
-        self._open(_engine.arrays(specs, False), tree)
+        self._open(_engine.arrays(specs), tree)
 
     def arrays(self) -> list[Any]:
         return list(self._leaves)

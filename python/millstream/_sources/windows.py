@@ -25,7 +25,8 @@ class WindowSource(Combined, OrderedSource):
     rows from ``i * stride`` to ``i * stride + length - 1``. N rows have
     ``(N - length) // stride + 1`` windows.
 
-    The windows need no memory. Where the rows of a field lie side by side, as in an
+    The windows need no memory, except that the columns of a packed table, such as a
+    ``CsvSource``, are copied once. Where the rows of a field lie side by side, as in an
     array or an ``.npy`` file, the engine copies a window in one piece. It gathers other
     windows row by row, such as those that cross the border of two files.
 
