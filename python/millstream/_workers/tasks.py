@@ -290,8 +290,10 @@ def run(
         return task.make(Chunk(indices, seeds, inputs, outputs, row, host_values))
     except BaseException as error:
         sample = _sample_name(indices, row)
-        error.add_note(f"millstream: this error was raised for {sample}")
         only = int(indices[row[0]]) if row[0] >= 0 else None
+        if only is not None:
+            task.add_notes(error, only)
+        error.add_note(f"millstream: this error was raised for {sample}")
         other = stand_in(error, f"for {sample}", only)
         if other is None:
             raise
