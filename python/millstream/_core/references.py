@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import warnings
 import weakref
 from types import FrameType
 from typing import Any
@@ -20,9 +21,20 @@ class HeldBatches:
     A batch occupies its memory as long as something refers to one of its arrays. Pass
     each batch to ``add``, which keeps no reference to it. ``len`` of this object is
     the number of batches that are alive.
+
+    Args:
+      warn_above: ``add`` warns once if more batches than this are alive.
+      advice: The last sentence of the warning.
     """
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        *,
+        warn_above: int | None = None,
+        advice: str = "Print report() to see what holds them.",
+    ) -> None:
+        self._warn_above = warn_above
+        self._advice = advice
         self._numbers = itertools.count()
         # The keys are (number of the batch, path of an array in it).
         self._live: weakref.WeakValueDictionary[tuple[int, str], Any] = (
@@ -36,6 +48,14 @@ class HeldBatches:
         number = next(self._numbers)
         for path, leaf in jax.tree_util.tree_leaves_with_path(batch):
             self._live[number, jax.tree_util.keystr(path)] = leaf
+        if self._warn_above is not None and len(self) > self._warn_above:
+            self._warn_above = None
+            warnings.warn(
+                f"{len(self)} batches are still held, and each occupies its memory. "
+                f"{self._advice}",
+                RuntimeWarning,
+                stacklevel=2,
+            )
 
     def __len__(self) -> int:
         return len({number for number, _ in list(self._live.keys())})

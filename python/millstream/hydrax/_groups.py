@@ -153,10 +153,7 @@ def _as_sequence(data: Any) -> Sequence[Any]:
         return cast(Sequence[Any], data)
     if isinstance(data, Iterable):
         return list(data)
-    raise TypeError(
-        f"data must be a sequence or an iterable: {type(data).__name__} is not a "
-        "sequence or iterable"
-    )
+    raise TypeError(f"data of type {type(data).__name__} is not a sequence or iterable")
 
 
 def _clamped(batch_size: Any, items: int) -> int:

@@ -93,7 +93,8 @@ class Dataloader(Generic[D]):
         groups = (*trained, *validated)
         for group in groups:
             _warn_of_narrowing(group)
-            open_cache(group)  # raises if the cache does not match
+            if group._cache_location is not None:
+                open_cache(group)  # raises if the cache does not match
         per_epoch = sum(group.batch_count for group in trained)
         self._run: Run | None = None
         self._interrupts: StopOnInterrupt | None = None

@@ -45,7 +45,7 @@ _NO_LOADER = (
     "loader_arrays= to DataGroup."
 )
 
-_held = HeldBatches()
+_held: list[HeldBatches] = []  # of the last run, and of those with batches alive
 Load: TypeAlias = PendingBatch | PendingRead
 
 
@@ -55,16 +55,14 @@ class BatchTimeoutError(TimeoutError):
 
 def debug_batch_references() -> None:
     """Prints all batches and arrays that are alive, and the objects that hold them."""
-    for line in _held.report().splitlines():
-        print(f"[hydrax] {line}")
+    for held in _held:
+        for line in held.report().splitlines():
+            print(f"[hydrax] {line}")
 
 
-def open_cache(
-    group: DataGroup[Any], threads: int = 1, pending: int = 1
-) -> BatchCache | None:
-    """The group's cache on disk, or None. It is created if it does not exist."""
-    if group._cache_location is None:
-        return None
+def open_cache(group: DataGroup[Any], threads: int = 1, pending: int = 1) -> BatchCache:
+    """The group's cache on disk. It is created if it does not exist."""
+    assert group._cache_location is not None
     return BatchCache(
         group._cache_location,
         {
@@ -85,30 +83,31 @@ class Run:
         self._loader = loader
         self._steps = loader._schedule.steps()
         self._pending: deque[tuple[Step, Load]] = deque()
-        self._caches: list[BatchCache | None] = []
-        self._held_before: int | None = len(_held)
+        self._caches: dict[int, BatchCache] = {}
+        self._held = HeldBatches(
+            warn_above=loader._depth + _MARGIN,
+            advice="Call hydrax.debug_batch_references() to see what holds them.",
+        )
+        _held[:] = [*filter(len, _held), self._held]
         self._first = True
         self._dropped = 0
         self.idle = 0.0
         self.interrupts = StopOnInterrupt(label="hydrax", on_stage=self._interrupted)
-        self.loaders: LoaderProcesses | None = None
+        self.loaders = LoaderProcesses(
+            loader._function,
+            loader._groups,
+            loader._startup,
+            workers=loader._loader_count,
+            nice=loader._loader_nice,
+            timeout=loader._timeout,
+        )
         with contextlib.ExitStack() as opened:
             opened.enter_context(self.interrupts)
-            for group in loader._groups:
-                cache = open_cache(group, loader._cacher_count, loader._depth)
-                self._caches.append(cache)
-                if cache is not None:
-                    opened.enter_context(cache)
-            if loader._loader_count:
-                self.loaders = LoaderProcesses(
-                    loader._function,
-                    loader._groups,
-                    loader._startup,
-                    workers=loader._loader_count,
-                    nice=loader._loader_nice,
-                    timeout=loader._timeout,
-                )
-                opened.callback(self.loaders.close)
+            for number, group in enumerate(loader._groups):
+                if group._cache_location is not None:
+                    cache = open_cache(group, loader._cacher_count, loader._depth)
+                    self._caches[number] = opened.enter_context(cache)
+            opened.callback(self.loaders.close)
             self._opened = opened.pop_all()
 
     def close(self, kind: type[BaseException] | None) -> None:
@@ -142,13 +141,12 @@ class Run:
                 self._drop(step, error)
                 continue
             self._dropped = 0
-            self._watch(batch)
+            self._held.add((batch, dict(batch.arrays)))
             return batch
 
     def _load(self, step: Step) -> Load:
-        cache, make = self._caches[step.group], None
+        cache, make = self._caches.get(step.group), None
         if self._loader._groups[step.group].loader_layouts is not None:
-            assert self.loaders is not None
             make = functools.partial(self.loaders.submit, step)
             if cache is None or self._file(step) not in cache:
                 return make()
@@ -199,7 +197,7 @@ class Run:
     def _finish(self, step: Step, made: HostBatch | CachedBatch | None) -> Batch[Any]:
         """The batch with its JAX arrays; starts caching it if that is automatic."""
         assert made is not None  # wait() without a timeout always returns a batch
-        group, cache = self._loader._groups[step.group], self._caches[step.group]
+        group, cache = self._loader._groups[step.group], self._caches.get(step.group)
         rows, save = len(step.indices), None
         arrays = {name: array[:rows] for name, array in made.arrays.items()}
         if isinstance(made, CachedBatch):
@@ -226,21 +224,6 @@ class Run:
             return ValidationBatch(*what, *numbers)
         return TrainingBatch(*what, *numbers, step.seed)
 
-    def _watch(self, batch: Batch[Any]) -> None:
-        """Remembers a batch, and warns once if many are still alive."""
-        _held.add((batch, dict(batch.arrays)))
-        if self._held_before is None:
-            return
-        held = len(_held) - self._held_before
-        if held > self._loader._depth + _MARGIN:
-            self._held_before = None
-            warnings.warn(
-                f"{held} batches are still held, and each occupies its memory. Call "
-                "hydrax.debug_batch_references() to see what holds them.",
-                RuntimeWarning,
-                stacklevel=4,
-            )
-
     def _drop(self, step: Step, error: Exception) -> None:
         """Raises the error, or leaves the batch out with a warning."""
         if self._loader._on_error == "raise":
@@ -256,10 +239,9 @@ class Run:
         warnings.warn(f"{step} was dropped:\n{trace}", RuntimeWarning, stacklevel=4)
 
     def _interrupted(self, stage: int) -> None:
-        for cache in self._caches:
-            if cache is not None:
-                cache.abandon()
-        for pid in self.loaders.pids if stage > 2 and self.loaders is not None else ():
+        for cache in self._caches.values():
+            cache.abandon()
+        for pid in self.loaders.pids if stage > 2 else ():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from functools import lru_cache
 from io import BytesIO
@@ -335,9 +334,15 @@ def _convert(image: A, axis: int, function: Callable[[Any, Any], Any]) -> A:
     Changes a NumPy array in place and returns it; returns a new array for a JAX array.
     """
     array: Any = image
-    is_numpy = isinstance(array, np.ndarray)
-    if not is_numpy and not _is_jax_array(array):
-        raise TypeError(f"expected a NumPy or JAX array, found {type(image).__name__}")
+    xp: Any = np
+    if not isinstance(array, np.ndarray):
+        import jax
+
+        if not isinstance(array, jax.Array):
+            raise TypeError(
+                f"expected a NumPy or JAX array, found {type(array).__name__}"
+            )
+        xp = jax.numpy
     dtype = np.dtype(array.dtype)
     if dtype.kind != "f" and dtype.name != "bfloat16":
         raise TypeError(f"colours must be floating-point numbers; found {dtype}")
@@ -346,17 +351,11 @@ def _convert(image: A, axis: int, function: Callable[[Any, Any], Any]) -> A:
             f"expected an image of shape {'HWC' if axis == -1 else 'CHW'} with at "
             f"least 3 channels, found {tuple(array.shape)}"
         )
-    xp: Any = np if is_numpy else sys.modules["jax"].numpy
     worked = dtype if dtype.itemsize >= 4 else np.dtype(np.float32)
     channels = xp.moveaxis(array, axis, -1)
     new = function(channels[..., :3].astype(worked), xp).astype(dtype)
-    if is_numpy:
+    if xp is np:
         channels[..., :3] = new
         return image
     whole: A = xp.moveaxis(xp.concatenate([new, channels[..., 3:]], -1), -1, axis)
     return whole
-
-
-def _is_jax_array(value: Any) -> bool:
-    jax = sys.modules.get("jax")
-    return jax is not None and isinstance(value, jax.Array)
