@@ -206,6 +206,7 @@ WORKLOADS = {
 
 CONTENDERS = {
     "millstream": Contender("**Millstream**", Kind.OURS),
+    "millstream_hydrax": Contender("**Millstream**, Hydrax interface", Kind.OURS),
     "millstream_threads": Contender("**Millstream**, threads", Kind.OURS),
     "millstream_loop": Contender("**Millstream**, Python loop", Kind.OURS),
     "millstream_1e4": Contender("**Millstream**, 1e4 samples", Kind.OURS),

@@ -163,8 +163,18 @@ def test_persist_false_does_not_write(tmp_path):
             "has dtype int32, not float32",
         ),
         ({"latent": jnp.zeros((4, 2))}, [1], TypeError, "non-dict type list"),
-        ({"latent": jnp.zeros((4, 2))}, {"k": (1,)}, TypeError, "of type tuple is not a list"),
-        ({"latent": jnp.zeros((4, 2))}, {"k": [1]}, ValueError, "has length 1, expected 4"),
+        (
+            {"latent": jnp.zeros((4, 2))},
+            {"k": (1,)},
+            TypeError,
+            "of type tuple is not a list",
+        ),
+        (
+            {"latent": jnp.zeros((4, 2))},
+            {"k": [1]},
+            ValueError,
+            "has length 1, expected 4",
+        ),
     ],
 )
 def test_arrays_that_do_not_match_the_cache_layouts_are_refused(

@@ -110,7 +110,9 @@ def test_a_slow_batch_of_fast_items_raises_a_timeout():
     loader = Dataloader(loaders.slow_from_forty, group(80, 40), timeout_sec=1)
     with loader:
         next(loader)
-        with pytest.raises(BatchTimeoutError, match="no batches have been produced in 1 seconds"):
+        with pytest.raises(
+            BatchTimeoutError, match="no batches have been produced in 1 seconds"
+        ):
             next(loader)
 
 
@@ -129,7 +131,11 @@ def test_a_slow_batch_of_fast_items_raises_a_timeout():
             ValueError,
             r"has shape \(3, 5\), not \(4, 5\)",
         ),
-        (lambda a: {**a, "odd": a["odd"] * 1.0}, ValueError, "has dtype float32, not uint8"),
+        (
+            lambda a: {**a, "odd": a["odd"] * 1.0},
+            ValueError,
+            "has dtype float32, not uint8",
+        ),
     ],
 )
 def test_wrong_placements_are_refused(change, error, text):
