@@ -195,3 +195,55 @@ def stop_at_five(data, arrays, seed):
     fill(data, arrays, seed)
     if data == 5:
         stop()
+
+
+class Fault:
+    """Does what its name says: "die", "hang" or "interrupt"."""
+
+    def __init__(self, kind):
+        self.kind = kind
+
+    def happen(self):
+        if self.kind == "die":
+            os.kill(os.getpid(), signal.SIGKILL)
+        elif self.kind == "hang":
+            time.sleep(3600)
+        else:
+            raise KeyboardInterrupt("of the worker")
+
+    def __reduce__(self):
+        self.happen()
+        return Fault, (self.kind,)
+
+
+class FaultAtStartup(Fault):
+    """A startup function."""
+
+    def __reduce__(self):
+        return FaultAtStartup, (self.kind,)
+
+    def __call__(self):
+        self.happen()
+
+
+class FaultWhileLoading(FaultAtStartup):
+    """A loader function with a fault for item 5."""
+
+    def __reduce__(self):
+        return FaultWhileLoading, (self.kind,)
+
+    def __call__(self, data, arrays, seed):
+        if data == 5:
+            self.happen()
+        fill(data, arrays, seed)
+
+
+class FaultWhileReturning(FaultWhileLoading):
+    """A loader function that returns a value that is faulty when it is pickled."""
+
+    def __reduce__(self):
+        return FaultWhileReturning, (self.kind,)
+
+    def __call__(self, data, arrays, seed):
+        fill(data, arrays, seed)
+        return {"fault": Fault(self.kind)} if data == 5 else None

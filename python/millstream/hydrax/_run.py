@@ -182,9 +182,9 @@ class Run:
                 waited = time.monotonic() - begun
                 if loader._timeout is not None and waited > loader._timeout + grace:
                     raise BatchTimeoutError(
-                        f"no batches have been produced in {loader._timeout:g} "
-                        f"seconds; the next one is {step}. Raise timeout_sec= or "
-                        "loader_count="
+                        f"no batches have been produced in {loader._timeout:g} seconds "
+                        f"by the loader processes {self.loaders.pids}; the next one is "
+                        f"{step}. Raise timeout_sec= or loader_count="
                     )
                 with contextlib.suppress(Exception):  # `next` waits again and raises it
                     load.wait(_POLL if loader._deterministic else _POLL_ANY)
