@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 from millstream.hydrax import DataGroup
@@ -247,3 +248,27 @@ class FaultWhileReturning(FaultWhileLoading):
     def __call__(self, data, arrays, seed):
         fill(data, arrays, seed)
         return {"fault": Fault(self.kind)} if data == 5 else None
+
+
+def tell_about_the_arrays(data, arrays, seed):
+    fill(data, arrays, seed)
+    try:
+        arrays["value"] = np.zeros(3)
+    except TypeError as error:
+        refused = str(error)
+    return {
+        "type": type(arrays).__name__,
+        "shapes": {name: array.shape for name, array in arrays.items()},
+        "dtypes": {name: str(array.dtype) for name, array in arrays.items()},
+        "refused": refused,
+        "seed": None if seed is None else type(seed).__name__,
+        "pid": os.getpid(),
+    }
+
+
+def wait_for_another_process(data, arrays, seed):
+    """Ends only if three processes load the items of a batch at the same time."""
+    folder = Path(data[0])
+    (folder / str(os.getpid())).touch()
+    while len(list(folder.iterdir())) < 3:
+        time.sleep(0.01)

@@ -404,7 +404,7 @@ def test_temporary_files_of_dead_processes_are_removed(tmp_path):
 
 
 def test_cacher_count_is_checked_only_if_a_cache_is_written(tmp_path):
-    with pytest.raises(ValueError, match="cachers are required: cacher_count must be"):
+    with pytest.raises(ValueError, match="cacher_count must be"):
         Dataloader(loaders.fill, group(tmp_path), cacher_count=0)
     gathered(group(tmp_path))
     assert gathered(read_only(tmp_path), function=None, cacher_count=0) == EXPECTED

@@ -124,7 +124,7 @@ def test_wrong_groups_are_refused(changes, error, text):
         ),
         ({"validation": ("epoch", 0, GROUP)}, ValueError, "interval must be"),
         ({"depth": 0}, ValueError, "depth must be"),
-        ({"loader_count": 0}, ValueError, "loaders are required: loader_count must"),
+        ({"loader_count": 0}, ValueError, "loader_count must be"),
         ({"loader_nice": "a lot"}, ValueError, "loader_nice must be"),
         (
             {"start_at": (0, -1)},

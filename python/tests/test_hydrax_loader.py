@@ -192,7 +192,7 @@ def test_a_start_past_the_end_has_no_batches():
 def test_the_loader_runs_only_in_a_with_block():
     loader = Dataloader(fill, group(), end_at=("batch", 1))
     for act in (lambda: iter(loader), lambda: next(loader), loader.interrupt):
-        with pytest.raises(RuntimeError, match="not running: use it in a with block"):
+        with pytest.raises(RuntimeError, match="Use it in a with block"):
             act()
     with loader:
         with pytest.raises(RuntimeError, match="already set up"):

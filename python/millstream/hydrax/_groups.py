@@ -67,7 +67,7 @@ class DataGroup(Sequence[D], Generic[D]):
                 "loader_arrays= or cache_arrays="
             )
         if cache_location is None and cache_arrays is not None:
-            raise ValueError("cache_location is required with cache_arrays=")
+            raise ValueError("cache_location is required if cache_arrays are specified")
         self._data = _as_sequence(data)
         size = _clamped(batch_size, len(self._data))
         if shuffle_later == "default":
@@ -157,7 +157,7 @@ def _as_sequence(data: Any) -> Sequence[Any]:
 
 
 def _clamped(batch_size: Any, items: int) -> int:
-    size = whole("batch_size", batch_size, 1)
+    size = whole("batch size must be at least 1: batch_size", batch_size, 1)
     if items == 0:
         raise ValueError("data is empty: a group needs at least one item")
     if size > items:

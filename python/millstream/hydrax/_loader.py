@@ -186,7 +186,10 @@ class Dataloader(Generic[D]):
 
     def _started(self) -> Run:
         if self._run is None:
-            raise RuntimeError("the dataloader is not running: use it in a with block.")
+            raise RuntimeError(
+                "the dataloader is not running: the dataloader is not set up. Use it "
+                "in a with block."
+            )
         return self._run
 
 
@@ -247,14 +250,14 @@ def _loaders(function: Any, count: Any, groups: tuple[DataGroup[Any], ...]) -> i
         return 0
     if not callable(function):
         raise TypeError(f"loader_func must be a function; found {function!r}")
-    return whole("loaders are required: loader_count", count, 1)
+    return whole("loaders are required, cannot provision none: loader_count", count, 1)
 
 
 def _cachers(count: Any, groups: tuple[DataGroup[Any], ...]) -> int:
     """The number of threads for each cache; 1 if no cache is written."""
     if all(group._cache_readonly or group.cache_layouts is None for group in groups):
         return 1
-    return whole("cachers are required: cacher_count", count, 1)
+    return whole("cachers are required, cannot provision none: cacher_count", count, 1)
 
 
 def _warn_of_narrowing(group: DataGroup[Any]) -> None:

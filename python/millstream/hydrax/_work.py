@@ -103,8 +103,8 @@ def _reference_counts(arrays: Mapping[str, np.ndarray[Any, Any]]) -> list[int]:
 def _remarks(additional: Any) -> list[str]:
     if not isinstance(additional, dict):
         raise TypeError(
-            "additional data has non-dict type: loader_func must return a dict or "
-            f"None, not {type(additional).__name__}."
+            f"additional data has non-dict type {type(additional).__name__}: "
+            "loader_func must return a dict or None."
         )
     return [
         f"additional data {key!r} has array type {type(value).__name__}, which is "
