@@ -99,6 +99,7 @@ def test_a_folder_of_other_batches_is_refused(tmp_path, spec, description, text)
         (batch() | {"x": jnp.zeros((4, 2))}, r"'x': expected shape \(4, 3\)"),
         (batch() | {"x": jnp.zeros((2, 3))}, "as many as in the other arrays"),
         (batch(5), r"found \(5, 3\)"),
+        (batch() | {"label": np.int8(3)}, "'label'|'x'"),
     ],
 )
 def test_arrays_that_do_not_match_are_refused(tmp_path, arrays, text):
@@ -119,6 +120,14 @@ def test_a_spec_needs_arrays_with_samples(tmp_path, spec):
 def test_numbers_are_checked(tmp_path, argument):
     with pytest.raises(ValueError, match=f"{argument} must be"):
         ms.BatchCache(tmp_path, SPEC, **{argument: 0})
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "../a", "/a"])
+def test_names_have_no_folder(tmp_path, name):
+    with ms.BatchCache(tmp_path, SPEC) as cache:
+        for act in (cache.get, cache.read_ahead, lambda name: cache.put(name, batch())):
+            with pytest.raises(ValueError, match="without a folder"):
+                act(name)
 
 
 def test_a_closed_or_read_only_cache_is_not_written(tmp_path):

@@ -13,6 +13,7 @@ from typing import Any, Self
 import numpy as np
 
 from millstream._core.arguments import whole
+from millstream._core.errors import DataError
 from millstream._core.public import public
 from millstream._run.cache_files import (
     Abandoned,
@@ -73,7 +74,7 @@ class BatchCache:
         )
         self._over = self._closed = False
         self._lock = threading.Lock()
-        self._writing: dict[str, Future[None]] = {}
+        self._writing: dict[Path, Future[None]] = {}
         self._failed: list[str] = []
         self._readers = ThreadPoolExecutor(_READERS, "millstream-cache-read")
         self._writers = ThreadPoolExecutor(writers, "millstream-cache-write")
@@ -84,15 +85,20 @@ class BatchCache:
 
     def path(self, name: str) -> Path:
         """The file of a batch."""
+        if not name or Path(name).name != name:
+            raise ValueError(
+                f"name must be a file name without a folder; found {name!r}"
+            )
         return self.folder / f"{name}.dat"
 
     def get(self, name: str) -> CachedBatch | None:
         """Returns a batch, or None if it is not in the cache or is damaged."""
+        path = self.path(name)
         try:
-            return read_batch(self.path(name), self._layout)
+            return read_batch(path, self._layout)
         except FileNotFoundError:
             return None
-        except Exception as error:
+        except (DataError, OSError) as error:
             _warn_of_damage(error)
             return None
 
@@ -116,21 +122,23 @@ class BatchCache:
         """
         self._check(arrays)
         self.warn_of_failures()
-        if self.readonly or self._closed:
-            why = (
-                "closed. Write batches in its with block."
-                if self._closed
-                else ("read-only. Pass readonly=False to write to it.")
+        path = self.path(name)
+        if self._closed:
+            raise RuntimeError(
+                f"{path}: the cache is closed. Write batches in its with block."
             )
-            raise RuntimeError(f"the cache {self.folder} is {why}")
+        if self.readonly:
+            raise RuntimeError(
+                f"{path}: the cache is read-only. Pass readonly=False to write to it."
+            )
         while not self._over:
             with self._lock:
-                if name in self._writing:
+                if path in self._writing:
                     return
                 waiting = list(self._writing.values())
                 if len(waiting) < self._pending:
-                    self._writing[name] = self._writers.submit(
-                        self._write, name, dict(arrays), extra
+                    self._writing[path] = self._writers.submit(
+                        self._write, path, dict(arrays), extra
                     )
                     return
             wait(waiting, _POLL, "FIRST_COMPLETED")
@@ -146,15 +154,17 @@ class BatchCache:
 
     def close(self) -> None:
         """Waits for pending writes, and ends the threads."""
-        while not self._over:
-            with self._lock:
-                waiting = list(self._writing.values())
-            if not waiting:
-                break
-            wait(waiting, _POLL, "FIRST_COMPLETED")
-        self._over = self._closed = True
-        for pool in (self._readers, self._writers):
-            pool.shutdown(wait=True, cancel_futures=True)
+        try:
+            while not self._over:
+                with self._lock:
+                    waiting = list(self._writing.values())
+                if not waiting:
+                    break
+                wait(waiting, _POLL, "FIRST_COMPLETED")
+        finally:  # also after KeyboardInterrupt
+            self._over = self._closed = True
+            for pool in (self._readers, self._writers):
+                pool.shutdown(wait=True, cancel_futures=True)
         self.warn_of_failures()
 
     def __enter__(self) -> Self:
@@ -171,17 +181,17 @@ class BatchCache:
             raise ValueError(
                 f"expected the arrays {sorted(shapes)}, found {sorted(arrays)}"
             )
-        rows = {len(array) for array in arrays.values()}
+        rows = {np.shape(array)[:1] for array in arrays.values()}
         for name, (shape, _) in shapes.items():
-            found = arrays[name].shape
-            if found[1:] != shape[1:] or len(rows) > 1 or not 0 < found[0] <= shape[0]:
+            found = np.shape(arrays[name])
+            fits = found[1:] == shape[1:] and len(rows) == 1
+            if not fits or not found or not 0 < found[0] <= shape[0]:
                 raise ValueError(
                     f"array {name!r}: expected shape {shape} or fewer samples, as many "
                     f"as in the other arrays; found {found}"
                 )
 
-    def _write(self, name: str, arrays: Mapping[str, Any], extra: Any) -> None:
-        path = self.path(name)
+    def _write(self, path: Path, arrays: Mapping[str, Any], extra: Any) -> None:
         try:
             write_batch(path, self._layout, arrays, extra, lambda: self._over)
         except Abandoned:
@@ -192,7 +202,7 @@ class BatchCache:
             )
         finally:
             with self._lock:
-                del self._writing[name]
+                del self._writing[path]
 
 
 class PendingRead:
