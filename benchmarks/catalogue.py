@@ -228,6 +228,7 @@ WORKLOADS = {
 
 CONTENDERS = {
     "millstream": Contender("**Millstream**", Kind.OURS),
+    "millstream_hydrax": Contender("**Millstream**, Hydrax interface", Kind.OURS),
     "millstream_threads": Contender("**Millstream**, threads", Kind.OURS),
     "millstream_thread": Contender("**Millstream**, one thread", Kind.OURS),
     "millstream_jax_module": Contender(

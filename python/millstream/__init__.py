@@ -8,6 +8,8 @@ if TYPE_CHECKING:
     from millstream._core.errors import DataError as DataError
     from millstream._core.errors import WorkerError as WorkerError
     from millstream._core.errors import WorkerTimeout as WorkerTimeout
+    from millstream._core.interrupts import StopOnInterrupt as StopOnInterrupt
+    from millstream._core.references import HeldBatches as HeldBatches
     from millstream._datasets.celeba import CelebADataset as CelebADataset
     from millstream._datasets.cifar import CIFAR10Dataset as CIFAR10Dataset
     from millstream._datasets.cifar import CIFAR100Dataset as CIFAR100Dataset
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
     from millstream._order.orders import Shuffle as Shuffle
     from millstream._order.orders import Weighted as Weighted
     from millstream._order.orders import WithReplacement as WithReplacement
+    from millstream._run.batch_cache import BatchCache as BatchCache
+    from millstream._run.cache_files import CachedBatch as CachedBatch
     from millstream._run.loader import DataLoader as DataLoader
     from millstream._run.state import LoaderState as LoaderState
     from millstream._sources.arrays import ArraySampleSource as ArraySampleSource

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 from millstream.hydrax import DataGroup
@@ -195,3 +196,79 @@ def stop_at_five(data, arrays, seed):
     fill(data, arrays, seed)
     if data == 5:
         stop()
+
+
+class Fault:
+    """Does what its name says: "die", "hang" or "interrupt"."""
+
+    def __init__(self, kind):
+        self.kind = kind
+
+    def happen(self):
+        if self.kind == "die":
+            os.kill(os.getpid(), signal.SIGKILL)
+        elif self.kind == "hang":
+            time.sleep(3600)
+        else:
+            raise KeyboardInterrupt("of the worker")
+
+    def __reduce__(self):
+        self.happen()
+        return Fault, (self.kind,)
+
+
+class FaultAtStartup(Fault):
+    """A startup function."""
+
+    def __reduce__(self):
+        return FaultAtStartup, (self.kind,)
+
+    def __call__(self):
+        self.happen()
+
+
+class FaultWhileLoading(FaultAtStartup):
+    """A loader function with a fault for item 5."""
+
+    def __reduce__(self):
+        return FaultWhileLoading, (self.kind,)
+
+    def __call__(self, data, arrays, seed):
+        if data == 5:
+            self.happen()
+        fill(data, arrays, seed)
+
+
+class FaultWhileReturning(FaultWhileLoading):
+    """A loader function that returns a value that is faulty when it is pickled."""
+
+    def __reduce__(self):
+        return FaultWhileReturning, (self.kind,)
+
+    def __call__(self, data, arrays, seed):
+        fill(data, arrays, seed)
+        return {"fault": Fault(self.kind)} if data == 5 else None
+
+
+def tell_about_the_arrays(data, arrays, seed):
+    fill(data, arrays, seed)
+    try:
+        arrays["value"] = np.zeros(3)
+    except TypeError as error:
+        refused = str(error)
+    return {
+        "type": type(arrays).__name__,
+        "shapes": {name: array.shape for name, array in arrays.items()},
+        "dtypes": {name: str(array.dtype) for name, array in arrays.items()},
+        "refused": refused,
+        "seed": None if seed is None else type(seed).__name__,
+        "pid": os.getpid(),
+    }
+
+
+def wait_for_another_process(data, arrays, seed):
+    """Ends only if three processes load the items of a batch at the same time."""
+    folder = Path(data[0])
+    (folder / str(os.getpid())).touch()
+    while len(list(folder.iterdir())) < 3:
+        time.sleep(0.01)

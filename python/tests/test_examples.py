@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
+FASHION = Path("/usr/share/datasets/fashion-mnist")
 
 
 @pytest.fixture(scope="module")
@@ -70,3 +71,19 @@ def test_the_demo_is_a_script():
         "jitted"
         in subprocess.run(command, capture_output=True, text=True, check=True).stdout
     )
+
+
+@pytest.mark.skipif(not FASHION.is_dir(), reason="needs Debian's dataset-fashion-mnist")
+def test_a_hydrax_training_continues_exactly_after_an_interrupt():
+    command = [sys.executable, str(EXAMPLES / "hydrax_images.py"), "--images", "1000"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    first, interrupted, rest, last = done.stdout.splitlines()
+    # An epoch has 12 batches and 3 of validation. Batch 22 is in the second epoch.
+    assert first.startswith("45 batches, accuracy 0.")
+    assert interrupted == "interrupted after batch 22"
+    assert rest.startswith("19 batches, accuracy 0.")
+    assert last == "restarted at (1, 11): all 45 batches are the same"
+    assert float(first.split()[-1]) > 0.5
+    assert first.split()[-1] == rest.split()[-1]
+    assert "[hydrax] interrupted: no more batches" in done.stderr

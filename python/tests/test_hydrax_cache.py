@@ -13,7 +13,9 @@ import numpy as np
 import pytest
 from hydrax_loaders import ARRAYS
 from millstream import DataError
-from millstream.hydrax import DataGroup, Dataloader, _cache
+from millstream._run import cache_files
+from millstream.hydrax import DataGroup, Dataloader
+from millstream.hydrax._run import open_cache
 
 LATENT = {"latent": ((2,), np.float32, jnp.float32)}
 
@@ -98,11 +100,11 @@ def test_every_array_of_a_cached_batch_can_be_aliased(tmp_path):
     gathered(group(tmp_path))
     data = group(tmp_path)
     path = tmp_path / "e0-b1.dat"
-    arrays, additional = _cache.read(path, data.cache_layouts, data.cache_size, 4)
-    for array in arrays.values():
+    made = cache_files.read_batch(path, open_cache(data)._layout)
+    for array in made.arrays.values():
         assert array.ctypes.data % 64 == 0
-    assert arrays["odd"][:, 0].tolist() == [4, 5, 6, 7]
-    assert additional["name"] == names(range(4, 8))
+    assert made.arrays["odd"][:, 0].tolist() == [4, 5, 6, 7]
+    assert made.extra["name"] == names(range(4, 8))
 
 
 def test_cache_arrays_may_differ_from_loader_arrays(tmp_path):
@@ -117,7 +119,7 @@ def test_cache_arrays_may_differ_from_loader_arrays(tmp_path):
                     batch.cache({"latent": value}, extra)
                     assert not batch.uncached
                     assert batch.layouts == data.cache_layouts
-                    with pytest.raises(RuntimeError, match="cached already"):
+                    with pytest.raises(RuntimeError, match="already cached"):
                         batch.cache({"latent": value})
                 assert batch.arrays["latent"][0, 0] == 10 * batch.get_data(0)
                 assert batch.additional == {"twice": [2 * i for i in batch.data]}
@@ -146,23 +148,33 @@ def test_persist_false_does_not_write(tmp_path):
 @pytest.mark.parametrize(
     ("arrays", "additional", "error", "text"),
     [
-        ({}, None, ValueError, r"the arrays \[\]"),
-        ({"latent": np.zeros((4, 2))}, None, TypeError, "expected a JAX array"),
+        ({}, None, ValueError, "array 'latent' was not provided"),
+        ({"latent": np.zeros((4, 2))}, None, TypeError, "is not a JAX array"),
         (
             {"latent": jnp.zeros((4, 3))},
             None,
             ValueError,
-            r"\(4, 3\); expected \(4, 2\)",
+            r"has shape \(4, 3\), not \(4, 2\)",
         ),
         (
             {"latent": jnp.zeros((4, 2), int)},
             None,
             ValueError,
-            "int32; expected float32",
+            "has dtype int32, not float32",
         ),
-        ({"latent": jnp.zeros((4, 2))}, [1], TypeError, "must be a dict, not list"),
-        ({"latent": jnp.zeros((4, 2))}, {"k": (1,)}, TypeError, "a list, not tuple"),
-        ({"latent": jnp.zeros((4, 2))}, {"k": [1]}, ValueError, "1 values for 4 items"),
+        ({"latent": jnp.zeros((4, 2))}, [1], TypeError, "non-dict type list"),
+        (
+            {"latent": jnp.zeros((4, 2))},
+            {"k": (1,)},
+            TypeError,
+            "of type tuple is not a list",
+        ),
+        (
+            {"latent": jnp.zeros((4, 2))},
+            {"k": [1]},
+            ValueError,
+            "has length 1, expected 4",
+        ),
     ],
 )
 def test_arrays_that_do_not_match_the_cache_layouts_are_refused(
@@ -180,7 +192,7 @@ def test_a_batch_cannot_be_written_after_its_run(tmp_path):
     data = group(tmp_path, cache_arrays=LATENT)
     with Dataloader(loaders.fill, data, end_at=("batch", 1)) as loader:
         batch = next(loader)
-    with pytest.raises(RuntimeError, match="not running any more"):
+    with pytest.raises(RuntimeError, match="is closed"):
         batch.cache({"latent": jnp.zeros((4, 2))})
 
 
@@ -205,18 +217,18 @@ def test_validation_is_cached_for_all_epochs(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"seed": 1}, "seed is 0 in the cache and 1 in the group"),
-        ({"items": 9}, "data_len is 8 in the cache and 9 in the group"),
+        ({"seed": 1}, "seed is 0 in the cache and 1 now"),
+        ({"items": 9}, "data_len is 8 in the cache and 9 now"),
         (
             {"batch_size": 2},
-            "batch_size is 4 in the cache and 2 in the group.*array_layouts",
+            "batch_size is 4 in the cache and 2 now.*array_layouts",
         ),
         (
             {"shuffle_first": True},
-            "shuffle_first is False in the cache and True in the group",
+            "shuffle_first is False in the cache and True now",
         ),
         ({"shuffle_later": "repeat"}, "shuffle_later is 'batchwise' in the cache"),
-        ({"drop_last": False}, "drop_last is True in the cache and False in the group"),
+        ({"drop_last": False}, "drop_last is True in the cache and False now"),
         ({"loader_arrays": LATENT}, "array_layouts is"),
     ],
 )
@@ -334,7 +346,7 @@ def test_a_damaged_batch_is_loaded_and_written_again(tmp_path, how):
     damage(path, how)
     data = group(tmp_path)
     with pytest.raises(DataError, match=r"e0-b0\.dat"):
-        _cache.read(path, data.cache_layouts, data.cache_size, 4)
+        cache_files.read_batch(path, open_cache(data)._layout)
     with pytest.warns(RuntimeWarning, match="a cached batch cannot be used"):
         assert gathered(data) == EXPECTED
     assert path.read_bytes() == whole
@@ -344,7 +356,7 @@ def test_a_failed_write_to_the_cache_warns(tmp_path, monkeypatch):
     def full(*args, **more):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(_cache.os, "replace", full)
+    monkeypatch.setattr(cache_files.os, "replace", full)
     with pytest.warns(RuntimeWarning, match="was not cached: OSError.*No space left"):
         assert gathered(group(tmp_path)) == EXPECTED
     assert files(tmp_path) == ["cache.json"]  # and nothing half-written
@@ -357,16 +369,12 @@ def test_pending_writes_are_abandoned_when_the_run_is_over(tmp_path):
         for name, layout in data.cache_layouts.items()
     }
     asked = iter([False, True])
-    with pytest.raises(_cache.Abandoned):
-        _cache.write(
-            tmp_path / "x.dat",
-            arrays,
-            {},
-            data.cache_layouts,
-            data.cache_size,
-            is_over=lambda: next(asked),
+    layout = open_cache(data)._layout
+    with pytest.raises(cache_files.Abandoned):
+        cache_files.write_batch(
+            tmp_path / "x.dat", layout, arrays, {}, is_over=lambda: next(asked)
         )
-    assert files(tmp_path) == []
+    assert files(tmp_path) == ["cache.json"]
 
 
 def test_an_interrupted_run_leaves_only_complete_files(tmp_path):
@@ -378,14 +386,14 @@ def test_an_interrupted_run_leaves_only_complete_files(tmp_path):
     data = group(tmp_path, 400)
     for path in tmp_path.glob("*"):
         if path.name != "cache.json":
-            _cache.read(path, data.cache_layouts, data.cache_size, 4)
+            cache_files.read_batch(path, open_cache(data)._layout)
 
 
 def test_temporary_files_of_dead_processes_are_removed(tmp_path):
     Dataloader(loaders.fill, group(tmp_path))
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
-    left = _cache._temporary_name(tmp_path / "e0-b0.dat")
+    left = cache_files.temporary_name(tmp_path / "e0-b0.dat")
     dead = left.with_name(left.name.replace(str(os.getpid()), str(gone.pid)))
     alive = left.with_name(left.name.replace(str(os.getpid()), str(os.getppid())))
     other = tmp_path / f"e0-b0.dat.elsewhere.{gone.pid}.tmp"

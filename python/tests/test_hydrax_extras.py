@@ -94,7 +94,7 @@ def test_a_monitor_can_be_used_by_hand():
 
 def test_batches_out_of_order_cannot_be_counted():
     loader = Dataloader(fill, group(), deterministic=False)
-    with pytest.raises(ValueError, match="must be deterministic"):
+    with pytest.raises(ValueError, match="is not deterministic"):
         ProgressMonitor(loader)
 
 

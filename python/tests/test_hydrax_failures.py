@@ -61,13 +61,13 @@ def test_a_loader_that_always_fails_does_not_run_forever():
 
 def test_the_loader_function_must_return_a_dict():
     loader = Dataloader(loaders.return_a_list, group(), on_error="raise")
-    with pytest.raises(TypeError, match=r"a dict .* or None, not list"), loader:
+    with pytest.raises(TypeError, match="must return a dict or None"), loader:
         next(loader)
 
 
 def test_arrays_in_additional_data_warn():
     loader = Dataloader(loaders.return_an_array, group(), end_at=("batch", 1))
-    with loader, pytest.warns(RuntimeWarning, match="'array' has the array type"):
+    with loader, pytest.warns(RuntimeWarning, match="'array' has array type"):
         next(loader)
 
 
@@ -110,26 +110,32 @@ def test_a_slow_batch_of_fast_items_raises_a_timeout():
     loader = Dataloader(loaders.slow_from_forty, group(80, 40), timeout_sec=1)
     with loader:
         next(loader)
-        with pytest.raises(BatchTimeoutError, match=r"no batch .* within 1 seconds"):
+        with pytest.raises(
+            BatchTimeoutError, match="no batches have been produced in 1 seconds"
+        ):
             next(loader)
 
 
 @pytest.mark.parametrize(
     ("change", "error", "text"),
     [
-        (lambda a: [a], TypeError, "a list; expected a dict"),
-        (lambda a: {**a, "more": a["odd"]}, ValueError, "more"),
+        (lambda a: [a], TypeError, "non-dict type list"),
+        (lambda a: {**a, "more": a["odd"]}, ValueError, "'more' has unexpected name"),
         (
             lambda a: {**a, "odd": np.zeros((4, 5))},
             TypeError,
-            "expected a JAX array",
+            "'odd' of type ndarray is not a JAX array",
         ),
         (
             lambda a: {**a, "odd": a["odd"][1:]},
             ValueError,
-            r"\(3, 5\); expected \(4, 5\)",
+            r"has shape \(3, 5\), not \(4, 5\)",
         ),
-        (lambda a: {**a, "odd": a["odd"] * 1.0}, ValueError, "float32; expected uint8"),
+        (
+            lambda a: {**a, "odd": a["odd"] * 1.0},
+            ValueError,
+            "has dtype float32, not uint8",
+        ),
     ],
 )
 def test_wrong_placements_are_refused(change, error, text):

@@ -34,7 +34,7 @@ PROGRAM = """
             for batch in loader:
                 last = batch.batch_num
                 del batch
-                pids = loader._run._pool.pids
+                pids = loader._run.loaders.pids
                 if last == BATCH:
                     print("pids", *pids, flush=True)
                     print("ready", flush=True)

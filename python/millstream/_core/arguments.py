@@ -26,6 +26,28 @@ def whole(name: str, value: Any, least: int, most: float = (1 << 63) - 1) -> int
     return number
 
 
+def choice(name: str, value: Any, *choices: str) -> str:
+    """Returns ``value``. Raises ``ValueError`` unless it is one of ``choices``."""
+    if not isinstance(value, str) or value not in choices:
+        *most, last = map(repr, choices)
+        comma = "," if len(most) > 1 else ""
+        listed = f"{', '.join(most)}{comma} or {last}"
+        raise ValueError(f"{name} must be {listed}; found {value!r}")
+    return value
+
+
+def overflow(value: np.ndarray, dtype: Any) -> str:
+    """Says which integers of ``value`` do not fit the integer type ``dtype``.
+
+    The text is empty if all of them fit.
+    """
+    limits = np.iinfo(dtype)
+    low, high = (int(value.min()), int(value.max())) if value.size else (0, 0)
+    if limits.min <= low and high <= limits.max:
+        return ""
+    return f"values from {low} to {high} do not fit {np.dtype(dtype)}"
+
+
 def flag(name: str, value: Any) -> bool:
     """Returns a Python or NumPy bool as a bool. Raises ``TypeError`` otherwise."""
     if not isinstance(value, bool | np.bool_):

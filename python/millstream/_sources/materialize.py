@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from millstream._core.arguments import check_unmasked
+from millstream._core.arguments import check_unmasked, overflow
 from millstream._core.devices import device_named
 from millstream._core.public import public
 
@@ -116,15 +116,12 @@ def _checked_leaf(path: Sequence[Any], leaf: Any) -> NDArray[Any]:
             f"({type(leaf).__name__})"
         )
     stored = jax.dtypes.canonicalize_dtype(value.dtype)
-    if value.dtype.kind in "iu" and stored != value.dtype and value.size:
-        limits = np.iinfo(stored)
-        low, high = int(value.min()), int(value.max())
-        if low < limits.min or high > limits.max:
-            raise ValueError(
-                f"field {_field(path)}: values from {low} to {high} do not fit "
-                f"{stored}, which JAX uses for {value.dtype} unless jax_enable_x64 is "
-                "on. Turn it on or use smaller values."
-            )
+    narrows = value.dtype.kind in "iu" and stored != value.dtype
+    if narrows and (problem := overflow(value, stored)):
+        raise ValueError(
+            f"field {_field(path)}: {problem}, which JAX uses for {value.dtype} unless "
+            "jax_enable_x64 is on. Turn it on or use smaller values."
+        )
     return value
 
 

@@ -42,7 +42,7 @@ class PendingBatch:
         self._native: _engine.PendingBatch | None = native
         self._columns = columns
         self._rows = rows
-        self._error: Exception | None = None
+        self._made: HostBatch | Exception | None = None
 
     @property
     def done(self) -> bool:
@@ -54,15 +54,16 @@ class PendingBatch:
 
         Raises the error that a worker raised.
         """
+        if isinstance(self._made, Exception):
+            raise self._made
         if self._native is None:
-            assert self._error is not None
-            raise self._error
+            return self._made
         try:
             answer: Any = self._native.wait(1e8 if timeout is None else timeout)
         except Exception as error:
             # The engine's object holds the error, and the traceback holds this object.
             # The garbage collector cannot see this cycle, so it has to be broken here.
-            self._native, self._error = None, error
+            self._native, self._made = None, error
             raise
         if answer is None:
             return None
@@ -71,7 +72,9 @@ class PendingBatch:
             column.name: rows
             for column, rows in zip(self._columns, fields, strict=True)
         }
-        return HostBatch(arrays, host_value_rows(host_values, self._rows))
+        self._made = HostBatch(arrays, host_value_rows(host_values, self._rows))
+        self._native = None
+        return self._made
 
 
 class Executor:

@@ -291,16 +291,7 @@ def run(
     try:
         return task.make(Chunk(indices, seeds, inputs, outputs, row, host_values))
     except BaseException as error:
-        sample = _sample_name(indices, row)
-        error.add_note(f"millstream: this error was raised for {sample}")
-        if isinstance(error, IndexError) and task.length:
-            error.add_note(
-                f"millstream: the source has {task.length} samples, which is its "
-                "length argument or len() of the data set. If the data set has fewer, "
-                "correct this number."
-            )
-        only = int(indices[row[0]]) if row[0] >= 0 else None
-        other = stand_in(error, f"for {sample}", only)
+        other = _with_sample(task, error, indices, row)
         if other is None:
             raise
         raise other from error
@@ -315,13 +306,30 @@ def pickled_host_values(
         row[0] = k
         try:
             pickled.append(pickle.dumps(value, protocol=5))
-        except Exception as error:
-            task.add_notes(error, int(indices[k]))
-            error.add_note(
-                f"millstream: this error was raised for {_sample_name(indices, row)}"
-            )
-            raise
+        except BaseException as error:
+            other = _with_sample(task, error, indices, row)
+            if other is None:
+                raise
+            raise other from error
     return pickled
+
+
+def _with_sample(
+    task: Task, error: BaseException, indices: np.ndarray, row: np.ndarray
+) -> Exception | None:
+    """Adds the sample to ``error`` as a note. Returns its stand-in, if it needs one."""
+    sample = _sample_name(indices, row)
+    only = int(indices[row[0]]) if row[0] >= 0 else None
+    if only is not None:
+        task.add_notes(error, only)
+    error.add_note(f"millstream: this error was raised for {sample}")
+    if isinstance(error, IndexError) and task.length:
+        error.add_note(
+            f"millstream: the source has {task.length} samples, which is its length "
+            "argument or len() of the data set. If the data set has fewer, correct "
+            "this number."
+        )
+    return stand_in(error, f"for {sample}", only)
 
 
 def _sample_name(indices: np.ndarray, row: np.ndarray) -> str:

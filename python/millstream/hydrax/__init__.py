@@ -18,11 +18,14 @@ if TYPE_CHECKING:
     from millstream.hydrax._batch import TrainingBatch as TrainingBatch
     from millstream.hydrax._batch import ValidationBatch as ValidationBatch
     from millstream.hydrax._groups import DataGroup as DataGroup
-    from millstream.hydrax._loader import BatchTimeoutError as BatchTimeoutError
+    from millstream.hydrax._layout import ArrayLayout as ArrayLayout
+    from millstream.hydrax._layout import ArraySpec as ArraySpec
     from millstream.hydrax._loader import Dataloader as Dataloader
-    from millstream.hydrax._references import (
-        debug_batch_references as debug_batch_references,
-    )
+    from millstream.hydrax._place import PlacementFunc as PlacementFunc
+    from millstream.hydrax._run import BatchTimeoutError as BatchTimeoutError
+    from millstream.hydrax._run import debug_batch_references as debug_batch_references
+    from millstream.hydrax._work import LoaderFunc as LoaderFunc
+    from millstream.hydrax._work import StartupFunc as StartupFunc
     from millstream.hydrax._work import is_worker as is_worker
 
 if not TYPE_CHECKING:

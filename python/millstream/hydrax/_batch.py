@@ -3,123 +3,112 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from millstream.hydrax._layout import ArrayLayout
+from millstream.hydrax._layout import Layouts
 from millstream.hydrax._place import check_additional, check_arrays
 
 if TYPE_CHECKING:
     import jax
 
     from millstream.hydrax._groups import DataGroup
-    from millstream.hydrax._schedule import Step
 
 D = TypeVar("D")
 
 
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
 class BatchData(Sequence[D]):
     """The descriptors of a batch's items. Each access reads one from the group."""
 
-    __slots__ = ("_group", "_indices")
-
-    def __init__(self, group: DataGroup[D], indices: Sequence[int]) -> None:
-        self._group = group
-        self._indices = indices
+    group: DataGroup[D]
+    indices: Sequence[int]
 
     def __len__(self) -> int:
-        return len(self._indices)
+        return len(self.indices)
 
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, slice):
-            return BatchData(self._group, self._indices[key])
-        return self._group[self._indices[key]]
+            return BatchData(self.group, self.indices[key])
+        return self.group[self.indices[key]]
 
     def __repr__(self) -> str:
         return f"<data of {len(self)} items>"
 
 
+@dataclass
+class Content:
+    """The values of a batch, which ``Batch.cache`` replaces.
+
+    ``save`` writes arrays and additional data to the cache; None if that is impossible.
+    """
+
+    arrays: dict[str, jax.Array]
+    additional: dict[str, list[Any]]
+    uncached: bool
+    save: Callable[[Mapping[str, Any], Any], None] | None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Batch(Generic[D]):
     """A `TrainingBatch` or a `ValidationBatch`, as a `Dataloader` yields them.
 
     The loader reuses a batch's memory once nothing refers to its arrays any more.
     Keeping a batch costs its memory, but never blocks the loader.
+
+    Attributes:
+      group: The group that the batch belongs to.
+      group_index: The batch's number within its group, from 0.
+      indices: The indices of the items within the group.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_additional",
-        "_arrays",
-        "_group",
-        "_save",
-        "_step",
-        "_uncached",
-    )
-
-    def __init__(self, group: DataGroup[D], step: Step) -> None:
-        self._group = group
-        self._step = step
-        self._arrays: dict[str, jax.Array] = {}
-        self._additional: dict[str, list[Any]] = {}
-        self._uncached = True
-        self._save: Callable[[Step, Mapping[str, Any], Any], None] | None = None
+    _content: Content
+    group: DataGroup[D]
+    group_index: int
+    indices: Sequence[int]
 
     def __len__(self) -> int:
-        return len(self._step.indices)
+        return len(self.indices)
 
     @property
     def is_training(self) -> bool:
         """Whether this is a `TrainingBatch`."""
-        return self._step.seed is not None
+        return isinstance(self, TrainingBatch)
 
     @property
     def is_validation(self) -> bool:
         """Whether this is a `ValidationBatch`."""
-        return self._step.seed is None
-
-    @property
-    def group(self) -> DataGroup[D]:
-        """The group that the batch belongs to."""
-        return self._group
-
-    @property
-    def group_index(self) -> int:
-        """The batch's number within its group, from 0."""
-        return self._step.index
-
-    @property
-    def indices(self) -> Sequence[int]:
-        """The indices of the items within the group."""
-        return self._step.indices
+        return isinstance(self, ValidationBatch)
 
     @property
     def data(self) -> Sequence[D]:
         """The descriptors of the items."""
-        return BatchData(self._group, self._step.indices)
+        return BatchData(self.group, self.indices)
 
     def get_data(self, index: int) -> D:
         """The descriptor of one item."""
-        item: D = self._group[self._step.indices[index]]
+        item: D = self.group[self.indices[index]]
         return item
 
     @property
-    def layouts(self) -> MappingProxyType[str, ArrayLayout]:
+    def layouts(self) -> Layouts:
         """The layouts of ``arrays``: the loader's if ``uncached``, else the cache's.
 
         A short last batch has fewer rows than its layouts.
         """
-        group = self._group
-        layouts = group._loader_layouts if self._uncached else group._cache_layouts
-        return MappingProxyType(layouts or {})
+        group = self.group
+        layouts = group.loader_layouts if self.uncached else group.cache_layouts
+        return layouts or MappingProxyType({})
 
     @property
     def arrays(self) -> MappingProxyType[str, jax.Array]:
         """The arrays by name. The first axis counts items."""
-        return MappingProxyType(self._arrays)
+        return MappingProxyType(self._content.arrays)
 
     def get_array(self, name: str) -> jax.Array:
         """The array called ``name``."""
-        return self._arrays[name]
+        return self._content.arrays[name]
 
     @property
     def additional(self) -> MappingProxyType[str, Sequence[Any]]:
@@ -127,18 +116,19 @@ class Batch(Generic[D]):
 
         The value is None for an item whose dict does not have the key.
         """
-        return MappingProxyType(self._additional)
+        return MappingProxyType(self._content.additional)
 
     def get_additional(
         self, key: str, index: int | None = None, *, default: Any = None
     ) -> Any:
         """All values of ``key``, or that of one item. ``default`` replaces None."""
-        values = self._additional.get(key, [None] * len(self))
+        values = self._content.additional.get(key, [None] * len(self))
         if index is None:
             return [default if value is None else value for value in values]
         if not -len(self) <= index < len(self):
             raise IndexError(
-                f"index {index} is out of range for a batch of {len(self)} items"
+                f"index {index} is invalid for batch size {len(self)}: it is out of "
+                "range"
             )
         value = values[index]
         return default if value is None else value
@@ -146,7 +136,7 @@ class Batch(Generic[D]):
     @property
     def uncached(self) -> bool:
         """Whether the arrays come from the loader function, not from the cache."""
-        return self._uncached
+        return self._content.uncached
 
     def cache(
         self,
@@ -161,65 +151,45 @@ class Batch(Generic[D]):
         replaces the additional data. Nothing is written with ``persist=False`` or with
         a read-only cache.
         """
-        if not self._uncached:
+        content, layouts = self._content, self.group.cache_layouts
+        if not content.uncached:
             raise RuntimeError(
-                "the batch is cached already. Call Batch.cache() only if "
+                "the batch is already cached. Call Batch.cache() only if "
                 "batch.uncached is True."
             )
-        layouts = self._group._cache_layouts
         if layouts is None:
             raise RuntimeError(
-                "the batch's group has no cache_arrays. Pass cache_arrays= and "
-                "cache_location= to DataGroup."
+                "cache layouts undefined: the batch's group has no cache_arrays. Pass "
+                "cache_arrays= and cache_location= to DataGroup."
             )
-        check_arrays(arrays, layouts, len(self), "Batch.cache was given")
+        check_arrays(arrays, layouts, len(self), "Batch.cache")
         if additional is not None:
             check_additional(additional, len(self))
-            self._additional = {key: list(values) for key, values in additional.items()}
-        self._arrays = dict(arrays)
-        self._uncached = False
-        if persist and self._save is not None:
-            self._save(self._step, self._arrays, self._additional)
-
-    def _fill(
-        self,
-        arrays: dict[str, jax.Array],
-        additional: dict[str, list[Any]],
-        *,
-        uncached: bool,
-    ) -> None:
-        self._arrays = arrays
-        self._additional = additional
-        self._uncached = uncached
+            content.additional = {key: list(x) for key, x in additional.items()}
+        content.arrays = dict(arrays)
+        content.uncached = False
+        if persist and content.save is not None:
+            content.save(content.arrays, content.additional)
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class TrainingBatch(Batch[D]):
-    """A training batch."""
+    """A training batch.
 
-    __slots__ = ()
+    Attributes:
+      epoch: The epoch's number, from 0.
+      epoch_batch: The batch's number within its epoch, from 0.
+      batch_num: The batch's number, counted from the first batch of epoch 0.
+      seed: The seed of the batch's first item.
+    """
+
+    epoch: int
+    epoch_batch: int
+    batch_num: int
+    seed: int
 
     def __repr__(self) -> str:
         return f"<TrainingBatch {self.batch_num}: {len(self)} items>"
-
-    @property
-    def epoch(self) -> int:
-        """The epoch's number, from 0."""
-        return self._step.epoch
-
-    @property
-    def epoch_batch(self) -> int:
-        """The batch's number within its epoch, from 0."""
-        return self._step.epoch_batch
-
-    @property
-    def batch_num(self) -> int:
-        """The batch's number, counted from the first batch of epoch 0."""
-        return self._step.batch_num
-
-    @property
-    def seed(self) -> int:
-        """The seed of the batch's first item."""
-        return self._step.seed or 0
 
     @property
     def seeds(self) -> Sequence[int]:
@@ -227,25 +197,19 @@ class TrainingBatch(Batch[D]):
         return range(self.seed, self.seed + len(self))
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class ValidationBatch(Batch[D]):
-    """A validation batch. Its numbers count from the run's first validation."""
+    """A validation batch. Its numbers count from the run's first validation.
 
-    __slots__ = ()
+    Attributes:
+      validation_epoch: The validation's number within the run, from 0.
+      validation_epoch_batch: The batch's number within its validation, from 0.
+      validation_batch_num: The batch's number among all validation batches of the run.
+    """
+
+    validation_epoch: int
+    validation_epoch_batch: int
+    validation_batch_num: int
 
     def __repr__(self) -> str:
         return f"<ValidationBatch {self.validation_batch_num}: {len(self)} items>"
-
-    @property
-    def validation_epoch(self) -> int:
-        """The validation's number within the run, from 0."""
-        return self._step.epoch
-
-    @property
-    def validation_epoch_batch(self) -> int:
-        """The batch's number within its validation, from 0."""
-        return self._step.epoch_batch
-
-    @property
-    def validation_batch_num(self) -> int:
-        """The batch's number among all validation batches of the run."""
-        return self._step.batch_num

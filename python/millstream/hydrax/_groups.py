@@ -7,13 +7,12 @@ import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
 
-from millstream._core.arguments import whole
-from millstream.hydrax._layout import ArrayLayout, ArraySpec, layouts_of
+from millstream._core.arguments import choice, whole
+from millstream.hydrax._layout import ArraySpec, Layouts, layouts_of, size_of
 from millstream.hydrax._schedule import SHUFFLES, GroupOrder
 
 D = TypeVar("D")
@@ -60,30 +59,21 @@ class DataGroup(Sequence[D], Generic[D]):
         shuffle_later: str = "default",
         drop_last: bool = True,
     ) -> None:
-        if type(self) is not DataGroup:
-            warnings.warn(
-                f"{type(self).__name__} derives from hydrax.DataGroup, which is not "
-                "supported. Use a DataGroup as an attribute instead.",
-                SyntaxWarning,
-                stacklevel=2,
-            )
-        if shuffle_later != "default" and shuffle_later not in SHUFFLES:
-            raise ValueError(
-                f"shuffle_later must be 'default' or one of {', '.join(SHUFFLES)}, not "
-                f"{shuffle_later!r}"
-            )
+        warn_of_subclass(self, DataGroup)
+        choice("shuffle_later", shuffle_later, "default", *SHUFFLES)
         if loader_arrays is None and cache_arrays is None:
             raise ValueError(
-                "a DataGroup needs arrays. Pass loader_arrays= or cache_arrays="
+                "either loader_arrays or cache_arrays must be specified. Pass "
+                "loader_arrays= or cache_arrays="
             )
         if cache_location is None and cache_arrays is not None:
-            raise ValueError("cache_arrays= also needs cache_location=")
+            raise ValueError("cache_location is required if cache_arrays are specified")
         self._data = _as_sequence(data)
         size = _clamped(batch_size, len(self._data))
         if shuffle_later == "default":
             shuffle_later = "itemwise" if cache_location is None else "batchwise"
         self._order = GroupOrder(
-            items=len(self._data),
+            data_len=len(self._data),
             batch_size=size,
             seed=whole("seed", seed, 0, most=math.inf),
             shuffle_first=bool(shuffle_first),
@@ -93,34 +83,10 @@ class DataGroup(Sequence[D], Generic[D]):
         self._cache_location = None if cache_location is None else Path(cache_location)
         self._cache_readonly = bool(cache_readonly) or loader_arrays is None
         self._cache_direct = cache_location is not None and cache_arrays is None
-        self._loader_layouts: dict[str, ArrayLayout] | None = None
-        self._loader_size: int | None = None
-        if loader_arrays is not None:
-            self._loader_layouts, self._loader_size = layouts_of(
-                size, loader_arrays, "loader_arrays"
-            )
-        self._cache_layouts: dict[str, ArrayLayout] | None = None
-        self._cache_size: int | None = None
-        if cache_arrays is not None:
-            self._cache_layouts, self._cache_size = layouts_of(
-                size, cache_arrays, "cache_arrays"
-            )
-        elif self._cache_direct:
+        self._loader_layouts = layouts_of(size, loader_arrays, "loader_arrays")
+        self._cache_layouts = layouts_of(size, cache_arrays, "cache_arrays")
+        if self._cache_direct:
             self._cache_layouts = self._loader_layouts
-            self._cache_size = self._loader_size
-
-    def _arrange_cache(self, names: list[str]) -> None:
-        """Lays out the arrays of a cached batch in the order of ``names``."""
-        assert self._cache_layouts is not None
-        specs = {
-            name: (shape[1:], stored, placed)
-            for name, (shape, stored, placed, _, _) in self._cache_layouts.items()
-        }
-        ordered = {name: specs[name] for name in names}
-        arranged, self._cache_size = layouts_of(
-            self.batch_size, ordered, "cache_arrays"
-        )
-        self._cache_layouts = {name: arranged[name] for name in specs}
 
     def __len__(self) -> int:
         return len(self._data)
@@ -129,7 +95,7 @@ class DataGroup(Sequence[D], Generic[D]):
         return self._data[key]
 
     def __repr__(self) -> str:
-        arrays = self._loader_layouts or self._cache_layouts or {}
+        arrays = list(self._loader_layouts or self._cache_layouts or ())
         return (
             f"<DataGroup of {len(self)} items in {self.batch_count} batches of "
             f"{self.batch_size}: {', '.join(arrays)}>"
@@ -146,43 +112,52 @@ class DataGroup(Sequence[D], Generic[D]):
         return self._order.batch_count
 
     @property
-    def loader_layouts(self) -> MappingProxyType[str, ArrayLayout] | None:
+    def loader_layouts(self) -> Layouts | None:
         """``{name: (shape with the batch, NumPy dtype, JAX dtype, offset, count)}``.
 
         None without ``loader_arrays``.
         """
-        layouts = self._loader_layouts
-        return None if layouts is None else MappingProxyType(layouts)
+        return self._loader_layouts
 
     @property
-    def cache_layouts(self) -> MappingProxyType[str, ArrayLayout] | None:
+    def cache_layouts(self) -> Layouts | None:
         """The same for the arrays in the cache; None without a cache."""
-        layouts = self._cache_layouts
-        return None if layouts is None else MappingProxyType(layouts)
+        return self._cache_layouts
 
     @property
     def loader_size(self) -> int | None:
         """The size of a loaded batch in bytes; None without ``loader_arrays``."""
-        return self._loader_size
+        return None if self._loader_layouts is None else size_of(self._loader_layouts)
 
     @property
     def cache_size(self) -> int | None:
         """The size of a cached batch's arrays in bytes; None without a cache."""
-        return self._cache_size
+        return None if self._cache_layouts is None else size_of(self._cache_layouts)
+
+
+def warn_of_subclass(given: object, expected: type) -> None:
+    """Warns if ``given`` is of a class that derives from ``expected``."""
+    if type(given) is not expected:
+        warnings.warn(
+            f"{type(given).__name__} derives from hydrax.{expected.__name__}. This is "
+            f"not supported. Use a {expected.__name__} as an attribute instead.",
+            SyntaxWarning,
+            stacklevel=3,
+        )
 
 
 def _as_sequence(data: Any) -> Sequence[Any]:
-    if isinstance(data, np.ndarray) and data.ndim > 0:
-        return cast(Sequence[Any], data)
     if isinstance(data, Sequence):
         return data
+    if isinstance(data, np.ndarray) and data.ndim > 0:
+        return cast(Sequence[Any], data)
     if isinstance(data, Iterable):
         return list(data)
-    raise TypeError(f"data must be a sequence or an iterable, not {data!r}")
+    raise TypeError(f"data of type {type(data).__name__} is not a sequence or iterable")
 
 
 def _clamped(batch_size: Any, items: int) -> int:
-    size = whole("batch_size", batch_size, 1)
+    size = whole("batch size must be at least 1: batch_size", batch_size, 1)
     if items == 0:
         raise ValueError("data is empty: a group needs at least one item")
     if size > items:

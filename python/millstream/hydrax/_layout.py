@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import numpy as np
+
+from millstream._run.cache_files import ALIGNMENT
 
 ArraySpec: TypeAlias = tuple[tuple[int, ...], Any, Any]
 """``(shape of an item, NumPy dtype, JAX dtype)``."""
@@ -17,14 +20,15 @@ ArrayLayout: TypeAlias = tuple[
 ]
 """``(shape with the batch first, NumPy dtype, JAX dtype, offset, count)``."""
 
-# JAX aliases memory whose address is a multiple of this, and copies any other.
-ALIGNMENT = 64
+Layouts: TypeAlias = MappingProxyType[str, ArrayLayout]
 
 
 def layouts_of(
-    batch_size: int, arrays: Mapping[str, ArraySpec], argument: str
-) -> tuple[dict[str, ArrayLayout], int]:
-    """The layout of each array and the size of a batch in bytes."""
+    batch_size: int, arrays: Mapping[str, ArraySpec] | None, argument: str
+) -> Layouts | None:
+    """The layout of each array. Every offset is aligned so that JAX can alias it."""
+    if arrays is None:
+        return None
     if not isinstance(arrays, Mapping):
         raise TypeError(
             f"{argument} must map names to (shape, NumPy dtype, JAX dtype); found "
@@ -33,15 +37,22 @@ def layouts_of(
     if not arrays:
         raise ValueError(f"{argument} must name at least one array")
     layouts: dict[str, ArrayLayout] = {}
-    size = 0
     for name, spec in arrays.items():
         shape, stored, placed = _checked(name, spec, argument)
         full = (batch_size, *shape)
-        count = math.prod(full)
-        size += -size % ALIGNMENT
-        layouts[name] = (full, stored, placed, size, count)
-        size += count * stored.itemsize
-    return layouts, size
+        size = size_of(layouts)
+        offset = size + -size % ALIGNMENT
+        layouts[name] = (full, stored, placed, offset, math.prod(full))
+    return MappingProxyType(layouts)
+
+
+def size_of(layouts: Mapping[str, ArrayLayout]) -> int:
+    """The size of a batch in bytes."""
+    ends = (
+        offset + count * stored.itemsize
+        for _, stored, _, offset, count in layouts.values()
+    )
+    return max(ends, default=0)
 
 
 def _checked(
@@ -57,12 +68,11 @@ def _checked(
     try:
         shape = tuple(operator.index(length) for length in spec[0])
     except TypeError:
-        raise ValueError(
-            f"{where} must have a tuple of integers as its shape; found {spec[0]!r}"
-        ) from None
+        shape = (0,)
     if any(length < 1 for length in shape):
         raise ValueError(
-            f"{where} must have a shape whose lengths are at least 1; found {shape}"
+            f"invalid shape for array {name!r}: {where} must have a tuple of integers "
+            f"of at least 1 as its shape; found {spec[0]!r}"
         )
     return shape, _dtype(where, "NumPy", spec[1]), _dtype(where, "JAX", spec[2])
 
@@ -71,7 +81,7 @@ def _dtype(where: str, whose: str, given: Any) -> np.dtype[Any]:
     if isinstance(given, str):
         import ml_dtypes  # noqa: F401 - adds names such as "bfloat16" to NumPy
     try:
-        dtype = np.dtype(given)
+        dtype: np.dtype[Any] = np.dtype(given)
     except TypeError:
         raise ValueError(f"{where}: {given!r} is not a {whose} dtype") from None
     if dtype.hasobject:

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, Generic, Self, TypeVar
 
-from millstream._core.arguments import whole
+from millstream._core.arguments import choice, whole
+from millstream._core.interrupts import StopOnInterrupt
 from millstream._workers.pools import seconds
-from millstream.hydrax import _cache
 from millstream.hydrax._batch import Batch
-from millstream.hydrax._groups import DataGroup
+from millstream.hydrax._groups import DataGroup, warn_of_subclass
 from millstream.hydrax._place import PlacementFunc, canonical
-from millstream.hydrax._run import BatchTimeoutError, Plan, Run
+from millstream.hydrax._run import Run, open_cache
 from millstream.hydrax._schedule import Schedule
-from millstream.hydrax._work import LoaderFunc, is_worker
-
-__all__ = ["BatchTimeoutError", "Dataloader"]
+from millstream.hydrax._work import LoaderFunc, StartupFunc, is_worker
 
 D = TypeVar("D")
 Groups = Iterable[DataGroup[D]] | DataGroup[D]
@@ -39,7 +37,7 @@ class Dataloader(Generic[D]):
       loader_count: The number of loader processes. Groups with different arrays have
         this many processes each.
       loader_nice: The niceness of the loader processes.
-      cacher_count: The number of threads that write to caches.
+      cacher_count: The number of threads that write to each group's cache.
       start_at: ``(epoch, batches)``: the run starts this many batches after the
         start of this epoch. ``batches`` may exceed an epoch.
       end_at: ``("epoch" or "batch", number)``: the run ends before this epoch or batch,
@@ -73,79 +71,66 @@ class Dataloader(Generic[D]):
         interleave_groups: bool = True,
         deterministic: bool = True,
         timeout_sec: float = 60,
-        startup_func: Callable[[], None] | None = None,
+        startup_func: StartupFunc | None = None,
         placement_func: PlacementFunc | None = None,
         on_error: str = "drop",
     ) -> None:
         if is_worker():
             raise RuntimeError(
-                "a Dataloader cannot be created in a loader process. Guard the "
-                "training code with if __name__ == '__main__': or "
-                "if not hydrax.is_worker():"
+                "a Dataloader cannot run in a worker process, so it cannot be created "
+                "in a loader process. Guard the training code with "
+                "if __name__ == '__main__': or if not hydrax.is_worker():"
             )
-        if type(self) is not Dataloader:
-            warnings.warn(
-                f"{type(self).__name__} derives from hydrax.Dataloader, which is not "
-                "supported. Use a Dataloader as an attribute instead.",
-                SyntaxWarning,
-                stacklevel=2,
-            )
+        warn_of_subclass(self, Dataloader)
         for name, function in (
             ("startup_func", startup_func),
             ("placement_func", placement_func),
         ):
             if function is not None and not callable(function):
                 raise TypeError(f"{name} must be a function; found {function!r}")
-        if on_error not in ("drop", "raise"):
-            raise ValueError(f"on_error must be 'drop' or 'raise'; found {on_error!r}")
         trained = _as_groups("training", training)
         mode, validated = _validation(validation)
         groups = (*trained, *validated)
         for group in groups:
             _warn_of_narrowing(group)
-            _cache.prepare(group)
+            if group._cache_location is not None:
+                open_cache(group)  # raises if the cache does not match
         per_epoch = sum(group.batch_count for group in trained)
-        self._interrupted = False
         self._run: Run | None = None
-        self._plan = Plan(
-            function=loader_func,
-            groups=groups,
-            schedule=Schedule(
-                training=tuple(group._order for group in trained),
-                validating=tuple(group._order for group in validated),
-                validation=mode,
-                first=_first(start_at, per_epoch),
-                last=_last(end_at, per_epoch),
-                interleave=bool(interleave_groups),
-            ),
-            depth=whole("depth", depth, 1),
-            loader_count=_loaders(loader_func, loader_count, groups),
-            loader_nice=whole("loader_nice", loader_nice, 0),
-            cacher_count=_cachers(cacher_count, groups),
-            deterministic=bool(deterministic),
-            timeout=seconds("timeout_sec", timeout_sec, forever=True),
-            startup=startup_func,
-            placement=placement_func,
-            on_error=on_error,
+        self._interrupts: StopOnInterrupt | None = None
+        self._function = loader_func
+        self._groups = groups
+        self._schedule = Schedule(
+            training=tuple(group._order for group in trained),
+            validating=tuple(group._order for group in validated),
+            validation=mode,
+            first=_first(start_at, per_epoch),
+            last=_last(end_at, per_epoch),
+            interleave=bool(interleave_groups),
         )
+        self._depth = whole("depth", depth, 1)
+        self._loader_count = _loaders(loader_func, loader_count, groups)
+        self._loader_nice = whole("loader_nice", loader_nice, 0)
+        self._cacher_count = _cachers(cacher_count, groups)
+        self._deterministic = bool(deterministic)
+        self._timeout = seconds("timeout_sec", timeout_sec, forever=True)
+        self._startup = startup_func
+        self._placement = placement_func
+        self._on_error = choice("on_error", on_error, "drop", "raise")
 
     def __enter__(self) -> Self:
         if self._run is not None:
             raise RuntimeError(
-                "the dataloader is set up already. Leave its with block before you "
+                "the dataloader is already set up. Leave its with block before you "
                 "enter it again."
             )
-        self._interrupted = False
-        self._run = Run(self._plan)
+        self._run = Run(self)
+        self._interrupts = self._run.interrupts
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        run = self._started()
-        self._run = None
-        try:
-            run.close(failed=kind is not None)
-        finally:
-            self._interrupted = run.interrupts.stopped
+        run, self._run = self._started(), None
+        run.close(kind)
 
     def __iter__(self) -> Self:
         self._started()
@@ -158,34 +143,32 @@ class Dataloader(Generic[D]):
     @property
     def batches_per_epoch(self) -> int:
         """How many training batches an epoch has."""
-        return self._plan.schedule.batches_per_epoch
+        return self._schedule.batches_per_epoch
 
     @property
     def batches_per_validation(self) -> int:
         """How many batches a validation has; 0 without ``validation``."""
-        return self._plan.schedule.batches_per_validation
+        return self._schedule.batches_per_validation
 
     @property
     def first_batch(self) -> int:
         """The number of the training batch to which ``start_at`` refers."""
-        return self._plan.schedule.first
+        return self._schedule.first
 
     @property
     def last_batch(self) -> int | None:
         """The number of the training batch before which the run ends, or None."""
-        return self._plan.schedule.last
+        return self._schedule.last
 
     @property
     def deterministic(self) -> bool:
         """Whether batches come in order."""
-        return self._plan.deterministic
+        return self._deterministic
 
     @property
     def interrupted(self) -> bool:
         """Whether the current run, or else the last one, was interrupted."""
-        if self._run is not None:
-            return self._run.interrupts.stopped
-        return self._interrupted
+        return self._interrupts is not None and self._interrupts.stopped
 
     def interrupt(self) -> None:
         """Ends the run: the loop gets no more batches. Any thread may call this."""
@@ -203,26 +186,32 @@ class Dataloader(Generic[D]):
 
     def _started(self) -> Run:
         if self._run is None:
-            raise RuntimeError("the dataloader is not running: use it in a with block.")
+            raise RuntimeError(
+                "the dataloader is not running: the dataloader is not set up. Use it "
+                "in a with block."
+            )
         return self._run
 
 
 def _as_groups(name: str, groups: Any) -> tuple[DataGroup[Any], ...]:
-    if isinstance(groups, DataGroup):
-        return (groups,)
-    if not isinstance(groups, Iterable):
-        raise TypeError(
-            f"{name} must be a DataGroup or a list of DataGroups; found {groups!r}"
-        )
-    found = tuple(groups)
+    is_list = isinstance(groups, Iterable) and not isinstance(groups, DataGroup)
+    found = tuple(groups) if is_list else (groups,)
     for group in found:
         if not isinstance(group, DataGroup):
             raise TypeError(
-                f"{name} must contain only DataGroups; found {type(group).__name__}"
+                f"{name} must be a DataGroup or a list of DataGroups: data of type "
+                f"{type(group).__name__} is not in a hydrax.DataGroup"
             )
     if not found:
         raise ValueError(f"{name} is empty. Pass at least one DataGroup.")
     return found
+
+
+def _parts(name: str, value: Any, *parts: str) -> tuple[Any, ...]:
+    """Returns ``value``. Raises ``ValueError`` unless it is a tuple of ``parts``."""
+    if not isinstance(value, tuple) or len(value) != len(parts):
+        raise ValueError(f"{name} must be ({', '.join(parts)}); found {value!r}")
+    return value
 
 
 def _validation(
@@ -230,61 +219,49 @@ def _validation(
 ) -> tuple[tuple[str, int] | None, tuple[DataGroup[Any], ...]]:
     if validation is None:
         return None, ()
-    if not isinstance(validation, tuple) or len(validation) != 3:
-        raise ValueError(
-            f"validation must be (mode, interval, groups); found {validation!r}"
-        )
-    mode, interval, groups = validation
-    if mode not in ("epoch", "batch"):
-        raise ValueError(
-            f"validation's mode must be 'epoch' or 'batch'; found {mode!r}"
-        )
+    mode, interval, groups = _parts(
+        "validation", validation, "mode", "interval", "groups"
+    )
+    mode = choice("validation mode", mode, "epoch", "batch")
     interval = whole("validation's interval", interval, 1)
     return (mode, interval), _as_groups("validation", groups)
 
 
 def _first(start_at: Any, per_epoch: int) -> int:
-    if not isinstance(start_at, tuple) or len(start_at) != 2:
-        raise ValueError(f"start_at must be (epoch, batches); found {start_at!r}")
-    epoch = whole("start_at's epoch", start_at[0], 0)
-    return epoch * per_epoch + whole("start_at's batches", start_at[1], 0)
+    epoch, batches = _parts("start_at", start_at, "epoch", "batches")
+    epoch = whole("start_at must not be negative: its epoch", epoch, 0)
+    batches = whole("start_at must not be negative: its batches", batches, 0)
+    return int(epoch * per_epoch + batches)
 
 
 def _last(end_at: Any, per_epoch: int) -> int | None:
     if end_at is None:
         return None
-    if not isinstance(end_at, tuple) or len(end_at) != 2:
-        raise ValueError(f"end_at must be (mode, number); found {end_at!r}")
-    mode, number = end_at
-    if mode == "never":
+    mode, number = _parts("end_at", end_at, "mode", "number")
+    if choice("end_at endpoint", mode, "never", "epoch", "batch") == "never":
         return None
-    if mode not in ("epoch", "batch"):
-        raise ValueError(
-            f"end_at's mode must be 'epoch', 'batch' or 'never'; found {mode!r}"
-        )
     number = whole("end_at's number", number, 0)
-    return number * per_epoch if mode == "epoch" else number
+    return int(number * per_epoch if mode == "epoch" else number)
 
 
 def _loaders(function: Any, count: Any, groups: tuple[DataGroup[Any], ...]) -> int:
     """The number of loader processes; 0 if every group is read from its cache only."""
-    if all(group._loader_layouts is None for group in groups):
+    if all(group.loader_layouts is None for group in groups):
         return 0
     if not callable(function):
         raise TypeError(f"loader_func must be a function; found {function!r}")
-    return whole("loader_count", count, 1)
+    return whole("loaders are required, cannot provision none: loader_count", count, 1)
 
 
 def _cachers(count: Any, groups: tuple[DataGroup[Any], ...]) -> int:
-    writes = any(
-        group._cache_location is not None and not group._cache_readonly
-        for group in groups
-    )
-    return whole("cacher_count", count, 1) if writes else 0
+    """The number of threads for each cache; 1 if no cache is written."""
+    if all(group._cache_readonly or group.cache_layouts is None for group in groups):
+        return 1
+    return whole("cachers are required, cannot provision none: cacher_count", count, 1)
 
 
 def _warn_of_narrowing(group: DataGroup[Any]) -> None:
-    for layouts in (group._loader_layouts, group._cache_layouts):
+    for layouts in (group.loader_layouts, group.cache_layouts):
         for name, (_, _, dtype, _, _) in (layouts or {}).items():
             if canonical(dtype) != dtype:
                 warnings.warn(

@@ -3,34 +3,32 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import itertools
 import os
 import signal
 import time
 import traceback
 import warnings
 from collections import deque
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, NoReturn
+from dataclasses import asdict
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
-from millstream._core.errors import WorkerTimeout, stand_in
-from millstream.hydrax import _cache
-from millstream.hydrax._batch import Batch, TrainingBatch, ValidationBatch
-from millstream.hydrax._cacher import Cacher
+from millstream._core.errors import ITEM, DataError, WorkerTimeout, stand_in
+from millstream._core.interrupts import StopOnInterrupt
+from millstream._core.references import HeldBatches
+from millstream._run.batch_cache import BatchCache, PendingRead
+from millstream._run.cache_files import CachedBatch
+from millstream._workers.executor import HostBatch, PendingBatch
+from millstream.hydrax._batch import Batch, Content, TrainingBatch, ValidationBatch
 from millstream.hydrax._groups import DataGroup
-from millstream.hydrax._interrupts import Interrupts
-from millstream.hydrax._loads import (
-    FromCache,
-    FromWorkers,
-    Load,
-    Loaded,
-    Missing,
-    NotCached,
-)
-from millstream.hydrax._place import PlacementFunc, placed
-from millstream.hydrax._references import Watch
-from millstream.hydrax._schedule import Schedule, Step
-from millstream.hydrax._work import GroupExecutors, LoaderFunc, is_of_an_item
+from millstream.hydrax._place import placed
+from millstream.hydrax._schedule import Step
+from millstream.hydrax._work import LoaderProcesses, merged
+
+if TYPE_CHECKING:
+    from millstream.hydrax._loader import Dataloader
 
 # How many seconds to wait for a batch before checking for interrupts and timeouts.
 _POLL = 0.05
@@ -39,137 +37,127 @@ _POLL_ANY = 0.002
 _GRACE = 1.0
 # The time that loader processes may take to start, before the first batch.
 _START = 30.0
+# The number of held batches beyond ``depth`` above which a run warns.
+_MARGIN = 16
+
+_NO_LOADER = (
+    "hydrax: the batch's group has no loader_arrays to load it with. Pass "
+    "loader_arrays= to DataGroup."
+)
+
+_held: list[HeldBatches] = []  # of the last run, and of those with batches alive
+Load: TypeAlias = PendingBatch | PendingRead
 
 
 class BatchTimeoutError(TimeoutError):
     """No batch was ready within ``timeout_sec``."""
 
 
-@dataclass(frozen=True)
-class Plan:
-    """The arguments of a `Dataloader`, checked."""
+def debug_batch_references() -> None:
+    """Prints all batches and arrays that are alive, and the objects that hold them."""
+    for held in _held:
+        for line in held.report().splitlines():
+            print(f"[hydrax] {line}")
 
-    function: LoaderFunc
-    groups: tuple[DataGroup[Any], ...]
-    schedule: Schedule
-    depth: int
-    loader_count: int
-    loader_nice: int
-    cacher_count: int
-    deterministic: bool
-    timeout: float | None
-    startup: Callable[[], None] | None
-    placement: PlacementFunc | None
-    on_error: str
+
+def open_cache(group: DataGroup[Any], threads: int = 1, pending: int = 1) -> BatchCache:
+    """The group's cache on disk. It is created if it does not exist."""
+    assert group._cache_location is not None
+    return BatchCache(
+        group._cache_location,
+        {
+            name: SimpleNamespace(shape=shape, dtype=stored)
+            for name, (shape, stored, *_) in (group.cache_layouts or {}).items()
+        },
+        {"_type": "millstream-hydrax-cache-v1", **asdict(group._order)},
+        readonly=group._cache_readonly,
+        threads=threads,
+        pending=pending,
+    )
 
 
 class Run:
     """Keeps ``depth`` batches in progress and returns them to the calling thread."""
 
-    def __init__(self, plan: Plan) -> None:
-        self._plan = plan
-        self._pool: GroupExecutors | None = None
-        self._cacher: Cacher | None = None
-        self._steps = plan.schedule.steps()
+    def __init__(self, loader: Dataloader[Any]) -> None:
+        self._loader = loader
+        self._steps = loader._schedule.steps()
         self._pending: deque[tuple[Step, Load]] = deque()
-        self._watch = Watch(plan.depth)
+        self._caches: dict[int, BatchCache] = {}
+        self._held = HeldBatches(
+            warn_above=loader._depth + _MARGIN,
+            advice="Call hydrax.debug_batch_references() to see what holds them.",
+        )
+        _held[:] = [*filter(len, _held), self._held]
         self._first = True
-        self._ended = False
         self._dropped = 0
         self.idle = 0.0
-        self.interrupts = Interrupts(self._kill)
-        try:
-            if any(group._cache_location is not None for group in plan.groups):
-                self._cacher = Cacher(plan.depth, plan.cacher_count)
-            if plan.loader_count:
-                self._pool = GroupExecutors(
-                    plan.function,
-                    plan.groups,
-                    count=plan.loader_count,
-                    nice=plan.loader_nice,
-                    startup=plan.startup,
-                    timeout=plan.timeout,
-                )
-            self.interrupts.install()
-        except BaseException:
-            self.close(failed=True)
-            raise
+        self.interrupts = StopOnInterrupt(label="hydrax", on_stage=self._interrupted)
+        self.loaders = LoaderProcesses(
+            loader._function,
+            loader._groups,
+            loader._startup,
+            workers=loader._loader_count,
+            nice=loader._loader_nice,
+            timeout=loader._timeout,
+        )
+        with contextlib.ExitStack() as opened:
+            opened.enter_context(self.interrupts)
+            for number, group in enumerate(loader._groups):
+                if group._cache_location is not None:
+                    cache = open_cache(group, loader._cacher_count, loader._depth)
+                    self._caches[number] = opened.enter_context(cache)
+            opened.callback(self.loaders.close)
+            self._opened = opened.pop_all()
 
-    def next(self) -> Batch[Any]:
-        """The next batch; raises StopIteration at the end and after an interrupt."""
-        while True:
-            self.interrupts.check()
-            taken = None if self._ended else self._take()
-            if taken is None:
-                self.interrupts.check()
-                self._ended = True
-                raise StopIteration
-            step, load = taken
-            try:
-                loaded = load.result()
-            except WorkerTimeout as error:
-                raise BatchTimeoutError(str(error)) from error
-            except Exception as error:
-                if not isinstance(error, NotCached) and not is_of_an_item(error):
-                    raise  # a worker died, or could not start
-                self._drop(step, error)
-                continue
-            try:
-                batch = self._finish(step, loaded)
-            except Exception as error:
-                if self._plan.placement is None:  # not raised by a user's function
-                    _raise(error, step)
-                self._drop(step, error)
-                continue
-            self._dropped = 0
-            self._watch.add(batch)
-            return batch
-
-    def close(self, *, failed: bool) -> None:
+    def close(self, kind: type[BaseException] | None) -> None:
         """Ends the processes and threads. Batches that are still alive stay valid.
 
         Pending batches are written to the cache first, unless the run was interrupted
         or has failed.
         """
-        self._ended = True
         self._pending.clear()
-        try:
-            if self._pool is not None:
-                self._pool.close()
-            if self._cacher is not None:
-                self._cacher.close(is_over=lambda: failed or self.interrupts.stopped)
-        finally:
-            self.interrupts.restore()
-        if not failed:
-            self.interrupts.check()
+        self._opened.__exit__(kind, None, None)
 
-    def _start_loads(self) -> None:
-        while len(self._pending) < self._plan.depth:
-            step = next(self._steps, None)
-            if step is None:
-                return
-            self._pending.append((step, self._load(step)))
+    def next(self) -> Batch[Any]:
+        """The next batch; raises StopIteration at the end and after an interrupt."""
+        while True:
+            self.interrupts.check()
+            taken = self._take()
+            if taken is None:
+                self.interrupts.check()
+                raise StopIteration
+            step, load = taken
+            loads = self._loader._groups[step.group].loader_layouts is not None
+            try:
+                batch = self._finish(step, load.wait())
+            except WorkerTimeout as error:
+                raise BatchTimeoutError(str(error)) from error
+            except Exception as error:
+                if not loads and isinstance(error, (FileNotFoundError, DataError)):
+                    error.add_note(_NO_LOADER)
+                elif not hasattr(error, ITEM):  # such as a worker that died
+                    _raise(error, step)
+                self._drop(step, error)
+                continue
+            self._dropped = 0
+            self._held.add((batch, dict(batch.arrays)))
+            return batch
 
     def _load(self, step: Step) -> Load:
-        group = self._plan.groups[step.group]
-        path = _cache.batch_path(group, _epoch(step), step.index)
-        if path is None or self._cacher is None or not path.exists():
-            return self._load_again(step)
-        assert group._cache_layouts is not None
-        assert group._cache_size is not None
-        future = self._cacher.read(
-            path, group._cache_layouts, group._cache_size, len(step.indices)
-        )
-        return FromCache(future, lambda: self._load_again(step))
+        cache, make = self._caches.get(step.group), None
+        if self._loader._groups[step.group].loader_layouts is not None:
+            make = functools.partial(self.loaders.submit, step)
+            if cache is None or self._file(step) not in cache:
+                return make()
+        assert cache is not None  # a group without loader_arrays has a cache
+        return cache.read_ahead(self._file(step), make)
 
-    def _load_again(self, step: Step) -> Load:
-        group = self._plan.groups[step.group]
-        if group._loader_layouts is None:
-            path = _cache.batch_path(group, _epoch(step), step.index)
-            assert path is not None
-            return Missing(path)
-        assert self._pool is not None
-        return FromWorkers(self._pool.submit(step), len(step.indices))
+    def _file(self, step: Step) -> str:
+        """The name of a batch in the cache. Equal batches have one file."""
+        reseeds = self._loader._groups[step.group]._order.reseeds
+        epoch = step.epoch if reseeds and step.seed is not None else 0
+        return f"e{epoch}-b{step.index}"
 
     def _take(self) -> tuple[Step, Load] | None:
         """Waits for a batch and removes it from the pending ones.
@@ -177,108 +165,90 @@ class Run:
         It is the next one or, without ``deterministic``, the first that is ready.
         Returns None at the end and once the run is interrupted.
         """
-        plan = self._plan
-        self._start_loads()
+        loader = self._loader
+        for step in itertools.islice(self._steps, loader._depth - len(self._pending)):
+            self._pending.append((step, self._load(step)))
         begun = time.monotonic()
         grace = _GRACE + _START if self._first else _GRACE
         try:
             while self._pending and not self.interrupts.stopped:
-                for position, (_, load) in enumerate(self._pending):
-                    if load.is_done():
-                        taken = self._pending[position]
-                        del self._pending[position]
-                        return taken
-                    if plan.deterministic:
-                        break
+                for entry in itertools.islice(
+                    self._pending, 1 if loader._deterministic else None
+                ):
+                    if entry[1].done:
+                        self._pending.remove(entry)
+                        return entry
                 step, load = self._pending[0]
                 waited = time.monotonic() - begun
-                if plan.timeout is not None and waited > plan.timeout + grace:
+                if loader._timeout is not None and waited > loader._timeout + grace:
                     raise BatchTimeoutError(
-                        f"no batch was ready within {plan.timeout:g} seconds; the next "
-                        f"one is {_named(step)}. Raise timeout_sec= or loader_count="
+                        f"no batches have been produced in {loader._timeout:g} seconds "
+                        f"by the loader processes {self.loaders.pids}; the next one is "
+                        f"{step}. Raise timeout_sec= or loader_count="
                     )
-                load.pause(_POLL if plan.deterministic else _POLL_ANY)
+                with contextlib.suppress(Exception):  # `next` waits again and raises it
+                    load.wait(_POLL if loader._deterministic else _POLL_ANY)
             return None
         finally:
             if not self._first:
                 self.idle += time.monotonic() - begun
             self._first = False
 
-    def _finish(self, step: Step, loaded: Loaded) -> Batch[Any]:
+    def _finish(self, step: Step, made: HostBatch | CachedBatch | None) -> Batch[Any]:
         """The batch with its JAX arrays; starts caching it if that is automatic."""
-        group = self._plan.groups[step.group]
-        for remark in loaded.remarks:
-            warnings.warn(remark, RuntimeWarning, stacklevel=4)
-        kind = ValidationBatch if step.seed is None else TrainingBatch
-        batch = kind(group, step)
-        layouts = group._cache_layouts if loaded.from_cache else group._loader_layouts
-        assert layouts is not None
-        arrays = placed(
-            self._plan.placement, loaded.arrays, layouts, loaded.additional, group
-        )
-        uncached = not loaded.from_cache and not group._cache_direct
-        batch._fill(arrays, loaded.additional, uncached=uncached)
-        if self._cacher is None or group._cache_readonly or loaded.from_cache:
-            return batch
-        if group._cache_direct:
-            self._save(step, loaded.arrays, loaded.additional)
+        assert made is not None  # wait() without a timeout always returns a batch
+        group, cache = self._loader._groups[step.group], self._caches.get(step.group)
+        rows, save = len(step.indices), None
+        arrays = {name: array[:rows] for name, array in made.arrays.items()}
+        if isinstance(made, CachedBatch):
+            layouts, additional = group.cache_layouts, made.extra
         else:
-            batch._save = self._save
-        return batch
-
-    def _save(
-        self, step: Step, arrays: Mapping[str, Any], additional: dict[str, list[Any]]
-    ) -> None:
-        group = self._plan.groups[step.group]
-        path = _cache.batch_path(group, _epoch(step), step.index)
-        assert self._cacher is not None
-        assert path is not None
-        assert group._cache_layouts is not None
-        assert group._cache_size is not None
-        self._cacher.save(
-            path,
-            arrays,
+            layouts = group.loader_layouts
+            additional, remarks = merged(made.host_values, rows)
+            for remark in remarks:
+                warnings.warn(remark, RuntimeWarning, stacklevel=4)
+            if cache is not None and not cache.readonly:
+                save = functools.partial(cache.put, self._file(step))
+        assert layouts is not None
+        content = Content(
+            placed(self._loader._placement, arrays, layouts, additional, group),
             additional,
-            group._cache_layouts,
-            group._cache_size,
-            is_over=lambda: self.interrupts.stopped,
+            uncached=layouts is not group.cache_layouts,
+            save=save,
         )
+        if save is not None and group._cache_direct:
+            save(arrays, additional)
+        numbers = (step.epoch, step.epoch_batch, step.batch_num)
+        what = (content, group, step.index, step.indices)
+        if step.seed is None:
+            return ValidationBatch(*what, *numbers)
+        return TrainingBatch(*what, *numbers, step.seed)
 
     def _drop(self, step: Step, error: Exception) -> None:
         """Raises the error, or leaves the batch out with a warning."""
-        if self._plan.on_error == "raise":
+        if self._loader._on_error == "raise":
             _raise(error, step)
         self._dropped += 1
-        schedule = self._plan.schedule
+        schedule = self._loader._schedule
         if schedule.last is None and self._dropped >= schedule.batches_per_epoch:
             raise RuntimeError(
                 f"{self._dropped} batches in a row were dropped: not one batch of an "
                 "epoch could be loaded. Pass on_error='raise' to see the first error."
             ) from error
         trace = "".join(traceback.format_exception(error))
-        warnings.warn(
-            f"{_named(step)} was dropped:\n{trace}", RuntimeWarning, stacklevel=4
-        )
+        warnings.warn(f"{step} was dropped:\n{trace}", RuntimeWarning, stacklevel=4)
 
-    def _kill(self) -> None:
-        for pid in self._pool.pids if self._pool is not None else ():
+    def _interrupted(self, stage: int) -> None:
+        for cache in self._caches.values():
+            cache.abandon()
+        for pid in self.loaders.pids if stage > 2 else ():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
 
-def _epoch(step: Step) -> int:
-    """The epoch under which a batch is cached. Validation always uses epoch 0."""
-    return 0 if step.seed is None else step.epoch
-
-
 def _raise(error: Exception, step: Step) -> NoReturn:
-    error.add_note(f"This error was raised for {_named(step)}.")
-    other = stand_in(error, f"for {_named(step)}")
+    error.add_note(f"This error was raised for {step}.")
+    other = stand_in(error, f"for {step}")
     if other is None:
         raise error
     raise other from error
-
-
-def _named(step: Step) -> str:
-    kind = "validation batch" if step.seed is None else "batch"
-    return f"{kind} {step.batch_num} (epoch {step.epoch}, number {step.epoch_batch})"

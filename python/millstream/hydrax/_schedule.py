@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-
-Permutation: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 
 SHUFFLES = ("repeat", "reseed", "itemwise", "batchwise")
 
@@ -17,7 +16,7 @@ SHUFFLES = ("repeat", "reseed", "itemwise", "batchwise")
 class GroupOrder:
     """The order of one group's items and batches in each epoch."""
 
-    items: int
+    data_len: int
     batch_size: int
     seed: int
     shuffle_first: bool
@@ -27,7 +26,7 @@ class GroupOrder:
     @property
     def batch_count(self) -> int:
         """How many batches an epoch has."""
-        whole, left = divmod(self.items, self.batch_size)
+        whole, left = divmod(self.data_len, self.batch_size)
         return whole if self.drop_last or left == 0 else whole + 1
 
     @property
@@ -35,54 +34,30 @@ class GroupOrder:
         """Whether a batch differs from one epoch to the next."""
         return self.shuffle_later in ("reseed", "itemwise")
 
-    def batch_index(self, epoch: int, cursor: int, shuffled: Permutations) -> int:
-        """The number of the group's batch at position ``cursor`` of ``epoch``."""
-        if epoch == 0 or self.shuffle_later != "batchwise":
-            return cursor
-        return int(shuffled.batches(self.seed + epoch, self.batch_count)[cursor])
-
-    def indices(self, epoch: int, index: int, shuffled: Permutations) -> Sequence[int]:
-        """The indices of the items of batch ``index``."""
-        start = index * self.batch_size
-        end = min(start + self.batch_size, self.items)
+    def epoch(self, epoch: int) -> tuple[Any, Any]:
+        """The order of the items and the order of the batches: ranges or arrays."""
+        items: Any = range(self.data_len)
+        batches: Any = range(self.batch_count)
         if epoch > 0 and self.shuffle_later == "itemwise":
-            order = shuffled.items(self.seed + epoch, self.items)
+            items = _permutation(self.seed + epoch, self.data_len)
         elif self.shuffle_first:
-            order = shuffled.items(self.seed, self.items)
-        else:
-            return range(start, end)
-        return tuple(order[start:end].tolist())
+            items = _permutation(self.seed, self.data_len)
+        if epoch > 0 and self.shuffle_later == "batchwise":
+            batches = _permutation(self.seed + epoch, self.batch_count)
+        return items, batches
+
+    def indices(self, items: Any, index: int) -> Sequence[int]:
+        """The indices of the items of batch ``index``, for the order ``items``."""
+        chosen = items[index * self.batch_size : (index + 1) * self.batch_size]
+        return chosen if isinstance(chosen, range) else tuple(chosen.tolist())
 
     def batch_seed(self, epoch: int, index: int) -> int:
         """The seed of the batch's first item. Each further item's seed is one more."""
-        seed = self.seed + index * self.batch_size
-        if self.reseeds:
-            seed += epoch * self.batch_count * self.batch_size
-        return seed
+        rounds = epoch * self.batch_count if self.reseeds else 0
+        return self.seed + (rounds + index) * self.batch_size
 
 
-class Permutations:
-    """Caches one permutation of a group's items and one of its batches."""
-
-    def __init__(self) -> None:
-        self._items: tuple[int, Permutation] | None = None
-        self._batches: tuple[int, Permutation] | None = None
-
-    def items(self, seed: int, length: int) -> Permutation:
-        """The order of the group's items under ``seed``."""
-        if self._items is None or self._items[0] != seed:
-            self._items = None  # frees the old permutation before computing another
-            self._items = seed, _permutation(seed, length)
-        return self._items[1]
-
-    def batches(self, seed: int, length: int) -> Permutation:
-        """The order of the group's batches under ``seed``."""
-        if self._batches is None or self._batches[0] != seed:
-            self._batches = seed, _permutation(seed, length)
-        return self._batches[1]
-
-
-def _permutation(seed: int, length: int) -> Permutation:
+def _permutation(seed: int, length: int) -> np.ndarray[Any, np.dtype[np.int64]]:
     return np.random.Generator(np.random.PCG64(seed)).permutation(length)
 
 
@@ -102,6 +77,12 @@ class Step:
     epoch: int
     epoch_batch: int
     batch_num: int
+
+    def __str__(self) -> str:
+        kind = "validation batch" if self.seed is None else "batch"
+        return (
+            f"{kind} {self.batch_num} (epoch {self.epoch}, number {self.epoch_batch})"
+        )
 
 
 @dataclass(frozen=True)
@@ -131,55 +112,47 @@ class Schedule:
 
     def steps(self) -> Iterator[Step]:
         """The batches of the run in order."""
-        per_epoch = self.batches_per_epoch
-        groups, cursors = self._epoch_order()
-        shuffled = [Permutations() for _ in (*self.training, *self.validating)]
-        number = self.first
-        validations = 0
-        while self.last is None or number < self.last:
-            epoch, within = divmod(number, per_epoch)
-            group = groups[within]
-            order = self.training[group]
-            index = order.batch_index(epoch, cursors[within], shuffled[group])
-            yield Step(
-                group=group,
-                index=index,
-                indices=order.indices(epoch, index, shuffled[group]),
-                seed=order.batch_seed(epoch, index),
-                epoch=epoch,
-                epoch_batch=within,
-                batch_num=number,
-            )
-            number += 1
-            if self._is_due(number):
-                yield from self._validation(validations, shuffled)
-                validations += 1
+        validations = itertools.count()
+        cursors = self._epoch_order()
+        for epoch in itertools.count(self.first // self.batches_per_epoch):
+            for step in self._epoch(epoch, cursors):
+                if self.last is not None and step.batch_num >= self.last:
+                    return
+                yield step
+                if self._is_due(step.batch_num + 1):
+                    yield from self._validation(next(validations))
 
-    def _validation(self, epoch: int, shuffled: list[Permutations]) -> Iterator[Step]:
-        within = 0
+    def _epoch(self, epoch: int, cursors: list[tuple[int, int]]) -> Iterator[Step]:
+        """The training batches of an epoch, from ``first`` on."""
+        orders = [group.epoch(epoch) for group in self.training]
+        start = epoch * len(cursors)
+        for within in range(max(self.first - start, 0), len(cursors)):
+            group, cursor = cursors[within]
+            items, batches = orders[group]
+            index, order = int(batches[cursor]), self.training[group]
+            indices = order.indices(items, index)
+            seed = order.batch_seed(epoch, index)
+            yield Step(group, index, indices, seed, epoch, within, start + within)
+
+    def _validation(self, epoch: int) -> Iterator[Step]:
+        start = epoch * self.batches_per_validation
+        within = itertools.count()
         for group, order in enumerate(self.validating, len(self.training)):
-            for index in range(order.batch_count):
-                yield Step(
-                    group=group,
-                    index=index,
-                    indices=order.indices(0, index, shuffled[group]),
-                    seed=None,
-                    epoch=epoch,
-                    epoch_batch=within,
-                    batch_num=epoch * self.batches_per_validation + within,
-                )
-                within += 1
+            items, batches = order.epoch(0)
+            for index in batches:
+                number = next(within)
+                indices = order.indices(items, index)
+                yield Step(group, index, indices, None, epoch, number, start + number)
 
     def _is_due(self, number: int) -> bool:
+        """Whether validation follows the first ``number`` training batches."""
         if self.validation is None:
             return False
         mode, interval = self.validation
-        if mode == "batch":
-            return number % interval == 0
-        epochs, within = divmod(number, self.batches_per_epoch)
-        return within == 0 and epochs % interval == 0
+        per_interval = interval * (self.batches_per_epoch if mode == "epoch" else 1)
+        return number % per_interval == 0
 
-    def _epoch_order(self) -> tuple[list[int], list[int]]:
+    def _epoch_order(self) -> list[tuple[int, int]]:
         """The group of each batch of an epoch, and its number within that group.
 
         With ``interleave``, the next batch is from the group that has delivered the
@@ -191,4 +164,4 @@ class Schedule:
         if self.interleave:
             order = np.lexsort((groups, cursors / np.array(counts)[groups]))
             groups, cursors = groups[order], cursors[order]
-        return groups.tolist(), cursors.tolist()
+        return list(zip(groups.tolist(), cursors.tolist(), strict=True))

@@ -1,20 +1,20 @@
-"""The loader processes and the task that they run."""
+"""The loader processes and the function that they call."""
 
 from __future__ import annotations
 
 import bisect
+import contextlib
 import itertools
 import os
-import pickle
 import reprlib
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from millstream._core.errors import ITEM, copy_notes
+from millstream._core.errors import ITEM
 
 if TYPE_CHECKING:
     from millstream._workers.executor import Executor, PendingBatch
@@ -24,17 +24,18 @@ if TYPE_CHECKING:
 LoaderFunc: TypeAlias = Callable[
     [Any, Mapping[str, "np.ndarray[Any, Any]"], int | None], dict[str, Any] | None
 ]
+"""``(descriptor, arrays, seed) -> additional data or None``."""
+
+StartupFunc: TypeAlias = Callable[[], None]
+"""Called once in each loader process."""
+
+Additional: TypeAlias = dict[str, list[Any]]
 
 _DANGLING = (
-    "loader memory has a dangling reference: loader_func kept a view of the array "
+    "loader memory has dangling reference: loader_func kept a view of the array "
     "{name!r} after it returned. Later writes to it do not reach the batch. Copy the "
     "array if you need to keep it."
 )
-
-
-def is_of_an_item(error: Exception) -> bool:
-    """Whether an item caused the error, and not the failure of a loader process."""
-    return hasattr(error, ITEM)
 
 
 def is_worker() -> bool:
@@ -43,96 +44,52 @@ def is_worker() -> bool:
 
 
 @dataclass(frozen=True)
-class JoinedGroups:
-    """The descriptors of several groups as one sequence.
-
-    An element is ``(group, number within the group, descriptor)``.
-    """
-
-    groups: tuple[Sequence[Any], ...] = field(repr=False)
-    starts: tuple[int, ...]
-
-    @classmethod
-    def of(cls, groups: Iterable[Sequence[Any]]) -> JoinedGroups:
-        """Joins the groups in the order given."""
-        joined = tuple(groups)
-        lengths = (len(group) for group in joined)
-        starts = tuple(itertools.accumulate(lengths, initial=0))
-        return cls(joined, starts)
-
-    def __len__(self) -> int:
-        return self.starts[-1]
-
-    def __getitem__(self, index: int) -> tuple[int, int, Any]:
-        group = bisect.bisect_right(self.starts, index) - 1
-        number = index - self.starts[group]
-        return group, number, self.groups[group][number]
-
-
-@dataclass(frozen=True)
 class Fill:
-    """Calls the user's function for one item.
+    """Calls the user's function for one item of several groups.
 
-    ``seed`` is relative to the group's seed, because a group's seed may exceed 64 bits.
-    Returns None, or ``(additional data, remarks)``. A remark is the text of a warning.
+    ``index`` counts the items of all groups; group g starts at ``starts[g]``. ``seed``
+    is relative to the group's seed, because a group's seed may exceed 64 bits. Returns
+    None, or ``(additional data, remarks)``. A remark is the text of a warning.
     """
 
     function: LoaderFunc
+    groups: Sequence[Sequence[Any]] = field(repr=False)
+    starts: tuple[int, ...]
     seeds: tuple[int, ...]
 
     def __call__(
-        self,
-        item: tuple[int, int, Any],
-        arrays: Mapping[str, np.ndarray[Any, Any]],
-        seed: int | None,
-    ) -> tuple[dict[str, Any] | None, tuple[str, ...]] | None:
-        group, _, data = item
-        if seed is not None:
-            seed = self.seeds[group] + int(seed)
+        self, index: int, arrays: Mapping[str, np.ndarray[Any, Any]], seed: int | None
+    ) -> tuple[dict[str, Any] | None, list[str]] | None:
+        group, number = self._place(index)
+        data = self.groups[group][number]
         before = _reference_counts(arrays)
-        remarks: tuple[str, ...] = ()
-        try:
-            additional = self.function(data, arrays, seed)
-            if additional is not None:
-                remarks = _checked(additional)
-        except Exception as error:
-            self.tell_item(error, item)
-            stand_in = _stand_in(error)
-            if stand_in is None:
-                raise
-            raise stand_in from error
-        if before != (after := _reference_counts(arrays)):
-            remarks += tuple(
-                _DANGLING.format(name=name)
-                for name, then, now in zip(arrays, before, after, strict=True)
-                if now > then
-            )
-        if not additional and not remarks:
-            return None
-        return additional, remarks
-
-    def tell_item(self, error: BaseException, item: tuple[int, int, Any]) -> None:
-        """Adds a note to ``error`` with the number and the descriptor of the item."""
-        _, number, data = item
-        setattr(error, ITEM, number)
-        error.add_note(
-            f"hydrax: this error was raised for item {number} of its group, "
-            f"{reprlib.repr(data)}"
+        additional = self.function(
+            data, arrays, None if seed is None else self.seeds[group] + seed
         )
+        after = _reference_counts(arrays)
+        remarks = [
+            _DANGLING.format(name=name)
+            for name, then, now in zip(arrays, before, after, strict=True)
+            if now > then
+        ]
+        if additional is not None:
+            remarks += _remarks(additional)
+        return (additional, remarks) if additional or remarks else None
 
+    def tell_item(self, error: BaseException, index: int) -> None:
+        """Adds a note to ``error`` with the number and the descriptor of the item."""
+        group, number = self._place(index)
+        if isinstance(error, Exception):
+            setattr(error, ITEM, number)
+        text = f"hydrax: this error was raised for item {number} of its group"
+        with contextlib.suppress(Exception):  # reading the descriptor may have failed
+            text += f", {reprlib.repr(self.groups[group][number])}"
+        error.add_note(text)
 
-def _stand_in(error: Exception) -> Exception | None:
-    """A ``RuntimeError`` with the error's text, if the error cannot be pickled."""
-    kind = type(error)
-    if kind.__module__ == "__main__":  # the worker sends its class by value
-        return None
-    try:
-        pickle.loads(pickle.dumps(error))
-    except Exception:
-        stand_in = RuntimeError(f"{kind.__name__}: {error}")
-        copy_notes(error, stand_in)
-        return stand_in
-    return None
+    def _place(self, index: int) -> tuple[int, int]:
+        """The group of an item and the item's number within it."""
+        group = bisect.bisect_right(self.starts, index) - 1
+        return group, index - self.starts[group]
 
 
 def _reference_counts(arrays: Mapping[str, np.ndarray[Any, Any]]) -> list[int]:
@@ -143,52 +100,72 @@ def _reference_counts(arrays: Mapping[str, np.ndarray[Any, Any]]) -> list[int]:
     ]
 
 
-def _checked(additional: Any) -> tuple[str, ...]:
+def _remarks(additional: Any) -> list[str]:
     if not isinstance(additional, dict):
         raise TypeError(
-            "loader_func must return a dict of additional data or None, not "
-            f"{type(additional).__name__}."
+            f"additional data has non-dict type {type(additional).__name__}: "
+            "loader_func must return a dict or None."
         )
-    return tuple(
-        f"additional data {key!r} has the array type {type(value).__name__}, which is "
+    return [
+        f"additional data {key!r} has array type {type(value).__name__}, which is "
         "pickled. Declare it in the group's loader_arrays to avoid the copy."
         for key, value in additional.items()
         if isinstance(value, np.ndarray) or type(value).__module__.startswith("jax")
-    )
+    ]
 
 
-class GroupExecutors:
-    """The loader processes of a run: ``count`` for each distinct array layout."""
+def merged(host_values: list[Any], rows: int) -> tuple[Additional, list[str]]:
+    """The additional data of all items as lists by key, and the distinct remarks."""
+    additional: Additional = {}
+    remarks: dict[str, None] = {}
+    for row, returned in enumerate(host_values[:rows]):
+        values, texts = returned or (None, ())
+        for key, value in (values or {}).items():
+            additional.setdefault(key, [None] * rows)[row] = value
+        remarks.update(dict.fromkeys(texts))
+    return additional, list(remarks)
+
+
+class LoaderProcesses:
+    """The loader processes of a run. Groups with equal arrays share an `Executor`.
+
+    ``options`` are those of the `Executor`.
+    """
 
     def __init__(
         self,
         function: LoaderFunc,
         groups: Sequence[DataGroup[Any]],
-        *,
-        count: int,
-        nice: int,
-        startup: Callable[[], None] | None,
-        timeout: float | None,
+        startup: StartupFunc | None,
+        **options: Any,
     ) -> None:
         self._places: dict[int, tuple[Executor, int, int]] = {}
-        self._executors: list[Executor] = []
-        try:
-            for numbers in _by_layout(groups).values():
-                some = [groups[number] for number in numbers]
-                executor, starts = _executor(
-                    function, some, count, nice=nice, startup=startup, timeout=timeout
-                )
-                self._executors.append(executor)
-                for number, start in zip(numbers, starts, strict=False):
-                    self._places[number] = executor, start, groups[number]._order.seed
-        except BaseException:
-            self.close()
-            raise
+        alike: dict[Any, list[int]] = {}
+        for number, group in enumerate(groups):
+            if group.loader_layouts is not None:
+                alike.setdefault(_fields(group), []).append(number)
+        for fields, numbers in alike.items():
+            some = [groups[number] for number in numbers]
+            fill = Fill(
+                function,
+                [group._data for group in some],
+                tuple(itertools.accumulate(map(len, some), initial=0)),
+                tuple(group._order.seed for group in some),
+            )
+            rows = max(group.batch_size for group in some)
+            executor = _started(fill, fields, rows, startup, options)
+            places = zip(numbers, fill.starts, fill.seeds, strict=False)
+            for number, start, seed in places:
+                self._places[number] = executor, start, seed
 
     @property
     def pids(self) -> list[int]:
         """The process ids of the loader processes that are running."""
         return [pid for executor in self._executors for pid in executor.pids]
+
+    @property
+    def _executors(self) -> set[Executor]:
+        return {executor for executor, _, _ in self._places.values()}
 
     def submit(self, step: Step) -> PendingBatch:
         """Queues a batch."""
@@ -203,57 +180,34 @@ class GroupExecutors:
         """Ends the processes and discards pending batches."""
         for executor in self._executors:
             executor.close()
-        self._executors.clear()
         self._places.clear()
 
 
-def _by_layout(groups: Sequence[DataGroup[Any]]) -> dict[Any, list[int]]:
-    found: dict[Any, list[int]] = {}
-    for number, group in enumerate(groups):
-        if group.loader_layouts is not None:
-            key = tuple(
-                (name, layout[0][1:], layout[1])
-                for name, layout in group.loader_layouts.items()
-            )
-            found.setdefault(key, []).append(number)
-    return found
-
-
-def _executor(
-    function: LoaderFunc,
-    groups: list[DataGroup[Any]],
-    count: int,
-    *,
-    nice: int,
-    startup: Callable[[], None] | None,
-    timeout: float | None,
-) -> tuple[Executor, tuple[int, ...]]:
+def _started(
+    fill: Fill,
+    fields: Any,
+    rows: int,
+    startup: StartupFunc | None,
+    options: dict[str, Any],
+) -> Executor:
     from millstream._workers.executor import Executor
     from millstream._workers.tasks import FillTask
 
-    joined = JoinedGroups.of(group._data for group in groups)
-    fill = Fill(function, tuple(group._order.seed for group in groups))
-    fields = [
-        (name, layout[1], layout[0][1:])
-        for name, layout in (groups[0].loader_layouts or {}).items()
-    ]
-
-    def start(data: JoinedGroups) -> Executor:
-        return Executor(
-            FillTask(fill, data, startup),
-            fields,
-            max(group.batch_size for group in groups),
-            workers=count,
-            worker_kind="process",
-            timeout=timeout,
-            nice=nice,
-        )
-
+    task = FillTask(fill, range(fill.starts[-1]), startup)
     try:
-        return start(joined), joined.starts
+        return Executor(task, fields, rows, worker_kind="process", **options)
     except TypeError:  # the data cannot be pickled
-        if all(type(group) in (list, tuple, range) for group in joined.groups):
+        if all(type(data) in (list, tuple, range) for data in fill.groups):
             raise
-        # A sequence that holds an open file cannot be pickled, but its items may be.
-        items = JoinedGroups.of(list(group) for group in joined.groups)
-        return start(items), joined.starts
+    # A sequence that holds an open file cannot be pickled, but its items may be.
+    items = replace(fill, groups=[list(data) for data in fill.groups])
+    return _started(items, fields, rows, startup, options)
+
+
+def _fields(group: DataGroup[Any]) -> tuple[Any, ...]:
+    """The name, the dtype and the shape of each array that the loaders fill."""
+    assert group.loader_layouts is not None
+    return tuple(
+        (name, stored, shape[1:])
+        for name, (shape, stored, *_) in group.loader_layouts.items()
+    )

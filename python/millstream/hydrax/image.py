@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from io import BytesIO
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
-
-from millstream.hydrax import _oklab
 
 try:
     from PIL import Image, ImageCms
@@ -157,12 +156,10 @@ def _converted(
             flags &= ~_BLACK_POINT
     if profile.profile.xcolor_space.strip() == "RGB" and image.mode != "RGB":
         # An RGB profile cannot be applied to palette indices or grey levels.
-        image = image.convert("RGBA" if _has_alpha(image) else "RGB")
+        image = image.convert("RGBA" if image.has_transparency_data else "RGB")
     transparency = image.getchannel("A") if image.mode in ("RGBA", "LA") else None
-    if image.mode == "LA":
-        image = image.convert("L")
-    elif image.mode == "RGBA":
-        image = image.convert("RGB")
+    if transparency is not None:
+        image = image.convert(image.mode.removesuffix("A"))
     converted = ImageCms.profileToProfile(
         image,
         profile,
@@ -176,12 +173,6 @@ def _converted(
     if alpha and transparency is not None:
         converted.putalpha(transparency)
     return converted
-
-
-def _has_alpha(image: Image.Image) -> bool:
-    return image.mode in ("RGBA", "LA", "PA", "RGBa", "La") or (
-        "transparency" in image.info
-    )
 
 
 def write_hwc(
@@ -259,39 +250,112 @@ def convert_srgb_to_oklab_frac_hwc(image: A) -> A:
     The array may have dimensions before H. Alpha stays as it is. The same holds for the
     other conversions.
     """
-    return _oklab.converted(image, -1, _oklab.oklab_from_srgb)
+    return _convert(image, -1, _oklab_from_srgb)
 
 
 def convert_srgb_to_oklab_frac_chw(image: A) -> A:
     """Converts sRGB in [0, 1], CHW, to Oklab."""
-    return _oklab.converted(image, -3, _oklab.oklab_from_srgb)
+    return _convert(image, -3, _oklab_from_srgb)
 
 
 def convert_oklab_to_srgb_frac_hwc(image: A) -> A:
     """Converts Oklab, HWC, to sRGB in [0, 1]."""
-    return _oklab.converted(image, -1, _oklab.srgb_from_oklab)
+    return _convert(image, -1, _srgb_from_oklab)
 
 
 def convert_oklab_to_srgb_frac_chw(image: A) -> A:
     """Converts Oklab, CHW, to sRGB in [0, 1]."""
-    return _oklab.converted(image, -3, _oklab.srgb_from_oklab)
+    return _convert(image, -3, _srgb_from_oklab)
 
 
 def convert_frac_to_balanced_hwc(image: A, scale: float = 1.0) -> A:
     """Maps [0, 1], HWC, to [-scale, scale]."""
-    return _oklab.converted(image, -1, lambda x, _: (x - 0.5) * (2 * scale))
+    return _convert(image, -1, lambda x, _: (x - 0.5) * (2 * scale))
 
 
 def convert_frac_to_balanced_chw(image: A, scale: float = 1.0) -> A:
     """Maps [0, 1], CHW, to [-scale, scale]."""
-    return _oklab.converted(image, -3, lambda x, _: (x - 0.5) * (2 * scale))
+    return _convert(image, -3, lambda x, _: (x - 0.5) * (2 * scale))
 
 
 def convert_balanced_to_frac_hwc(image: A, scale: float = 1.0) -> A:
     """Maps [-scale, scale], HWC, to [0, 1]."""
-    return _oklab.converted(image, -1, lambda x, _: x / (2 * scale) + 0.5)
+    return _convert(image, -1, lambda x, _: x / (2 * scale) + 0.5)
 
 
 def convert_balanced_to_frac_chw(image: A, scale: float = 1.0) -> A:
     """Maps [-scale, scale], CHW, to [0, 1]."""
-    return _oklab.converted(image, -3, lambda x, _: x / (2 * scale) + 0.5)
+    return _convert(image, -3, lambda x, _: x / (2 * scale) + 0.5)
+
+
+# The Oklab matrices are Björn Ottosson's. The transfer function of sRGB is that of
+# IEC 61966-2-1.
+_LMS_FROM_RGB = np.array(
+    [
+        [0.4122214708, 0.5363325363, 0.0514459929],
+        [0.2119034982, 0.6806995451, 0.1073969566],
+        [0.0883024619, 0.2817188376, 0.6299787005],
+    ]
+)
+_LAB_FROM_LMS = np.array(
+    [
+        [0.2104542553, 0.7936177850, -0.0040720468],
+        [1.9779984951, -2.4285922050, 0.4505937099],
+        [0.0259040371, 0.7827717662, -0.8086757660],
+    ]
+)
+# The published inverses are rounded. Exact ones make a round trip return the colour.
+_RGB_FROM_LMS = np.linalg.inv(_LMS_FROM_RGB)
+_LMS_FROM_LAB = np.linalg.inv(_LAB_FROM_LMS)
+
+
+def _oklab_from_srgb(colours: Any, xp: Any) -> Any:
+    """sRGB in [0, 1] as Oklab; ``xp`` is ``numpy`` or ``jax.numpy``."""
+    curved = ((xp.maximum(colours, 0.04045) + 0.055) / 1.055) ** 2.4
+    linear = xp.where(colours > 0.04045, curved, colours / 12.92)
+    return _times(xp.cbrt(_times(linear, _LMS_FROM_RGB)), _LAB_FROM_LMS)
+
+
+def _srgb_from_oklab(colours: Any, xp: Any) -> Any:
+    """Oklab as sRGB. Colours outside the sRGB gamut get values outside [0, 1]."""
+    linear = _times(_times(colours, _LMS_FROM_LAB) ** 3, _RGB_FROM_LMS)
+    curved = 1.055 * xp.maximum(linear, 0.0031308) ** (1 / 2.4) - 0.055
+    return xp.where(linear > 0.0031308, curved, linear * 12.92)
+
+
+def _times(colours: Any, matrix: np.ndarray[Any, Any]) -> Any:
+    """The matrix applied to each colour."""
+    return colours @ matrix.T.astype(colours.dtype)
+
+
+def _convert(image: A, axis: int, function: Callable[[Any, Any], Any]) -> A:
+    """The image with its first three channels converted. ``axis`` is that of channels.
+
+    Changes a NumPy array in place and returns it; returns a new array for a JAX array.
+    """
+    array: Any = image
+    xp: Any = np
+    if not isinstance(array, np.ndarray):
+        import jax
+
+        if not isinstance(array, jax.Array):
+            raise TypeError(
+                f"expected a NumPy or JAX array, found {type(array).__name__}"
+            )
+        xp = jax.numpy
+    dtype = np.dtype(array.dtype)
+    if dtype.kind != "f" and dtype.name != "bfloat16":
+        raise TypeError(f"colours must be floating-point numbers; found {dtype}")
+    if array.ndim < 3 or array.shape[axis] < 3:
+        raise ValueError(
+            f"expected an image of shape {'HWC' if axis == -1 else 'CHW'} with at "
+            f"least 3 channels, found {tuple(array.shape)}"
+        )
+    worked = dtype if dtype.itemsize >= 4 else np.dtype(np.float32)
+    channels = xp.moveaxis(array, axis, -1)
+    new = function(channels[..., :3].astype(worked), xp).astype(dtype)
+    if xp is np:
+        channels[..., :3] = new
+        return image
+    whole: A = xp.moveaxis(xp.concatenate([new, channels[..., 3:]], -1), -1, axis)
+    return whole

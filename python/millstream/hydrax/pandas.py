@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 try:
     import pandas
@@ -13,15 +13,10 @@ except ImportError as error:
         "millstream.hydrax.pandas needs pandas: pip install 'millstream[pandas]'"
     ) from error
 
-if TYPE_CHECKING:
-    Row = pandas.Series[Any]
-else:
-    Row = pandas.Series
-
 __all__ = ["RowData"]
 
 
-class RowData(Sequence[Row]):
+class RowData(Sequence["pandas.Series[Any]"]):
     """The rows of a data frame by position: a ``Series``, or a RowData for a slice."""
 
     __slots__ = ("_dataframe",)
@@ -45,12 +40,12 @@ class RowData(Sequence[Row]):
         if isinstance(key, slice):
             return RowData(self._dataframe.iloc[key])
         try:
-            position = operator.index(key)
+            return self._dataframe.iloc[operator.index(key)]
         except TypeError:
             raise TypeError(
-                f"the index of a row must be an integer or a slice; found {key!r}"
+                f"invalid key type: {type(key).__name__}. The index of a row must be "
+                f"an integer or a slice; found {key!r}"
             ) from None
-        return self._dataframe.iloc[position]
 
     def __repr__(self) -> str:
         return f"<RowData of {len(self)} rows>"

@@ -20,6 +20,21 @@ __all__ = ["ProgressMonitor", "tbatches"]
 D = TypeVar("D")
 
 
+class _Bar:
+    """A tqdm bar that counts batches by their numbers."""
+
+    def __init__(self, first: int, arguments: dict[str, Any]) -> None:
+        self._next = first
+        self.tqdm: Any = tqdm(**{"initial": first, "unit": "batch", **arguments})
+
+    def advance(self, number: int) -> int:
+        """Moves the bar past batch ``number``. Returns how many batches it skipped."""
+        passed = number + 1 - self._next
+        self._next += passed
+        self.tqdm.update(passed)
+        return passed - 1
+
+
 class ProgressMonitor(Generic[D]):
     """Shows a bar for training, and another one during each validation.
 
@@ -40,27 +55,17 @@ class ProgressMonitor(Generic[D]):
     ) -> None:
         if not dataloader.deterministic:
             raise ValueError(
-                "the dataloader must be deterministic, because progress is counted in "
-                "order. Pass deterministic=True to Dataloader."
+                "the dataloader is not deterministic, so its batches cannot be counted "
+                "in order. Pass deterministic=True to Dataloader."
             )
         self._dataloader = dataloader
         self._interval = report_interval
         self._arguments = tqdm_arguments
-        self._training: Any = tqdm(
-            **{
-                "initial": dataloader.first_batch,
-                "total": dataloader.last_batch,
-                "unit": "batch",
-                "desc": description,
-                **tqdm_arguments,
-            }
-        )
-        self._validation: Any = None
-        self._next_batch = dataloader.first_batch
+        training = {"desc": description, "total": dataloader.last_batch}
+        self._training = _Bar(dataloader.first_batch, training | tqdm_arguments)
+        self._validation: _Bar | None = None
         self._validation_epoch = -1
-        self._next_validation = 0
-        self._ended = 0
-        self._dropped = 0
+        self._ended = self._dropped = 0
 
     def __enter__(self) -> Self:
         return self
@@ -70,24 +75,18 @@ class ProgressMonitor(Generic[D]):
 
     def begin_batch(self, batch: Batch[D]) -> None:
         """Call this before you use a batch."""
-        if isinstance(batch, ValidationBatch):
-            if batch.validation_epoch != self._validation_epoch:
+        if not isinstance(batch, ValidationBatch):
+            if self._validation is not None:
                 self._close_validation()
-            if self._validation is None:
-                self._next_validation = 0
-                self._validation_epoch = batch.validation_epoch
-                self._validation = tqdm(
-                    **{
-                        "total": self._dataloader.batches_per_validation,
-                        "unit": "batch",
-                        "desc": "validation",
-                        "leave": False,
-                        **self._arguments,
-                    }
-                )
-        elif self._validation is not None:
+                self._training.tqdm.unpause()
+        elif self._validation is None or self._validation_epoch != (
+            batch.validation_epoch
+        ):
             self._close_validation()
-            self._training.unpause()
+            self._validation_epoch = batch.validation_epoch
+            total = self._dataloader.batches_per_validation
+            arguments = {"desc": "validation", "total": total, "leave": False}
+            self._validation = _Bar(0, arguments | self._arguments)
 
     def end_batch(self, batch: Batch[D]) -> None:
         """Call this after you have used a batch.
@@ -95,16 +94,11 @@ class ProgressMonitor(Generic[D]):
         A gap between two batches' numbers counts as dropped batches.
         """
         if isinstance(batch, TrainingBatch):
-            passed = batch.batch_num + 1 - self._next_batch
-            self._next_batch += passed
-            self._training.update(passed)
-        elif isinstance(batch, ValidationBatch):
-            passed = batch.validation_epoch_batch + 1 - self._next_validation
-            self._next_validation += passed
-            self._validation.update(passed)
+            self._dropped += self._training.advance(batch.batch_num)
+        elif isinstance(batch, ValidationBatch) and self._validation is not None:
+            self._dropped += self._validation.advance(batch.validation_epoch_batch)
         else:
-            raise TypeError(f"expected a batch, found {batch!r}")
-        self._dropped += passed - 1
+            raise TypeError(f"expected a batch that has begun, found {batch!r}")
         self._ended += 1
         if self._interval > 0 and self._ended % self._interval == 0:
             self._report()
@@ -112,13 +106,11 @@ class ProgressMonitor(Generic[D]):
     def close(self) -> None:
         """Closes the bars."""
         self._close_validation()
-        if self._training is not None:
-            self._training.close()
-            self._training = None
+        self._training.tqdm.close()
 
     def _close_validation(self) -> None:
         if self._validation is not None:
-            self._validation.close()
+            self._validation.tqdm.close()
             self._validation = None
 
     def _report(self) -> None:
@@ -141,12 +133,10 @@ def tbatches(
 
     The arguments are those of `ProgressMonitor`.
     """
-    with (
-        ProgressMonitor(
-            dataloader, report_interval, description, **tqdm_arguments
-        ) as monitor,
-        dataloader,
-    ):
+    monitor = ProgressMonitor(
+        dataloader, report_interval, description, **tqdm_arguments
+    )
+    with monitor, dataloader:
         for batch in dataloader:
             monitor.begin_batch(batch)
             yield batch
