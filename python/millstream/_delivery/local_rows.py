@@ -65,17 +65,19 @@ class RowSharding:
     """
 
     def __init__(self, mesh: Mesh, axes: Axes = None) -> None:
+        if not hasattr(mesh, "axis_names"):
+            found = type(mesh).__name__
+            raise TypeError(f"mesh must be a jax.sharding.Mesh, not {found}")
         self.mesh = mesh
         self.axes = axes_of(mesh, axes)
         self.sharding = NamedSharding(mesh, PartitionSpec(self.axes))
-        self.blocks = math.prod(mesh.shape[name] for name in self.axes)
+        self.every_block = math.prod(mesh.shape[name] for name in self.axes)
 
-    @property
     def processes(self) -> list[int]:
-        """The processes whose devices are in the mesh."""
+        """Returns the processes whose devices are in the mesh."""
         return sorted({device.process_index for device in self.mesh.devices.flat})
 
-    def named(self, *names: str | None) -> NamedSharding:
+    def named_sharding(self, *names: str | None) -> NamedSharding:
         """Returns a sharding that maps the axes of an array to these mesh axes."""
         axes_of(self.mesh, [name for name in names if name is not None])
         return NamedSharding(self.mesh, PartitionSpec(*names))
@@ -87,16 +89,16 @@ class RowSharding:
     def blocks_by_process(self) -> dict[int, tuple[int, ...]]:
         """Returns the blocks that each process holds, in ascending order."""
         held: dict[int, set[int]] = {}
-        places: Any = self.sharding.devices_indices_map((self.blocks,))
+        places: Any = self.sharding.devices_indices_map((self.every_block,))
         for device, index in places.items():
             held.setdefault(device.process_index, set()).add(index[0].start or 0)
         return {process: tuple(sorted(blocks)) for process, blocks in held.items()}
 
-    def local_blocks(self) -> int:
+    def blocks(self) -> int:
         """Returns the number of blocks that this process holds."""
         return len(self.blocks_by_process().get(jax.process_index(), ()))
 
-    def local_shard(self) -> tuple[int, int]:
+    def shards(self) -> tuple[int, int]:
         """Returns the number of shards of the data, and the shard of this process.
 
         Processes that hold the same rows load the same shard. Shards are numbered in
@@ -126,7 +128,7 @@ class RowSharding:
         Every process passes the same number of rows. Raises ``ValueError`` if a leaf
         has no rows, or if this process's devices cannot share them equally.
         """
-        mine = self.local_blocks()
+        mine = self.blocks()
 
         def place(path: Any, leaf: Any) -> jax.Array:
             shape, name = np.shape(leaf), keystr(path)
@@ -143,9 +145,9 @@ class RowSharding:
                     f"process's devices hold along the mesh axes {self.axes}. Choose a "
                     f"batch size that is a multiple of {mine}, and use drop_last=True."
                 )
-            if mine == self.blocks:  # this process has all rows
+            if mine == self.every_block:  # this process has all rows
                 return jax.device_put(leaf, self.sharding)
-            whole = (shape[0] // mine * self.blocks, *shape[1:])
+            whole = (shape[0] // mine * self.every_block, *shape[1:])
             return jax.make_array_from_process_local_data(
                 self.sharding, np.asarray(leaf), whole
             )

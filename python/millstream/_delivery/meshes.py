@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import jax
 import numpy as np
@@ -116,3 +117,61 @@ def process_mesh(
     inner, outer = list(shape), [1] * len(shape)
     inner[first], outer[first] = shape[first] // processes, processes
     return hybrid_mesh(HybridMeshShape(inner, outer), devices=given)
+
+
+MeshRule = tuple[str, MeshShape | HybridMeshShape | None]
+
+
+@dataclass(frozen=True)
+class MeshConfig:
+    """A mesh's shape, its axis names, and the axes that shard a batch's rows.
+
+    One length in a `MeshShape` may be -1, which stands for the remaining devices.
+    ``mesh_rules`` are pairs of a regular expression and a shape, for `selected`.
+    """
+
+    mesh_shape: MeshShape | HybridMeshShape
+    mesh_axis_names: Sequence[str]
+    batch_axis_names: str | Sequence[str] = "data"
+    mesh_rules: Sequence[MeshRule] | None = None
+
+    def __post_init__(self) -> None:
+        names, batch = tuple(self.mesh_axis_names), self.batch_axis_names
+        if len(self.mesh_shape) != len(names):
+            raise ValueError(
+                f"a mesh of shape {self.mesh_shape} has {len(self.mesh_shape)} axes, "
+                f"but mesh_axis_names has {len(names)}: {names}"
+            )
+        for name in (batch,) if isinstance(batch, str) else batch:
+            if name not in names:
+                raise ValueError(
+                    f"batch_axis_names has no mesh axis {name!r} to shard along; the "
+                    f"axes are {', '.join(map(repr, names))}"
+                )
+
+    def selected(self, selector: str | None) -> MeshConfig:
+        """This configuration with the shape of the first rule that matches.
+
+        Rules match the start of ``selector``. If none does, nothing changes.
+        """
+        for pattern, shape in self.mesh_rules or ():
+            if selector is not None and re.match(pattern, selector):
+                if shape is None:
+                    raise ValueError(f"the mesh rule {pattern!r} has no shape")
+                return replace(self, mesh_shape=shape)
+        return self
+
+    def create_device_mesh(self, devices: Devices | None = None) -> jax.sharding.Mesh:
+        """The mesh of ``devices``, or of all devices."""
+        laid_out = process_mesh(self.mesh_shape, devices=devices)
+        return jax.sharding.Mesh(laid_out, tuple(self.mesh_axis_names))
+
+    @property
+    def hosts(self) -> int:
+        """The number of processes."""
+        return jax.process_count()
+
+    @property
+    def host_id(self) -> int:
+        """The number of this process."""
+        return jax.process_index()

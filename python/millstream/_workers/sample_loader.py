@@ -45,19 +45,19 @@ class SampleReader:
 
     ``several(indices)`` returns several samples. If it raises an error, ``one(index)``
     is called for each of them, so that the error is that of one sample. With ``skip``,
-    that sample becomes a ``Skipped``. If ``missing`` is not empty, a sample that is
-    None raises ``ValueError`` with this text.
+    that sample becomes a ``Skipped``. With ``refuse_none``, a sample that is None
+    counts as an error.
     """
 
     one: Callable[[int], Any]
     several: Callable[[list[int]], list[Any]]
     skip: bool = False
-    missing: str = ""
+    refuse_none: bool = False
 
     def __getitems__(self, indices: list[int]) -> list[Any]:
         try:
             samples = self.several(indices)
-            if not self.missing or all(sample is not None for sample in samples):
+            if not self.refuse_none or all(sample is not None for sample in samples):
                 return samples
         except Exception:
             pass  # reading them one by one raises the error again
@@ -66,8 +66,11 @@ class SampleReader:
     def __getitem__(self, index: int) -> Any:
         try:
             sample = self.one(index)
-            if sample is None and self.missing:
-                raise ValueError(f"item {index} is None, {self.missing}")
+            if sample is None and self.refuse_none:
+                raise ValueError(
+                    f"item {index} is None, which means that it is missing. Use "
+                    "on_error='skip' to leave it out."
+                )
         except Exception as error:
             if self.skip:
                 return Skipped(index, f"{type(error).__name__}: {error}")
@@ -86,7 +89,8 @@ class SampleLoader:
 
     rows: int
     """The largest number of samples in a group."""
-    ahead: int
+    prefetch: int
+    """How many groups to load ahead, or more to give every worker a sample."""
     workers: int
     """The number of workers. 0 loads each group in the calling thread."""
     worker_kind: str
@@ -138,7 +142,8 @@ class SampleLoader:
         if self.worker_kind == "process":
             self._executor = executor
         try:
-            yield from executor.batches(groups, self.ahead)
+            ahead = max(self.prefetch + 1, -(-self.workers // self.rows))
+            yield from executor.batches(groups, ahead)
         except Exception:
             self.close()  # processes may be in any state
             raise

@@ -20,14 +20,11 @@ if TYPE_CHECKING:
     from millstream.loadax.dataset.transform import *  # noqa: F403
     from millstream.loadax.sharding.mesh_shape import *  # noqa: F403
     from millstream.loadax.sharding.placement import *  # noqa: F403
-    from millstream.loadax.sharding_utilities import *  # noqa: F403
-    from millstream.loadax.strategy import *  # noqa: F403
 
 if not TYPE_CHECKING:
     __getattr__, __dir__, __all__ = lazy_names(
         {
-            "batcher": "Batcher",
-            "strategy": "BatchStrategy FixedBatchStrategy",
+            "batcher": "Batcher BatchStrategy FixedBatchStrategy",
             "dataloader.builder": "DataLoader DataloaderBuilder",
             "dataloader.loader": (
                 "BatchIterator Dataloader DistributedDataLoader NaiveDataLoader "
@@ -50,12 +47,11 @@ if not TYPE_CHECKING:
             "sharding.mesh_shape": (
                 "HybridMeshShape MeshConfig MeshShape build_standard_mesh "
                 "create_device_mesh create_hybrid_device_mesh infer_mesh_shape "
-                "make_ddp_mesh_config make_fsdp_mesh_config"
+                "make_ddp_mesh_config make_fsdp_mesh_config ddp_sharding fsdp_sharding"
             ),
             "sharding.placement": (
                 "DataPartitionType data_partition_type_to_spec global_to_host_array "
                 "host_to_global_device_array with_sharding_constraint"
             ),
-            "sharding_utilities": "ddp_sharding fsdp_sharding",
         }
     )

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import operator
-from collections.abc import Callable, Mapping
-from typing import Any, ParamSpec, TypedDict, TypeVar
-
-P = ParamSpec("P")
-R = TypeVar("R")
+from collections.abc import Mapping
+from typing import Any, TypedDict
 
 _OLD = "the first and second generation of Loadax (0.1 and 0.2)"
 _NEW = "the third generation of Loadax"
@@ -47,35 +43,6 @@ def options(owner: str, given: Mapping[str, Any]) -> None:
         )
 
 
-def renamed(**names: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Accepts arguments of a function under the names of another generation."""
-
-    def decorate(function: Callable[P, R]) -> Callable[P, R]:
-        @functools.wraps(function)
-        def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            given: Any = {names.get(name, name): kwargs[name] for name in kwargs}
-            return function(*args, **given)
-
-        return call
-
-    return decorate
-
-
-def function(name: str, value: Any) -> Any:
-    """Returns ``value``. Raises ``TypeError`` unless it is callable."""
-    if not callable(value):
-        raise TypeError(f"{name} must be a function, not {type(value).__name__}")
-    return value
-
-
-def instance(name: str, value: Any, kind: type[Any]) -> Any:
-    """Returns ``value``. Raises ``TypeError`` unless it is a ``kind``."""
-    if not isinstance(value, kind):
-        what = f"{name} must be a {kind.__name__}, not {type(value).__name__}"
-        raise TypeError(what)
-    return value
-
-
 def whole(name: str, value: Any, least: int, bound: str = "") -> int:
     """Returns ``value`` as an int. Raises unless it is an integer >= ``least``.
 
@@ -92,14 +59,6 @@ def whole(name: str, value: Any, least: int, bound: str = "") -> int:
             f"{name} must be {bound or f'at least {least}'}, not {number}"
         )
     return number
-
-
-def one_of(name: str, value: Any, choices: tuple[str, ...]) -> str:
-    """Returns ``value``. Raises unless it is one of ``choices``."""
-    if value not in choices:
-        expected = " or ".join(map(repr, choices))
-        raise ArgumentError(f"{name} must be {expected}, not {value!r}")
-    return str(value)
 
 
 def shard_of(num_shards: Any, shard_id: Any) -> tuple[int, int]:

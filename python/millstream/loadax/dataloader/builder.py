@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic, Never, Self, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Never, Self, Unpack
 
 from millstream.loadax import _arguments as check
 from millstream.loadax._types import B, T
-from millstream.loadax.batcher import Batcher
-from millstream.loadax.dataloader import sharding
+from millstream.loadax.batcher import Batcher, FixedBatchStrategy
 from millstream.loadax.dataloader.loader import DistributedDataLoader
 from millstream.loadax.dataset.protocol import Indexed
-from millstream.loadax.strategy import FixedBatchStrategy
 
 if TYPE_CHECKING:
     from jax.sharding import Mesh
@@ -29,16 +27,16 @@ class DataLoader(Generic[T, B]):
     def __init__(
         self, batcher: Batcher[T, B], *other: Never, **options: Unpack[check.Options]
     ) -> None:
-        if not isinstance(batcher, Batcher):
+        if other or not isinstance(batcher, Batcher):
             raise TypeError(
-                f"batcher must be a Batcher(fn), not {type(batcher).__name__}. For "
-                "lists of items use Dataloader(dataset, batch_size), of the third "
-                "generation of Loadax."
+                f"batcher must be a Batcher(fn), not {type(batcher).__name__}, and the "
+                "only argument. The loader with the arguments dataset and batch_size, "
+                "of the third generation of Loadax, is Dataloader."
             )
         check.options("DataLoader", options)
         self._batcher, self._options = batcher, options
         self._batch_size, self._workers, self._prefetch = 1, 1, 2
-        self._sharding: sharding.ShardingStrategy = sharding.NoShardingStrategy()
+        self._sharding: Any = None
         self._shard: tuple[int | None, int | None] = None, None
 
     def batch_size(self, batch_size: int) -> Self:
@@ -67,7 +65,9 @@ class DataLoader(Generic[T, B]):
 
         The mesh determines the shard, unless ``num_shards`` and ``shard_id`` are given.
         """
-        self._sharding = sharding.DistributedShardingStrategy(mesh, data_axis_name)
+        from millstream.loadax.dataloader.sharding import DistributedShardingStrategy
+
+        self._sharding = DistributedShardingStrategy(mesh, data_axis_name)
         self._shard = shard_id, num_shards
         return self
 
@@ -87,7 +87,7 @@ class DataLoader(Generic[T, B]):
             *self._shard,
             **self._options,
         )
-        if (blocks := self._sharding.blocks()) > 1:
+        if (blocks := loader.sharding_strategy.blocks()) > 1:
             from millstream._delivery.local_rows import check_divides
 
             size = self._batch_size

@@ -7,10 +7,11 @@ import warnings
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, Generic, Self, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, Self, Unpack, overload
 
 import numpy as np
 
+from millstream._core.arguments import instance, one_of
 from millstream._core.errors import WorkerError
 from millstream._workers.sample_loader import (
     SampleLoader,
@@ -20,10 +21,11 @@ from millstream._workers.sample_loader import (
 )
 from millstream.loadax import _arguments as check
 from millstream.loadax._types import B, B_co, T
-from millstream.loadax.batcher import Batcher, stack
-from millstream.loadax.dataloader.sharding import NoShardingStrategy, ShardingStrategy
+from millstream.loadax.batcher import Batcher, BatchStrategy, FixedBatchStrategy, stack
 from millstream.loadax.dataset.protocol import Indexed, dataset_of
-from millstream.loadax.strategy import BatchStrategy, FixedBatchStrategy
+
+if TYPE_CHECKING:
+    from millstream.loadax.dataloader.sharding import ShardingStrategy
 
 
 @dataclass(frozen=True)
@@ -36,9 +38,6 @@ class Progress:
 
 class SkippedItemWarning(RuntimeWarning):
     """An item was left out because of ``on_error="skip"``."""
-
-
-_MISSING = "which Loadax uses for a missing item. Use on_error='skip' to leave it out."
 
 
 class DistributedDataLoader(Generic[B_co]):
@@ -59,7 +58,7 @@ class DistributedDataLoader(Generic[B_co]):
     """
 
     _least_workers = 1
-    _missing = _MISSING
+    _refuse_none = True
 
     def __init__(
         self,
@@ -73,30 +72,29 @@ class DistributedDataLoader(Generic[B_co]):
         num_shards: int | None = None,
         **options: Unpack[check.Options],
     ) -> None:
+        from millstream.loadax.dataloader import sharding as strategies
+
         check.options(type(self).__name__, options)
-        sharding = sharding_strategy or NoShardingStrategy()
-        kind, on_error = options.get("worker_kind", "thread"), options.get("on_error")
+        sharding = sharding_strategy or strategies.NoShardingStrategy()
+        kind = options.get("worker_kind", "thread")
+        on_error = options.get("on_error", "raise")
         self.dataset = dataset_of(dataset)
-        self.batcher: Batcher[Any, B_co] = check.instance("batcher", batcher, Batcher)
-        self.strategy: Any = check.instance("strategy", strategy, BatchStrategy)
+        self.batcher: Batcher[Any, B_co] = instance("batcher", batcher, Batcher)
+        self.strategy: Any = instance("strategy", strategy, BatchStrategy)
         least = self._least_workers
         self.num_workers = check.whole("num_workers", num_workers, least)
         self.prefetch_factor = check.whole("prefetch_factor", prefetch_factor, least)
-        check.instance("sharding_strategy", sharding, ShardingStrategy)
+        instance("sharding_strategy", sharding, strategies.ShardingStrategy)
         self.sharding_strategy: ShardingStrategy = sharding
         self.drop_last = bool(options.get("drop_last"))
         remainder = options.get("remainder", "drop")
-        self.remainder = check.one_of("remainder", remainder, ("drop", "pad"))
-        self.on_error = check.one_of("on_error", on_error or "raise", ("raise", "skip"))
-        self.worker_kind = check.one_of("worker_kind", kind, ("thread", "process"))
+        self.remainder = one_of("remainder", remainder, ("drop", "pad"))
+        self.on_error = one_of("on_error", on_error, ("raise", "skip"))
+        self.worker_kind = one_of("worker_kind", kind, ("thread", "process"))
         rows = self.strategy.size
-        ahead = max(prefetch_factor + 1, -(-num_workers // rows))
-        self._workers = SampleLoader(rows, ahead, num_workers, kind)
-        self._stacks = (
-            self.batcher.batch_fn is stack
-            and type(strategy) is FixedBatchStrategy
-            and (num_workers > 0 and self.on_error == "raise")
-        )
+        self._workers = SampleLoader(rows, prefetch_factor, num_workers, kind)
+        is_stack = batcher.batch_fn is stack and type(strategy) is FixedBatchStrategy
+        self._stacks = is_stack and num_workers > 0 and on_error == "raise"
         given = shard_id is not None or num_shards is not None
         self.num_shards, self.shard_id = (
             check.shard_of(num_shards, shard_id) if given else sharding.shards()
@@ -141,10 +139,8 @@ class DistributedDataLoader(Generic[B_co]):
 
     def num_batches(self) -> int:
         """The number of batches of one iteration, if no item is skipped."""
-        count: int = self.strategy.num_batches(
-            self.num_items(), drop_last=self.drop_last
-        )
-        return count
+        items, drop = self.num_items(), self.drop_last
+        return int(self.strategy.num_batches(items, drop_last=drop))
 
     def at_epoch(self, epoch: int) -> Self:
         """The same loader over ``dataset.at_epoch(epoch)``."""
@@ -190,7 +186,7 @@ class DistributedDataLoader(Generic[B_co]):
                 # way of loading attributes to its item.
                 self._stacks = False
         data, skip = self.dataset, self.on_error == "skip"
-        reader = SampleReader(data._item, data._items, skip, self._missing)
+        reader = SampleReader(data._item, data._items, skip, self._refuse_none)
         loaded = chain.from_iterable(self._workers.lists(reader, self._groups(done)))
         for number, ready in enumerate(self._ready(loaded), done // size):
             try:
@@ -237,9 +233,7 @@ class BatchIterator(Iterator[B_co]):
     or when the iterator is deleted.
     """
 
-    def __init__(
-        self, batches: Generator[tuple[int, B_co], None, None], total: int
-    ) -> None:
+    def __init__(self, batches: Generator[Any, None, None], total: int) -> None:
         self._batches, self._progress = batches, Progress(0, total)
 
     def __next__(self) -> B_co:
@@ -325,7 +319,7 @@ class Dataloader(DistributedDataLoader[B]):
         **options: Unpack[check.Options],
     ) -> None:
         check.options("Dataloader", options)
-        self._least_workers, self._missing = 0, ""
+        self._least_workers, self._refuse_none = 0, False
         workers = num_workers or min(prefetch_factor, 1)
         strategy: FixedBatchStrategy[Any] = FixedBatchStrategy(batch_size)
         super().__init__(

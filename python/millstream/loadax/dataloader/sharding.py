@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from jax.sharding import Mesh, NamedSharding
+
+from millstream._delivery.local_rows import Axes, RowSharding
 from millstream.loadax.dataset.transform import compute_shard_boundaries
-
-if TYPE_CHECKING:
-    from jax.sharding import Mesh, NamedSharding
-
-    from millstream._delivery.local_rows import Axes
 
 
 class ShardingStrategy(ABC):
@@ -70,7 +68,7 @@ class NoShardingStrategy(ShardingStrategy):
         return local if data_axis is None else self.named_sharding(*data_axis)
 
 
-class DistributedShardingStrategy(ShardingStrategy):
+class DistributedShardingStrategy(RowSharding, ShardingStrategy):
     """Shards rows along one or more axes of a mesh; by default along the first.
 
     Every process loads the rows that its devices hold. Shards are contiguous. If items
@@ -79,32 +77,11 @@ class DistributedShardingStrategy(ShardingStrategy):
     """
 
     def __init__(self, mesh: Mesh, data_shard_axis: Axes = None) -> None:
-        from millstream._delivery.local_rows import RowSharding
-
-        if not hasattr(mesh, "axis_names"):
-            raise TypeError(
-                f"mesh must be a jax.sharding.Mesh, not {type(mesh).__name__}"
-            )
-        self.mesh, self.rows = mesh, RowSharding(mesh, data_shard_axis)
-        self.data_shard_axis = self.rows.axes
-
-    def shards(self) -> tuple[int, int]:
-        return self.rows.local_shard()
-
-    def processes(self) -> list[int]:
-        return self.rows.processes
-
-    def blocks(self) -> int:
-        return self.rows.local_blocks() or 1
-
-    def layout(self) -> str:
-        return self.rows.layout()
+        super().__init__(mesh, data_shard_axis)
+        self.data_shard_axis = self.axes
 
     def needs_sharding(self) -> bool:
         return True
-
-    def named_sharding(self, *names: str | None) -> NamedSharding:
-        return self.rows.named(*names)
 
     def distribute_global_batch(self, local: Any, *, data_axis: Axes = None) -> Any:
         """A pytree of global arrays, made from the rows of all processes.
@@ -112,5 +89,5 @@ class DistributedShardingStrategy(ShardingStrategy):
         Rows are sharded along ``data_axis``, or the strategy's axes. Every process must
         call this with the same number of rows.
         """
-        other = self if data_axis is None else type(self)(self.mesh, data_axis)
-        return other.rows.global_arrays(local)
+        rows = self if data_axis is None else RowSharding(self.mesh, data_axis)
+        return rows.global_arrays(local)

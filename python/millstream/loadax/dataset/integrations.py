@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from os import PathLike
 from typing import Any
 
 import numpy as np
 
+from millstream._core.optional import optional
 from millstream._sources.sqlite import SQLiteRows
 from millstream.loadax.dataset.protocol import InMemoryDataset
 
 Row = dict[str, Any]
+_USER = ("HuggingFaceDataset", "huggingface")
 
 
 class HuggingFaceDataset(InMemoryDataset[Row]):
@@ -21,7 +22,7 @@ class HuggingFaceDataset(InMemoryDataset[Row]):
     """
 
     def __init__(self, dataset: Any) -> None:
-        datasets = _datasets()
+        datasets = optional("datasets", *_USER)
         if isinstance(dataset, dict):
             raise TypeError(
                 "expected one split, found a dict of splits. Pass one of "
@@ -45,7 +46,8 @@ class HuggingFaceDataset(InMemoryDataset[Row]):
     ) -> HuggingFaceDataset:
         """Loads a data set with ``datasets.load_dataset``."""
         options = {"trust_remote_code": True} if trust_remote_code else {}
-        return cls(_datasets().load_dataset(path, name, split=split, **options))
+        load = optional("datasets", *_USER).load_dataset
+        return cls(load(path, name, split=split, **options))
 
     @property
     def dataset(self) -> Any:
@@ -54,18 +56,8 @@ class HuggingFaceDataset(InMemoryDataset[Row]):
 
     def split_dataset_by_node(self, world_size: int, rank: int) -> HuggingFaceDataset:
         """The shard of node ``rank``, as ``datasets.distributed`` computes it."""
-        split = _datasets("datasets.distributed").split_dataset_by_node
+        split = optional("datasets.distributed", *_USER).split_dataset_by_node
         return HuggingFaceDataset(split(self.items, rank, world_size))
-
-
-def _datasets(module: str = "datasets") -> Any:
-    try:
-        return import_module(module)
-    except ImportError as error:
-        raise ImportError(
-            "HuggingFaceDataset needs the package datasets: "
-            "pip install 'millstream[huggingface]'"
-        ) from error
 
 
 class PolarsDataset(InMemoryDataset[Row]):
@@ -81,9 +73,6 @@ class PolarsDataset(InMemoryDataset[Row]):
                 f"{type(frame).__name__}. Pass frame.collect() of a LazyFrame."
             )
         super().__init__(frame)
-
-    def _item(self, index: int) -> Row:
-        return self._items([index])[0]
 
     def _items(self, indices: list[int]) -> list[Row]:
         rows = self.items[indices].rows(named=True)

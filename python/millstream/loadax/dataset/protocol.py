@@ -5,26 +5,17 @@ from __future__ import annotations
 import copy
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Generic,
-    Protocol,
-    Self,
-    TypeVar,
-    cast,
-    runtime_checkable,
-)
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, runtime_checkable
 
 import numpy as np
 
+from millstream._core.arguments import renamed
 from millstream.loadax import _arguments as check
+from millstream.loadax._types import DatasetItem as DatasetItem
 from millstream.loadax._types import T, T_co, U
 
 if TYPE_CHECKING:
-    from millstream.loadax.dataset import transform
-
-DatasetItem = TypeVar("DatasetItem")
+    from millstream.loadax.dataset import transform as views
 
 
 class Indexed(Protocol[T_co]):
@@ -77,7 +68,8 @@ class Dataset(Generic[T_co]):
         if type(self).__getitem__ is not Dataset.__getitem__:
             return self[index]
         if type(self).get is not Dataset.get:
-            return cast(T_co, self.get(index))
+            item: Any = self.get(index)
+            return item
         raise TypeError(f"{type(self).__name__} must define get() or __getitem__()")
 
     def _items(self, indices: list[int]) -> list[T_co]:
@@ -109,25 +101,23 @@ class Dataset(Generic[T_co]):
         del epoch
         return self
 
-    @check.renamed(transform="fn")
-    def map(self, fn: Callable[[T_co], U]) -> transform.MappedDataset[U]:
+    @renamed(transform="fn")
+    def map(self, fn: Callable[[T_co], U]) -> views.MappedDataset[U]:
         """``fn(item)`` for every item, computed on each access."""
         return _transform().MappedDataset(self, fn)
 
-    def filter(
-        self, predicate: Callable[[T_co], bool]
-    ) -> transform.FilteredDataset[T_co]:
+    def filter(self, predicate: Callable[[T_co], bool]) -> views.FilteredDataset[T_co]:
         """The items for which ``predicate(item)`` is true."""
         return _transform().FilteredDataset(self, predicate)
 
-    @check.renamed(transform="fn")
+    @renamed(transform="fn")
     def map_batch(
         self, fn: Callable[[list[T_co]], U], batch_size: int = 32
-    ) -> transform.MappedBatchDataset[U]:
+    ) -> views.MappedBatchDataset[U]:
         """``fn(items)`` for every ``batch_size`` items; the last call may get fewer."""
         return _transform().MappedBatchDataset(self, fn, batch_size)
 
-    def shuffle(self, key: Any) -> transform.ShuffledDataset[T_co]:
+    def shuffle(self, key: Any) -> views.ShuffledDataset[T_co]:
         """The same items in a random order that depends on ``key``, without a copy."""
         return _transform().ShuffledDataset(self, key)
 
@@ -174,8 +164,8 @@ class View(Dataset[T_co]):
         return self if view.dataset is self.dataset else view
 
 
-class IndexView(View[T_co]):
-    """A view whose items i are the items ``_at(i)`` of the other data set."""
+class Subset(View[T_co]):
+    """Some items of another data set: those at ``_at(indices)``."""
 
     def _at(self, indices: np.ndarray) -> np.ndarray:
         raise NotImplementedError
@@ -207,8 +197,7 @@ class InMemoryDataset(Dataset[T]):
         return len(self.items)
 
     def _item(self, index: int) -> T:
-        item: T = self.items[index]
-        return item
+        return self._items([index])[0]
 
     def _items(self, indices: list[int]) -> list[T]:
         if self._reader() is None:
@@ -246,19 +235,6 @@ class RangeDataset(Dataset[int]):
         return self._range[index]
 
 
-class _GetAdapter(Dataset[Any]):
-    """Adapts an object that has ``get`` and a length, but is not a `Dataset`."""
-
-    def __init__(self, items: Any) -> None:
-        self.items = items
-
-    def __len__(self) -> int:
-        return len(self.items)
-
-    def _item(self, index: int) -> Any:
-        return self.items.get(index)
-
-
 def dataset_of(items: Any) -> Dataset[Any]:
     """``items`` itself if it is a `Dataset`, else a `Dataset` that wraps it.
 
@@ -274,5 +250,5 @@ def dataset_of(items: Any) -> Dataset[Any]:
     if hasattr(items, "__getitem__"):
         return InMemoryDataset(items)
     if hasattr(items, "get"):
-        return _GetAdapter(items)
+        return _transform().MappedDataset(range(len(items)), items.get)
     raise TypeError(f"{type(items).__name__} must define get() or __getitem__()")

@@ -2,99 +2,45 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import jax
+import numpy as np
 
 from millstream._delivery import meshes
-from millstream._delivery.meshes import Devices
+from millstream.loadax import _arguments as check
 
-MeshShape = Sequence[int]
+MeshShape = meshes.MeshShape
 HybridMeshShape = meshes.HybridMeshShape
+MeshConfig = meshes.MeshConfig
 infer_mesh_shape = meshes.inferred_shape
 build_standard_mesh = meshes.one_process_mesh
 create_hybrid_device_mesh = meshes.hybrid_mesh
 create_device_mesh = meshes.process_mesh
-
-
-MeshRule = tuple[str, MeshShape | HybridMeshShape | None]
-
-
-@dataclass(frozen=True)
-class MeshConfig:
-    """A mesh's shape, its axis names, and the axes that shard a batch's rows.
-
-    One length in a `MeshShape` may be -1, which stands for the remaining devices.
-    ``mesh_rules`` are pairs of a regular expression and a shape, for `selected`.
-    """
-
-    mesh_shape: MeshShape | HybridMeshShape
-    mesh_axis_names: Sequence[str]
-    batch_axis_names: str | Sequence[str] = "data"
-    mesh_rules: Sequence[MeshRule] | None = None
-
-    def __post_init__(self) -> None:
-        names, batch = tuple(self.mesh_axis_names), self.batch_axis_names
-        if len(self.mesh_shape) != len(names):
-            raise ValueError(
-                f"a mesh of shape {self.mesh_shape} has {len(self.mesh_shape)} axes, "
-                f"but mesh_axis_names has {len(names)}: {names}"
-            )
-        for name in (batch,) if isinstance(batch, str) else batch:
-            if name not in names:
-                raise ValueError(
-                    f"batch_axis_names has no mesh axis {name!r} to shard along; the "
-                    f"axes are {', '.join(map(repr, names))}"
-                )
-
-    def selected(self, selector: str | None) -> MeshConfig:
-        """This configuration with the shape of the first rule that matches.
-
-        Rules match the start of ``selector``. If none does, nothing changes.
-        """
-        for pattern, shape in self.mesh_rules or ():
-            if selector is not None and re.match(pattern, selector):
-                if shape is None:
-                    raise ValueError(f"the mesh rule {pattern!r} has no shape")
-                return replace(self, mesh_shape=shape)
-        return self
-
-    def create_device_mesh(self, devices: Devices | None = None) -> jax.sharding.Mesh:
-        """The mesh of ``devices``, or of all devices."""
-        laid_out = create_device_mesh(self.mesh_shape, devices=devices)
-        return jax.sharding.Mesh(laid_out, tuple(self.mesh_axis_names))
-
-    @property
-    def hosts(self) -> int:
-        """The number of processes."""
-        return jax.process_count()
-
-    @property
-    def host_id(self) -> int:
-        """The number of this process."""
-        return jax.process_index()
+ShardingPreset = tuple[jax.sharding.Mesh, tuple[str, ...]]
+Axes = str | Sequence[str]
+Rules = Sequence[meshes.MeshRule] | None
 
 
 def make_ddp_mesh_config(
     mesh_axis_names: Sequence[str] = ("data",),
-    batch_axis_names: str | Sequence[str] = "data",
-    mesh_rules: Sequence[MeshRule] | None = None,
+    batch_axis_names: Axes = "data",
+    mesh_rules: Rules = None,
     mesh_selector: str | None = None,
 ) -> MeshConfig:
     """Data parallelism: all devices along the first axis."""
+    config = make_fsdp_mesh_config(mesh_axis_names, batch_axis_names, mesh_rules)
     rest = [1] * (len(mesh_axis_names) - 1)
     inner = (jax.local_device_count(), *rest)
     shape = HybridMeshShape(inner, (jax.process_count(), *rest))
-    config = MeshConfig(shape, tuple(mesh_axis_names), batch_axis_names, mesh_rules)
-    return config.selected(mesh_selector)
+    return replace(config, mesh_shape=shape).selected(mesh_selector)
 
 
 def make_fsdp_mesh_config(
     mesh_axis_names: Sequence[str],
-    batch_axis_names: str | Sequence[str] = "data",
-    mesh_rules: Sequence[MeshRule] | None = None,
+    batch_axis_names: Axes = "data",
+    mesh_rules: Rules = None,
     mesh_selector: str | None = None,
 ) -> MeshConfig:
     """FSDP: processes along the first axis, each one's devices along the last."""
@@ -103,3 +49,26 @@ def make_fsdp_mesh_config(
     shape = HybridMeshShape(inner, (jax.process_count(), *rest))
     config = MeshConfig(shape, tuple(mesh_axis_names), batch_axis_names, mesh_rules)
     return config.selected(mesh_selector)
+
+
+def ddp_sharding() -> ShardingPreset:
+    """A mesh of all devices along one axis, ``data``, and its axis names."""
+    mesh = jax.sharding.Mesh(np.array(jax.devices()), ("data",))
+    return mesh, mesh.axis_names
+
+
+def fsdp_sharding(num_data_shards: int | None = None) -> ShardingPreset:
+    """A mesh of all devices with the axes ``data`` and ``model``, and its axis names.
+
+    The length of the data axis is ``num_data_shards``, or the number of processes.
+    """
+    shards, devices = num_data_shards or jax.process_count(), jax.device_count()
+    if devices % check.whole("num_data_shards", shards, 1):
+        raise ValueError(
+            f"{devices} devices cannot be divided into {shards} shards. Choose a "
+            f"num_data_shards that divides {devices}."
+        )
+    # jax.devices() is ordered by process, so each process's rows are contiguous.
+    grid = np.array(jax.devices()).reshape(shards, -1)
+    mesh = jax.sharding.Mesh(grid, ("data", "model"))
+    return mesh, mesh.axis_names

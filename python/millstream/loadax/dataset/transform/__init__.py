@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import functools
 import threading
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
@@ -12,13 +11,14 @@ from typing import Any, Self, cast, overload
 
 import numpy as np
 
-from millstream import _engine
+from millstream._core.arguments import function, renamed
+from millstream._order.drawn import drawn_samples
 from millstream.loadax import _arguments as check
 from millstream.loadax._types import S, T
 from millstream.loadax.dataset.protocol import (
     Dataset,
     Indexed,
-    IndexView,
+    Subset,
     View,
     dataset_of,
 )
@@ -32,10 +32,10 @@ class MappedDataset(View[T]):
     An item that is None stays None.
     """
 
-    @check.renamed(transform="map_fn")
+    @renamed(transform="map_fn")
     def __init__(self, dataset: Indexed[S], map_fn: Callable[[S], T]) -> None:
         super().__init__(dataset)
-        self.map_fn: Callable[[Any], Any] = check.function("map_fn", map_fn)
+        self.map_fn: Callable[[Any], Any] = function("map_fn", map_fn)
 
     def _mapped(self, item: Any) -> T:
         return cast(T, None) if item is None else self.map_fn(item)
@@ -53,12 +53,12 @@ class MappedDataset(View[T]):
 class MappedBatchDataset(View[T]):
     """``fn(items)`` for every ``batch_size`` items; the last call may get fewer."""
 
-    @check.renamed(transform="fn")
+    @renamed(transform="fn")
     def __init__(
         self, dataset: Indexed[S], fn: Callable[[list[S]], T], batch_size: int = 32
     ) -> None:
         super().__init__(dataset)
-        self.fn: Callable[[list[Any]], T] = check.function("fn", fn)
+        self.fn: Callable[[list[Any]], T] = function("fn", fn)
         self.batch_size = check.whole("batch_size", batch_size, 1)
 
     def __len__(self) -> int:
@@ -70,7 +70,7 @@ class MappedBatchDataset(View[T]):
         return self.fn(self.dataset._items(list(range(first, end))))
 
 
-class FilteredDataset(IndexView[T]):
+class FilteredDataset(Subset[T]):
     """The items for which ``predicate(item)`` is true, in order.
 
     The first use of ``len()`` or of an index reads every item once and stores the
@@ -79,7 +79,7 @@ class FilteredDataset(IndexView[T]):
 
     def __init__(self, dataset: Indexed[T], predicate: Callable[[T], bool]) -> None:
         super().__init__(dataset)
-        self.predicate = check.function("predicate", predicate)
+        self.predicate = function("predicate", predicate)
         self._passing: np.ndarray | None = None
 
     def __len__(self) -> int:
@@ -114,13 +114,13 @@ class FilteredDataset(IndexView[T]):
         return self if inner is self.dataset else type(self)(inner, self.predicate)
 
 
-class PartialDataset(IndexView[T]):
+class PartialDataset(Subset[T]):
     """The items from ``start`` up to but not including ``end``.
 
     An ``end`` after the last item means the end of the data set.
     """
 
-    @check.renamed(start_index="start", end_index="end")
+    @renamed(start_index="start", end_index="end")
     def __init__(self, dataset: Indexed[T], start: int, end: int) -> None:
         super().__init__(dataset)
         count = len(self.dataset)
@@ -138,18 +138,14 @@ class PartialDataset(IndexView[T]):
         return indices + self.start
 
     @staticmethod
-    @check.renamed(num_parts="n", num_partitions="n")
+    @renamed(num_parts="n", num_partitions="n")
     def split(dataset: Indexed[T], n: int) -> list[PartialDataset[T]]:
         """Splits a data set into ``n`` contiguous data sets.
 
         If the items do not divide evenly, the first ones have one item more.
         """
-        inner = dataset_of(dataset)
-        parts = [
-            compute_shard_boundaries(n, k, len(inner), drop_remainder=False)
-            for k in range(check.whole("n", n, 1))
-        ]
-        return [PartialDataset(inner, *bounds) for bounds in parts]
+        inner, numbers = dataset_of(dataset), range(check.whole("n", n, 1))
+        return [ShardedDataset(inner, n, k, drop_remainder=False) for k in numbers]
 
     split_dataset = split
 
@@ -227,21 +223,13 @@ class CombinedDataset(Dataset[T]):
         return CombinedDataset([dataset.at_epoch(epoch) for dataset in self.datasets])
 
 
-@functools.lru_cache(64)
-def _order(samples: int, draws: int | None) -> _engine.Order:
-    """The engine's shuffle, or ``draws`` draws with replacement."""
-    if draws is None:
-        return _engine.shuffle(samples)
-    return _engine.replacement(samples, draws)
-
-
-class _Drawn(IndexView[T]):
+class _Drawn(Subset[T]):
     """A view whose items the engine draws. Item i depends on (key, epoch, i)."""
 
     _replace = False
 
     def __init__(self, dataset: Indexed[T], sample_size: int | None, key: Any) -> None:
-        from millstream._run.state import is_traced, key_words
+        from millstream._run.state import concrete_words
 
         super().__init__(dataset)
         count = len(self.dataset)
@@ -253,22 +241,14 @@ class _Drawn(IndexView[T]):
                 f"{count or 'an empty data set'}. Use SampledDatasetWithReplacement, "
                 "or a smaller sample_size."
             )
-        high, low = key_words(key)
-        if is_traced(high) or is_traced(low):
-            raise TypeError(
-                "the key of a data set must be concrete, not traced. Create the data "
-                "set outside jit."
-            )
-        self.key, self._epoch = (int(high), int(low)), 0
+        self.key, self._epoch = concrete_words(key), 0
 
     def __len__(self) -> int:
         return self.sample_size
 
     def _at(self, indices: np.ndarray) -> np.ndarray:
-        order = _order(len(self.dataset), self.sample_size if self._replace else None)
-        places = indices.copy()
-        order.samples_at(self.key, self._epoch, places)
-        return places
+        samples, draws = len(self.dataset), self.sample_size if self._replace else None
+        return drawn_samples(samples, draws, self.key, self._epoch, indices)
 
     def at_epoch(self, epoch: int) -> Self:
         view = copy.copy(self)

@@ -1,8 +1,6 @@
 """Sampled data sets."""
 
-from millstream.loadax import (
-    SampledDatasetWithoutReplacement as SampledDatasetWithoutReplacement,
-)
-from millstream.loadax import (
-    SampledDatasetWithReplacement as SampledDatasetWithReplacement,
-)
+from millstream.loadax.dataset import transform
+
+SampledDatasetWithReplacement = transform.SampledDatasetWithReplacement
+SampledDatasetWithoutReplacement = transform.SampledDatasetWithoutReplacement
