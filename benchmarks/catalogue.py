@@ -136,7 +136,7 @@ WORKLOADS = {
         measure="cpu",
         rounds=2,
         folder="python_gil",
-        without=("bare_processes", "millstream_threads"),
+        without=("bare_processes", "loadax", "millstream_threads"),
     ),
     "scaling": Workload(
         "One step inside jit, with 1e4, 1e6 and 1e9 samples", unit="us per batch"
@@ -216,6 +216,10 @@ CONTENDERS = {
     ),
     "millstream_2_workers": Contender(
         "**Millstream**, 2 worker processes", Kind.OURS, "torch"
+    ),
+    "loadax": Contender("**Millstream**, `loadax`", Kind.OURS),
+    "loadax_1_worker": Contender(
+        "**Millstream**, `loadax`, 1 worker thread", Kind.OURS, "torch"
     ),
     "torch_batched": Contender("torch, batched indexing", environment="torch"),
     "torch_memmap": Contender("torch, batches of a memmap", environment="torch"),

@@ -1,6 +1,7 @@
 """The examples run and train like a plain loop over NumPy arrays."""
 
 import importlib.util
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -70,3 +71,19 @@ def test_the_demo_is_a_script():
         "jitted"
         in subprocess.run(command, capture_output=True, text=True, check=True).stdout
     )
+
+
+def test_fully_sharded_training_with_loadax_reaches_its_loss():
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(EXAMPLES / "loadax_fsdp.py")],
+        capture_output=True,
+        text=True,
+        env={
+            **os.environ,
+            "JAX_PLATFORMS": "cpu",
+            "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
+        },
+    )
+    assert done.returncode == 0, done.stdout + done.stderr  # it checks the loss
+    assert "a device holds 2,656 of 21,248 bytes of weights" in done.stdout
+    assert done.stdout.count("epoch ") == 20

@@ -321,7 +321,11 @@ def test_combined_does_not_scan_its_data_sets() -> None:
     ("build", "error", "text"),
     [
         (lambda: RangeDataset(3, 3), ValueError, "start must be less than end"),
-        (lambda: RangeDataset(0, 3, 0), ValueError, "step must be greater than 0, not 0"),
+        (
+            lambda: RangeDataset(0, 3, 0),
+            ValueError,
+            "step must be greater than 0, not 0",
+        ),
         (lambda: RangeDataset(0, 3, 1.5), TypeError, "step must be a whole number"),
         (lambda: InMemoryDataset({"a": 1}), TypeError, "not a dict"),
         (lambda: MappedDataset(3, double), TypeError, "found int"),

@@ -158,6 +158,9 @@ class View(Dataset[T_co]):
     def __len__(self) -> int:
         return len(self.dataset)
 
+    def _reader(self) -> Callable[[int], T_co] | None:
+        return None if self.dataset._reader() is None else self._item
+
     def at_epoch(self, epoch: int) -> Self:
         view = copy.copy(self)
         view.dataset = self.dataset.at_epoch(epoch)

@@ -46,9 +46,6 @@ class MappedDataset(View[T]):
     def _items(self, indices: list[int]) -> list[T]:
         return [self._mapped(item) for item in self.dataset._items(indices)]
 
-    def _reader(self) -> Callable[[int], T] | None:
-        return None if self.dataset._reader() is None else self._item
-
 
 class MappedBatchDataset(View[T]):
     """``fn(items)`` for every ``batch_size`` items; the last call may get fewer."""
