@@ -153,7 +153,13 @@ WORKLOADS = {
         measure="cpu",
         rounds=2,
         folder="python_gil",
-        without=("bare_processes", "millstream_thread", "millstream_threads"),
+        without=(
+            "bare_processes",
+            "loadax",
+            "millstream_hydrax",
+            "millstream_thread",
+            "millstream_threads",
+        ),
     ),
     "scaling": Workload(
         "One step inside jit, with 1e4, 1e6 and 1e9 samples", unit="us per batch"
@@ -249,6 +255,10 @@ CONTENDERS = {
     ),
     "millstream_torch": Contender(
         "**Millstream**, `millstream.torch.DataLoader`", Kind.OURS, "torch"
+    ),
+    "loadax": Contender("**Millstream**, `loadax`", Kind.OURS),
+    "loadax_1_worker": Contender(
+        "**Millstream**, `loadax`, 1 worker thread", Kind.OURS, "torch"
     ),
     "torch_batched": Contender("torch, batched indexing", environment="torch"),
     "torch_memmap": Contender("torch, batches of a memmap", environment="torch"),

@@ -60,15 +60,36 @@ OrderHandle mixture(const std::vector<std::pair<OrderHandle, std::int64_t>>& com
   return {std::make_shared<Mixture>(weighted, length)};
 }
 
-/// The sample at one position. Throws `ArgumentError` if the position is outside the
-/// epoch.
-std::int64_t sample_at(const OrderHandle& order, Words key, std::uint32_t epoch,
-                       std::int64_t position) {
+void check_position(const OrderHandle& order, std::int64_t position) {
   const std::int64_t length = order.shared->length();
   if (position < 0 || position >= length)
     throw ArgumentError("position " + std::to_string(position) +
                         " is outside the epoch: expected 0 to " +
                         std::to_string(length - 1));
+}
+
+using Positions = nb::ndarray<std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+/// Replaces positions by the samples there. Throws `ArgumentError` if a position is
+/// outside the epoch.
+void samples_at(const OrderHandle& order, Words key, std::uint32_t epoch,
+                const Positions& positions) {
+  const std::span<std::int64_t> all(positions.data(), positions.size());
+  for (const std::int64_t position : all) check_position(order, position);
+  for (std::size_t first = 0; first < all.size();) {
+    std::size_t end = first + 1;
+    while (end < all.size() && all[end] == all[end - 1] + 1) ++end;
+    order.shared->run(Seed{key.second, key.first}, epoch, all[first],
+                      all.subspan(first, end - first));
+    first = end;
+  }
+}
+
+/// The sample at one position. Throws `ArgumentError` if the position is outside the
+/// epoch.
+std::int64_t sample_at(const OrderHandle& order, Words key, std::uint32_t epoch,
+                       std::int64_t position) {
+  check_position(order, position);
   std::int64_t sample = 0;
   order.shared->run(Seed{key.second, key.first}, epoch, position,
                     std::span(&sample, 1));
@@ -83,7 +104,9 @@ void bind_order(nb::module_& module) {
       .def_prop_ro("length", [](const OrderHandle& o) { return o.shared->length(); })
       .def_prop_ro("samples", [](const OrderHandle& o) { return o.shared->samples(); })
       .def("sample_at", sample_at, "key"_a, "epoch"_a, "position"_a,
-           "Returns the sample at one position of an epoch. `key` is (high, low).");
+           "Returns the sample at one position of an epoch. `key` is (high, low).")
+      .def("samples_at", samples_at, "key"_a, "epoch"_a, "positions"_a,
+           "Replaces the positions in an array by the samples there.");
 
   using Size = std::int64_t;
   module.def("sequential", order<Sequential, Size>, "n"_a,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
+import numpy as np
+
 
 def doubled(x: int) -> int:
     return 2 * x
@@ -26,3 +28,7 @@ def fail_at_five(x: int) -> int:
     if x == 5:
         raise KeyError("no 5")
     return x
+
+
+def rows(x: int) -> dict[str, np.ndarray | int]:
+    return {"row": np.full((2, 3), x, np.uint8), "label": x}

@@ -1,6 +1,7 @@
 """The examples run and train like a plain loop over NumPy arrays."""
 
 import importlib.util
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -87,3 +88,19 @@ def test_a_hydrax_training_continues_exactly_after_an_interrupt():
     assert float(first.split()[-1]) > 0.5
     assert first.split()[-1] == rest.split()[-1]
     assert "[hydrax] interrupted: no more batches" in done.stderr
+
+
+def test_fully_sharded_training_with_loadax_reaches_its_loss():
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(EXAMPLES / "loadax_fsdp.py")],
+        capture_output=True,
+        text=True,
+        env={
+            **os.environ,
+            "JAX_PLATFORMS": "cpu",
+            "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
+        },
+    )
+    assert done.returncode == 0, done.stdout + done.stderr  # it checks the loss
+    assert "a device holds 2,656 of 21,248 bytes of weights" in done.stdout
+    assert done.stdout.count("epoch ") == 20

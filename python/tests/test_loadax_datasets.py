@@ -320,8 +320,12 @@ def test_combined_does_not_scan_its_data_sets() -> None:
 @pytest.mark.parametrize(
     ("build", "error", "text"),
     [
-        (lambda: RangeDataset(3, 3), ValueError, "start must be below end"),
-        (lambda: RangeDataset(0, 3, 0), ValueError, "step must be at least 1, not 0"),
+        (lambda: RangeDataset(3, 3), ValueError, "start must be less than end"),
+        (
+            lambda: RangeDataset(0, 3, 0),
+            ValueError,
+            "step must be greater than 0, not 0",
+        ),
         (lambda: RangeDataset(0, 3, 1.5), TypeError, "step must be a whole number"),
         (lambda: InMemoryDataset({"a": 1}), TypeError, "not a dict"),
         (lambda: MappedDataset(3, double), TypeError, "found int"),
@@ -399,5 +403,5 @@ def test_runtime_checkable_protocols() -> None:
     assert isinstance(RangeDataset(0, 3), Shuffleable)
     assert isinstance(RangeDataset(0, 3), Shardable)
     assert not isinstance([1], Shardable)
-    assert repr(InMemoryDataset([1, 2, 3])) == "InMemoryDataset([1, 2, ...], 3 items)"
-    assert repr(RangeDataset(0, 3)) == "RangeDataset(0, 3, step=1)"
+    assert repr(InMemoryDataset([1, 2, 3])) == "InMemoryDataset(items=[1, 2]...)"
+    assert repr(RangeDataset(0, 3)) == "RangeDataset(start=0, end=3, step=1)"

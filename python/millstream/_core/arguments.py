@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import operator
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def whole(name: str, value: Any, least: int, most: float = (1 << 63) - 1) -> int:
@@ -76,3 +81,40 @@ def number(name: str, value: Any) -> float:
         return float(value)
     except TypeError:
         raise TypeError(f"{name} must be a number, not {value!r}") from None
+
+
+def function(name: str, value: Any) -> Any:
+    """Returns ``value``. Raises ``TypeError`` unless it is callable."""
+    if not callable(value):
+        raise TypeError(f"{name} must be a function, not {type(value).__name__}")
+    return value
+
+
+def instance(name: str, value: Any, kind: type[Any]) -> Any:
+    """Returns ``value``. Raises ``TypeError`` unless it is a ``kind``."""
+    if not isinstance(value, kind):
+        found = type(value).__name__
+        raise TypeError(f"{name} must be a {kind.__name__}, not {found}")
+    return value
+
+
+def one_of(name: str, value: Any, choices: tuple[str, ...]) -> str:
+    """Returns ``value``. Raises ``ValueError`` unless it is one of ``choices``."""
+    if value not in choices:
+        expected = " or ".join(map(repr, choices))
+        raise ValueError(f"{name} must be {expected}, not {value!r}")
+    return str(value)
+
+
+def renamed(**names: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Accepts arguments of a function under other names."""
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        @functools.wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            given: Any = {names.get(name, name): kwargs[name] for name in kwargs}
+            return function(*args, **given)
+
+        return call
+
+    return decorate

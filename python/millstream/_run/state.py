@@ -204,6 +204,17 @@ def key_words(key: Any) -> tuple[Any, Any]:
     return _two_words([words[i] for i in range(words.shape[0])])
 
 
+def concrete_words(key: Any) -> tuple[int, int]:
+    """Returns the words of a key as ints. Raises ``TypeError`` for a traced key."""
+    high, low = key_words(key)
+    if is_traced(high) or is_traced(low):
+        raise TypeError(
+            "the key of a data set must be concrete, not traced. Create the data set "
+            "outside jit."
+        )
+    return int(high), int(low)
+
+
 def _seed_words(seed: int) -> tuple[np.uint32, np.uint32]:
     """Returns the words that jax.random.PRNGKey makes for a seed.
 

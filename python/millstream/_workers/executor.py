@@ -5,8 +5,10 @@ The caller chooses the samples of each batch. The packages `hydrax` and `loadax`
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -130,6 +132,31 @@ class Executor:
         return PendingBatch(
             self._native.submit(numbers, words), self._columns, self._rows
         )
+
+    def batches(
+        self, groups: Iterable[Sequence[int] | np.ndarray], ahead: int
+    ) -> Iterator[HostBatch]:
+        """Yields a batch of the samples of each group, in order.
+
+        It keeps ``ahead`` batches submitted. Arrays and host values have one row per
+        sample of the group.
+        """
+        pending: deque[tuple[int, PendingBatch]] = deque()
+        waiting = iter(groups)
+        try:
+            while True:
+                for group in islice(waiting, ahead - len(pending)):
+                    pending.append((len(group), self.submit(group)))
+                if not pending:
+                    return
+                size, request = pending.popleft()
+                made = request.wait()
+                assert made is not None  # there is no timeout
+                arrays = {name: rows[:size] for name, rows in made.arrays.items()}
+                yield HostBatch(arrays, made.host_values[:size])
+        finally:
+            pending.clear()
+            del self  # a traceback keeps this frame alive, but should not keep threads
 
     @property
     def pids(self) -> list[int]:

@@ -265,14 +265,22 @@ def _views(
 
 @dataclass(frozen=True)
 class ItemTask(Task):
-    """``fn(i)``, or ``fn[i]`` if ``fn`` is not callable, returns a host value."""
+    """``fn(i)``, or ``fn[i]`` if ``fn`` is not callable, returns a host value.
+
+    If ``fn`` has ``__getitems__``, it returns the list of several host values.
+    """
 
     fn: Any
 
     def make(self, chunk: Chunk) -> list[Any] | None:
+        indices = chunk.indices.tolist()
+        several = getattr(self.fn, "__getitems__", None)
+        if several is not None:
+            chunk.row[0] = -len(indices) if len(indices) > 1 else 0
+            return list(several(indices))
         item = self.fn if callable(self.fn) else self.fn.__getitem__
         values = []
-        for k, index in enumerate(chunk.indices.tolist()):
+        for k, index in enumerate(indices):
             chunk.row[0] = k
             values.append(item(index))
         return values

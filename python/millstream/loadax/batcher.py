@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic
 
+from millstream._core.arguments import function
 from millstream.loadax._arguments import whole
+from millstream.loadax._types import B, T
 
 if TYPE_CHECKING:
     import jax
-
-T = TypeVar("T")
-B = TypeVar("B")
 
 
 class Batcher(Generic[T, B]):
@@ -27,47 +26,42 @@ class Batcher(Generic[T, B]):
         batch_fn: Callable[[list[T]], B],
         device: jax.Device | jax.sharding.Sharding | str | None = None,
     ) -> None:
-        if not callable(batch_fn):
-            raise TypeError(
-                f"batch_fn must be a function, not {type(batch_fn).__name__}"
-            )
-        self._batch_fn = batch_fn
-        self._device = _placement(device)
+        self.batch_fn = function("batch_fn", batch_fn)
+        self.device: Any = device
+        if device is not None and not hasattr(device, "device_set"):  # not a sharding
+            from millstream._core.devices import device_named
 
-    def batch(self, items: list[T]) -> B:
+            self.device = device_named(device)
+
+    def batch(self, data: list[T]) -> B:
         """Makes a batch from these items."""
-        batch = self._batch_fn(items)
-        if self._device is None:
+        return self.place(self.batch_fn(data))
+
+    def place(self, batch: Any) -> Any:
+        """Puts the arrays of a batch on the device."""
+        if self.device is None:
             return batch
         import jax
 
-        return jax.device_put(batch, self._device)
+        return jax.device_put(batch, self.device)
 
     @staticmethod
     def stack(
         device: jax.Device | jax.sharding.Sharding | str | None = None,
     ) -> Batcher[Any, Any]:
-        """A batcher that stacks pytrees of the same structure into NumPy arrays."""
-        return Batcher(_stack, device)
+        """A batcher that stacks pytrees of the same structure into NumPy arrays.
+
+        Workers write the items of such a batch directly into its arrays.
+        """
+        return Batcher(stack, device)
 
 
-def _stack(items: list[Any]) -> Any:
+def stack(items: list[Any]) -> Any:
+    """Stacks pytrees of the same structure into NumPy arrays."""
     import jax
     import numpy as np
 
     return jax.tree.map(lambda *rows: np.stack(rows), *items)
-
-
-def _placement(device: Any) -> Any:
-    if device is None:
-        return None
-    import jax
-
-    from millstream._core.devices import device_named
-
-    if isinstance(device, jax.sharding.Sharding):
-        return device
-    return device_named(device)
 
 
 class BatchStrategy(ABC, Generic[T]):
@@ -105,13 +99,8 @@ class FixedBatchStrategy(BatchStrategy[T]):
     """Batches of ``batch_size`` items; only the last may be smaller."""
 
     def __init__(self, batch_size: int) -> None:
-        self.size = whole("batch_size", batch_size, 1)
+        self.size = self.batch_size = whole("batch_size", batch_size, 1)
         self._items: list[T] = []
-
-    @property
-    def batch_size(self) -> int:
-        """The number of items per batch."""
-        return self.size
 
     def add(self, item: T) -> None:
         self._items.append(item)

@@ -1,0 +1,3 @@
+"""Loaders of shards."""
+
+from millstream.loadax import DistributedDataLoader as DistributedDataLoader

@@ -1,0 +1,3 @@
+"""The progress of an iterator."""
+
+from millstream.loadax import Progress as Progress

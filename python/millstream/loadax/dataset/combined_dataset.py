@@ -1,0 +1,3 @@
+"""Combined data sets."""
+
+from millstream.loadax import CombinedDataset as CombinedDataset

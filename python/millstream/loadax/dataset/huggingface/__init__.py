@@ -1,0 +1,3 @@
+"""Hugging Face data sets."""
+
+from millstream.loadax import HuggingFaceDataset as HuggingFaceDataset

@@ -1,0 +1,3 @@
+"""Data sets in memory."""
+
+from millstream.loadax import InMemoryDataset as InMemoryDataset

@@ -1,0 +1,3 @@
+"""Parts of data sets."""
+
+from millstream.loadax import PartialDataset as PartialDataset

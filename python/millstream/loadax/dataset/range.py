@@ -1,0 +1,3 @@
+"""Ranges."""
+
+from millstream.loadax import RangeDataset as RangeDataset

@@ -1,0 +1,3 @@
+"""Sampled data sets."""
+
+from millstream.loadax import SampledDataset as SampledDataset

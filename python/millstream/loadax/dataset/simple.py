@@ -1,0 +1,3 @@
+"""Data sets of a list."""
+
+from millstream.loadax import SimpleDataset as SimpleDataset

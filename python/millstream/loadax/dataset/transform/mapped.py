@@ -1,0 +1,3 @@
+"""Mapped data sets."""
+
+from millstream.loadax import MappedDataset as MappedDataset

@@ -1,0 +1,3 @@
+"""Shuffled data sets."""
+
+from millstream.loadax import ShuffledDataset as ShuffledDataset

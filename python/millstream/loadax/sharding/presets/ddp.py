@@ -1,0 +1,3 @@
+"""Data parallelism."""
+
+from millstream.loadax import make_ddp_mesh_config as make_ddp_mesh_config

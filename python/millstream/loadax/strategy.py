@@ -1,0 +1,4 @@
+"""Batching strategies, which group items into batches."""
+
+from millstream.loadax import BatchStrategy as BatchStrategy
+from millstream.loadax import FixedBatchStrategy as FixedBatchStrategy
