@@ -135,12 +135,12 @@ def test_batches_of_a_group_stay_valid():
 
 def test_plans_that_may_fail_or_wait_have_no_groups(tmp_path):
     ms.write_packed(ms.ArraySampleSource(DATA), tmp_path / "x.packed")
-    loader = ms.DataLoader(
-        [ms.PackedSource(tmp_path / "x.packed"), ms.BatchTransform(BATCH)]
-    )
-    list(loader.run(seed=0, epochs=3))
-    assert loader._delivery._call is not None
-    assert loader._delivery._group is None
+    wide = {"y": np.arange(N, dtype=np.int64)}  # may not fit into int32
+    for source in (ms.PackedSource(tmp_path / "x.packed"), ms.ArraySampleSource(wide)):
+        loader = ms.DataLoader([source, ms.BatchTransform(BATCH)])
+        list(loader.run(seed=0, epochs=3))
+        assert loader._delivery._call is not None
+        assert loader._delivery._group is None
 
 
 def test_a_setting_for_debugging_in_the_middle_of_a_group():

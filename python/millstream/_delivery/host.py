@@ -102,7 +102,7 @@ class HostDelivery:
             and jax.default_backend() == "cpu"
         )
         # A group must not wait, and an error must come with its own batch.
-        traits = built.traits
+        traits = built.engine.traits
         self._may_group = traits.immediate and not traits.may_fail
 
     @functools.cached_property
