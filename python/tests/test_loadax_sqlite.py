@@ -61,6 +61,7 @@ def test_rows_with_gaps_between_row_ids(path: Path) -> None:
         {"rowid": 9, "_rowid_": 9, "v": "b"},
     ]
     assert list(SQLiteDataset(path, "EMPTY")) == []
+    assert repr(some) == f"SQLiteDataset(items=SQLiteRows({str(path)!r}, {TABLE!r}))"
     copy = pickle.loads(pickle.dumps(dataset))
     assert copy[7] == row(7)
 

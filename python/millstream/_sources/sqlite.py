@@ -106,6 +106,9 @@ class SQLiteRows:
                 )
         return [dict(zip(self.columns, found[rowid], strict=True)) for rowid in rowids]
 
+    def __repr__(self) -> str:
+        return f"SQLiteRows({self.path!r}, {self.table!r})"
+
     def _has_rowids(self) -> bool:
         try:
             self._query(f"SELECT {self._rowid} FROM {_quoted(self.table)} LIMIT 1")

@@ -211,6 +211,8 @@ class InMemoryDataset(Dataset[T]):
         return None if hasattr(self.items, "__getitems__") else self.items.__getitem__
 
     def __repr__(self) -> str:
+        if self._reader() is None:
+            return super().__repr__()
         first = ", ".join(repr(self.items[i]) for i in range(min(2, len(self))))
         return f"{type(self).__name__}(items=[{first}]...)"
 

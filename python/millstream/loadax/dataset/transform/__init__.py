@@ -265,14 +265,16 @@ class ShuffledDataset(_Drawn[T]):
         super().__init__(dataset, None, key)
 
 
-class SampledDatasetWithoutReplacement(_Drawn[T]):
-    """``sample_size`` different items, drawn at random with ``key``."""
-
+class _Sampled(_Drawn[T]):
     def __init__(self, dataset: Indexed[T], sample_size: int, key: Any = None) -> None:
         super().__init__(dataset, sample_size, key)
 
 
-class SampledDatasetWithReplacement(SampledDatasetWithoutReplacement[T]):
+class SampledDatasetWithoutReplacement(_Sampled[T]):
+    """``sample_size`` different items, drawn at random with ``key``."""
+
+
+class SampledDatasetWithReplacement(_Sampled[T]):
     """``sample_size`` items, drawn at random with ``key``. Items may repeat."""
 
     _replace = True
