@@ -14,7 +14,7 @@ import numpy as np
 from millstream._core.arguments import function, renamed
 from millstream._order.drawn import drawn_samples
 from millstream.loadax import _arguments as check
-from millstream.loadax._types import S, T
+from millstream.loadax._types import T, U
 from millstream.loadax.dataset.protocol import (
     Dataset,
     Indexed,
@@ -33,7 +33,7 @@ class MappedDataset(View[T]):
     """
 
     @renamed(transform="map_fn")
-    def __init__(self, dataset: Indexed[S], map_fn: Callable[[S], T]) -> None:
+    def __init__(self, dataset: Indexed[U], map_fn: Callable[[U], T]) -> None:
         super().__init__(dataset)
         self.map_fn: Callable[[Any], Any] = function("map_fn", map_fn)
 
@@ -41,7 +41,7 @@ class MappedDataset(View[T]):
         return cast(T, None) if item is None else self.map_fn(item)
 
     def _item(self, index: int) -> T:
-        return self._mapped(self.dataset._item(index))
+        return self._mapped(self.dataset._items([index])[0])
 
     def _items(self, indices: list[int]) -> list[T]:
         return [self._mapped(item) for item in self.dataset._items(indices)]
@@ -52,7 +52,7 @@ class MappedBatchDataset(View[T]):
 
     @renamed(transform="fn")
     def __init__(
-        self, dataset: Indexed[S], fn: Callable[[list[S]], T], batch_size: int = 32
+        self, dataset: Indexed[U], fn: Callable[[list[U]], T], batch_size: int = 32
     ) -> None:
         super().__init__(dataset)
         self.fn: Callable[[list[Any]], T] = function("fn", fn)
@@ -213,8 +213,7 @@ class CombinedDataset(Dataset[T]):
     def _item(self, index: int) -> T:
         number = bisect_right(self._ends, index)
         first = self._ends[number - 1] if number else 0
-        item: T = self.datasets[number]._item(index - first)
-        return item
+        return self.datasets[number]._items([index - first])[0]
 
     def at_epoch(self, epoch: int) -> CombinedDataset[T]:
         return CombinedDataset([dataset.at_epoch(epoch) for dataset in self.datasets])
