@@ -86,6 +86,8 @@ CASES: list[tuple[Dataset[Any], Sequence[Any]]] = [
     (PartialDataset(TEN, 8, 99), [8, 9]),
     (CombinedDataset([TEN, [10, 11], [], [12]]), list(range(13))),
     (CombinedDataset([1, 2], [3]), [1, 2, 3]),
+    (CombinedDataset(datasets=[RangeDataset(0, 2), [5]]), [0, 1, 5]),
+    (CombinedDataset([[], TEN, []]), TEN),
     (CombinedDataset(RangeDataset(0, 2), RangeDataset(5, 7)), [0, 1, 5, 6]),
     (CombinedDataset([Squares(), Cubes()]), [0, 1, 4, 9, 16, 0, 1, 8, 27]),
     (ShuffledDataset(TEN, 3), SHUFFLED),

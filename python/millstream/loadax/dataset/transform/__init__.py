@@ -194,26 +194,26 @@ class CombinedDataset(Dataset[T]):
     """
 
     @overload
-    def __init__(self, datasets: Sequence[Indexed[T]], /) -> None: ...
+    def __init__(self, datasets: Sequence[Indexed[T]]) -> None: ...
 
     @overload
     def __init__(
         self, first: Indexed[T], second: Indexed[T], /, *more: Indexed[T]
     ) -> None: ...
 
-    def __init__(self, *datasets: Any) -> None:
-        if len(datasets) == 1 and not isinstance(datasets[0], Dataset):
-            datasets = tuple(datasets[0])
-        self.datasets = [dataset_of(dataset) for dataset in datasets]
-        self._ends = list(accumulate(len(dataset) for dataset in self.datasets))
+    def __init__(self, *given: Any, datasets: Any = ()) -> None:
+        if len(given) == 1 and not isinstance(given[0], Dataset):
+            (datasets,), given = given, ()
+        self.datasets = [dataset_of(dataset) for dataset in (*given, *datasets)]
+        self._firsts = [0, *accumulate(len(dataset) for dataset in self.datasets)]
 
     def __len__(self) -> int:
-        return self._ends[-1] if self._ends else 0
+        return self._firsts[-1]
 
     def _item(self, index: int) -> T:
-        number = bisect_right(self._ends, index)
-        first = self._ends[number - 1] if number else 0
-        return self.datasets[number]._items([index - first])[0]
+        number = bisect_right(self._firsts, index) - 1
+        item: T = self.datasets[number]._items([index - self._firsts[number]])[0]
+        return item
 
     def at_epoch(self, epoch: int) -> CombinedDataset[T]:
         return CombinedDataset([dataset.at_epoch(epoch) for dataset in self.datasets])
