@@ -145,6 +145,24 @@ def test_items_that_are_not_arrays() -> None:
     executor.close()
 
 
+def test_batches_of_groups_in_order() -> None:
+    executor = Executor(ItemTask(fns.as_pair), [], 4, workers=2)
+    submitted: list[int] = []
+
+    def groups() -> Iterator[np.ndarray]:
+        for first in range(0, 18, 4):
+            submitted.append(first)
+            yield np.arange(first, min(first + 4, 18))
+
+    batches = executor.batches(groups(), ahead=2)
+    assert submitted == []
+    found = [[int(pair.left) - 1 for pair in next(batches).host_values]]
+    assert submitted == [0, 4]
+    found += [[int(pair.left) - 1 for pair in made.host_values] for made in batches]
+    assert found == [list(range(k, min(k + 4, 18))) for k in range(0, 18, 4)]
+    executor.close()
+
+
 # Errors.
 
 

@@ -11,7 +11,10 @@ import jax
 import numpy as np
 import pytest
 from millstream.loadax import (
+    Batcher,
     CombinedDataset,
+    DataLoader,
+    Dataloader,
     Dataset,
     DatasetIterator,
     FilteredDataset,
@@ -83,6 +86,8 @@ CASES: list[tuple[Dataset[Any], Sequence[Any]]] = [
     (PartialDataset(TEN, 8, 99), [8, 9]),
     (CombinedDataset([TEN, [10, 11], [], [12]]), list(range(13))),
     (CombinedDataset([1, 2], [3]), [1, 2, 3]),
+    (CombinedDataset(datasets=[RangeDataset(0, 2), [5]]), [0, 1, 5]),
+    (CombinedDataset([[], TEN, []]), TEN),
     (CombinedDataset(RangeDataset(0, 2), RangeDataset(5, 7)), [0, 1, 5, 6]),
     (CombinedDataset([Squares(), Cubes()]), [0, 1, 4, 9, 16, 0, 1, 8, 27]),
     (ShuffledDataset(TEN, 3), SHUFFLED),
@@ -359,6 +364,51 @@ class OnlyGet:
 
     def get(self, index: int) -> int:
         return index + 1
+
+
+class Twice(InMemoryDataset[int]):
+    """Overrides `__getitem__` of a data set that has items of its own."""
+
+    def __getitem__(self, index: int) -> int:
+        return 2 * super().__getitem__(index)
+
+
+class Negated(RangeDataset):
+    """Overrides `get`."""
+
+    def get(self, index: int) -> int | None:
+        item = super().get(index)
+        return None if item is None else -item
+
+
+class TwicePartial(PartialDataset[int]):
+    def __getitem__(self, index: int) -> int:
+        return 2 * super().__getitem__(index)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "items"),
+    [
+        (Twice(TEN), [2 * x for x in TEN]),
+        (Negated(0, 10), [-x for x in TEN]),
+        (TwicePartial(TEN, 0, 10), [2 * x for x in TEN]),
+        (TwicePartial(Twice(TEN), 0, 10), [4 * x for x in TEN]),
+    ],
+    ids=["getitem", "get", "view", "both"],
+)
+def test_methods_of_a_subclass_are_called(
+    dataset: Dataset[int], items: list[int]
+) -> None:
+    order = [int(k) for k in ShuffledDataset(TEN, 1)]
+    assert list(Dataloader(dataset, 10)) == [items]
+    assert list(Dataloader(dataset, 10, 2)) == [items]
+    loader = DataLoader(Batcher.stack()).batch_size(10)
+    (batch,) = loader.build(ShuffledDataset(dataset, 1))
+    assert batch.tolist() == [items[k] for k in order]
+    assert list(MappedDataset(dataset, double)) == [2 * x for x in items]
+    assert list(ShuffledDataset(dataset, 1)) == [items[k] for k in order]
+    assert list(CombinedDataset([dataset, dataset])) == items + items
+    assert pickle.loads(pickle.dumps(dataset.map(double)))[3] == 2 * items[3]
 
 
 def test_an_object_that_has_only_get() -> None:

@@ -93,11 +93,15 @@ def test_workers_do_not_import_jax(python: Python) -> None:
     import sys
     import loadax_items
     from millstream.loadax import Dataloader, MappedDataset, RangeDataset
+    from millstream.loadax import ShuffledDataset
 
     if __name__ == "__main__":
         assert "jax" not in sys.modules
         dataset = MappedDataset(RangeDataset(0, 3), loadax_items.has_jax)
         loader = Dataloader(dataset, 3, num_workers=1, worker_kind="process")
         print(list(loader))
+        dataset = ShuffledDataset(RangeDataset(0, 3), 1).map(loadax_items.has_jax)
+        loader = Dataloader(dataset, 3, num_workers=1, worker_kind="process")
+        print(list(loader))
     """
-    assert python.run(code) == "[[False, False, False]]\n"
+    assert python.run(code) == "[[False, False, False]]\n" * 2

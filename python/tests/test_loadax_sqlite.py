@@ -61,6 +61,7 @@ def test_rows_with_gaps_between_row_ids(path: Path) -> None:
         {"rowid": 9, "_rowid_": 9, "v": "b"},
     ]
     assert list(SQLiteDataset(path, "EMPTY")) == []
+    assert repr(some) == f"SQLiteDataset(items=SQLiteRows({str(path)!r}, {TABLE!r}))"
     copy = pickle.loads(pickle.dumps(dataset))
     assert copy[7] == row(7)
 
@@ -80,10 +81,28 @@ def test_workers_have_connections_of_their_own(path: Path, kind: str) -> None:
     loader.close()
 
 
+def test_connections_are_used_again(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[Any] = []
+    connect = sqlite3.connect
+
+    def counted(*args: Any, **more: Any) -> Any:
+        opened.append(args)
+        return connect(*args, **more)
+
+    monkeypatch.setattr(sqlite3, "connect", counted)
+    dataset = SQLiteDataset(path, TABLE, ["x", "label"])
+    loader = DataLoader(Batcher.stack()).batch_size(2).workers(3).build(dataset)
+    for _ in range(3):
+        assert sum(len(batch["x"]) for batch in loader) == ROWS
+    assert 1 <= len(opened) <= 4  # this thread and three workers
+
+
 def test_a_request_is_one_query(path: Path) -> None:
     dataset = SQLiteDataset(path, TABLE)
     queries: list[str] = []
-    dataset.items._local.connection.set_trace_callback(queries.append)
+    dataset.items._idle[0].set_trace_callback(queries.append)
     assert dataset._items([5, 3, 5]) == [row(5), row(3), row(5)]
     assert len(queries) == 1
     many = [k % ROWS for k in range(1234)]

@@ -349,6 +349,26 @@ def test_arguments_of_another_generation(
         build(Dataloader, DataLoader)
 
 
+def test_mesh_rules_of_both_presets() -> None:
+    rules = [("gpu", (1, 1))]
+    for make in (loadax.make_ddp_mesh_config, loadax.make_fsdp_mesh_config):
+        config = make(("data", "model"), ("data",), rules, "gpu-8")
+        assert config.mesh_shape == (1, 1)
+        assert (config.mesh_axis_names, config.batch_axis_names) == (
+            ("data", "model"),
+            ("data",),
+        )
+        assert make(("data", "model"), mesh_rules=rules).mesh_shape != (1, 1)
+    with pytest.raises(ValueError, match="no mesh axis 'rows' to shard along"):
+        loadax.make_ddp_mesh_config(batch_axis_names="rows")
+
+
+def test_samples_with_replacement_are_another_class() -> None:
+    drawn = SampledDatasetWithReplacement(TEN, 20, 1)
+    assert not isinstance(drawn, SampledDataset)
+    assert SampledDataset is loadax.SampledDatasetWithoutReplacement
+
+
 def test_other_wrong_arguments_of_loaders() -> None:
     builder: Any = DataLoader
     with pytest.raises(TypeError, match=r"of the third generation of Loadax, is Data"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -24,8 +23,8 @@ class SQLiteRows:
     """The rows of a table, as dicts of Python values, in the order of their row ids.
 
     The list of row ids is read once. Later rows are not seen, and a row that was
-    deleted raises an error. Every thread and every process has its own connection,
-    which is read-only.
+    deleted raises an error. Connections are read-only. Each process has its own, and as
+    many as threads read at once.
 
     Args:
       path: The file.
@@ -43,7 +42,7 @@ class SQLiteRows:
         timeout: float = 5.0,
     ) -> None:
         self.path, self.table, self._timeout = os.fspath(path), table, timeout
-        self._local = threading.local()
+        self._idle: list[sqlite3.Connection] = []
         if not os.path.isfile(self.path):
             raise FileNotFoundError(f"there is no SQLite file {self.path!r}")
         kinds = self._query(
@@ -106,6 +105,9 @@ class SQLiteRows:
                 )
         return [dict(zip(self.columns, found[rowid], strict=True)) for rowid in rowids]
 
+    def __repr__(self) -> str:
+        return f"SQLiteRows({self.path!r}, {self.table!r})"
+
     def _has_rowids(self) -> bool:
         try:
             self._query(f"SELECT {self._rowid} FROM {_quoted(self.table)} LIMIT 1")
@@ -115,12 +117,11 @@ class SQLiteRows:
 
     def _query(self, text: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         try:
-            connection = getattr(self._local, "connection", None)
-            if connection is None:
-                uri = f"{Path(self.path).absolute().as_uri()}?mode=ro"
-                connection = sqlite3.connect(uri, self._timeout, uri=True)
-                self._local.connection = connection
-            return list(connection.execute(text, values))
+            connection = self._connection()
+            try:
+                return list(connection.execute(text, values))
+            finally:
+                self._idle.append(connection)
         except sqlite3.Error as error:
             name = getattr(error, "sqlite_errorname", "")
             what = f"SQLite cannot read it: {error}"
@@ -135,11 +136,22 @@ class SQLiteRows:
                 f"{self.path}: {what}", kind="data", path=self.path, text=str(error)
             ) from error
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {key: x for key, x in self.__dict__.items() if key != "_local"}
+    def _connection(self) -> sqlite3.Connection:
+        """Returns a connection that no other thread uses."""
+        try:
+            return self._idle.pop()
+        except IndexError:
+            uri = f"{Path(self.path).absolute().as_uri()}?mode=ro"
+            return sqlite3.connect(
+                uri, self._timeout, uri=True, check_same_thread=False
+            )
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _local=threading.local())
+    def __del__(self) -> None:
+        for connection in self.__dict__.get("_idle", ()):
+            connection.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_idle": []}
 
 
 def _quoted(name: str) -> str:

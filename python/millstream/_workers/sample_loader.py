@@ -43,13 +43,12 @@ class Skipped:
 class SampleReader:
     """Reads samples of a data set. It is pickled to worker processes.
 
-    ``several(indices)`` returns several samples. If it raises an error, ``one(index)``
-    is called for each of them, so that the error is that of one sample. With ``skip``,
-    that sample becomes a ``Skipped``. With ``refuse_none``, a sample that is None
-    counts as an error.
+    ``several(indices)`` returns several samples. If it raises an error, it is called
+    for each of them, so that the error is that of one sample. With ``skip``, that
+    sample becomes a ``Skipped``. With ``refuse_none``, a sample that is None counts as
+    an error.
     """
 
-    one: Callable[[int], Any]
     several: Callable[[list[int]], list[Any]]
     skip: bool = False
     refuse_none: bool = False
@@ -65,7 +64,7 @@ class SampleReader:
 
     def __getitem__(self, index: int) -> Any:
         try:
-            sample = self.one(index)
+            (sample,) = self.several([index])
             if sample is None and self.refuse_none:
                 raise ValueError(
                     f"item {index} is None, which means that it is missing. Use "

@@ -4,7 +4,6 @@ from typing import TypeVar
 
 B = TypeVar("B")
 B_co = TypeVar("B_co", covariant=True)
-S = TypeVar("S")
 DatasetItem = TypeVar("DatasetItem")
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)

@@ -186,7 +186,7 @@ class DistributedDataLoader(Generic[B_co]):
                 # way of loading attributes to its item.
                 self._stacks = False
         data, skip = self.dataset, self.on_error == "skip"
-        reader = SampleReader(data._item, data._items, skip, self._refuse_none)
+        reader = SampleReader(data._items, skip, self._refuse_none)
         loaded = chain.from_iterable(self._workers.lists(reader, self._groups(done)))
         for number, ready in enumerate(self._ready(loaded), done // size):
             try:
@@ -203,7 +203,7 @@ class DistributedDataLoader(Generic[B_co]):
         """Batches whose items the workers write directly into the arrays."""
         source, indices = self.dataset._source(next(self._groups(0)))
         for batch in self._workers.stacked(
-            source._item(int(indices[0])),
+            source._items(indices[:1].tolist())[0],
             source._reader(),
             source._items,
             (self.dataset._source(group)[1] for group in self._groups(0)),

@@ -11,11 +11,10 @@ from millstream._core.optional import optional
 from millstream._sources.sqlite import SQLiteRows
 from millstream.loadax.dataset.protocol import InMemoryDataset
 
-Row = dict[str, Any]
 _USER = ("HuggingFaceDataset", "huggingface")
 
 
-class HuggingFaceDataset(InMemoryDataset[Row]):
+class HuggingFaceDataset(InMemoryDataset[dict[str, Any]]):
     """The rows of a ``datasets.Dataset``, as dicts of NumPy arrays and numbers.
 
     Needs the extra ``millstream[huggingface]``.
@@ -60,7 +59,7 @@ class HuggingFaceDataset(InMemoryDataset[Row]):
         return HuggingFaceDataset(split(self.items, rank, world_size))
 
 
-class PolarsDataset(InMemoryDataset[Row]):
+class PolarsDataset(InMemoryDataset[dict[str, Any]]):
     """The rows of a ``polars.DataFrame``, as dicts of Python values.
 
     Lists become NumPy arrays.
@@ -74,7 +73,10 @@ class PolarsDataset(InMemoryDataset[Row]):
             )
         super().__init__(frame)
 
-    def _items(self, indices: list[int]) -> list[Row]:
+    def _item(self, index: int) -> dict[str, Any]:
+        return PolarsDataset._items(self, [index])[0]
+
+    def _items(self, indices: list[int]) -> list[dict[str, Any]]:
         rows = self.items[indices].rows(named=True)
         return [
             {k: np.asarray(v) if isinstance(v, list) else v for k, v in row.items()}
@@ -85,7 +87,7 @@ class PolarsDataset(InMemoryDataset[Row]):
         return None
 
 
-class SQLiteDataset(InMemoryDataset[Row]):
+class SQLiteDataset(InMemoryDataset[dict[str, Any]]):
     """The rows of a table, as dicts of Python values, in the order of their row ids.
 
     The list of row ids is read once. Workers have read-only connections of their own

@@ -63,17 +63,21 @@ class Dataset(Generic[T_co]):
             raise IndexError(f"index {index} is out of range for {len(self)} items")
         return self._item(place)
 
+    def __init_subclass__(cls) -> None:
+        """Lets loaders and views call a ``__getitem__`` or ``get`` of the subclass."""
+        own: Any = cls.__dict__.get("__getitem__", cls.__dict__.get("get"))
+        if own is not None:
+            this: Any = cls
+            this._items = lambda self, indices: [own(self, i) for i in indices]
+            this._reader, this._source = own.__get__, Dataset._source
+            this._item = own if cls._item is Dataset._item else cls._item
+
     def _item(self, index: int) -> T_co:
-        """The item at an index in [0, len)."""
-        if type(self).__getitem__ is not Dataset.__getitem__:
-            return self[index]
-        if type(self).get is not Dataset.get:
-            item: Any = self.get(index)
-            return item
+        """The item at an index in [0, len), for ``get`` and ``__getitem__``."""
         raise TypeError(f"{type(self).__name__} must define get() or __getitem__()")
 
     def _items(self, indices: list[int]) -> list[T_co]:
-        """The items at indices in [0, len)."""
+        """The items at indices in [0, len), for loaders and views."""
         return [self._item(index) for index in indices]
 
     def _reader(self) -> Callable[[int], T_co] | None:
@@ -174,7 +178,7 @@ class Subset(View[T_co]):
         raise NotImplementedError
 
     def _item(self, index: int) -> T_co:
-        return self._items([index])[0]
+        return Subset._items(self, [index])[0]
 
     def _items(self, indices: list[int]) -> list[T_co]:
         return self.dataset._items(self._at(np.array(indices, np.int64)).tolist())
@@ -200,10 +204,10 @@ class InMemoryDataset(Dataset[T]):
         return len(self.items)
 
     def _item(self, index: int) -> T:
-        return self._items([index])[0]
+        return InMemoryDataset._items(self, [index])[0]
 
     def _items(self, indices: list[int]) -> list[T]:
-        if self._reader() is None:
+        if hasattr(self.items, "__getitems__"):
             return list(self.items.__getitems__(indices))
         return [self.items[index] for index in indices]
 
@@ -211,6 +215,8 @@ class InMemoryDataset(Dataset[T]):
         return None if hasattr(self.items, "__getitems__") else self.items.__getitem__
 
     def __repr__(self) -> str:
+        if self._reader() is None:
+            return super().__repr__()
         first = ", ".join(repr(self.items[i]) for i in range(min(2, len(self))))
         return f"{type(self).__name__}(items=[{first}]...)"
 

@@ -19,13 +19,12 @@ build_standard_mesh = meshes.one_process_mesh
 create_hybrid_device_mesh = meshes.hybrid_mesh
 create_device_mesh = meshes.process_mesh
 ShardingPreset = tuple[jax.sharding.Mesh, tuple[str, ...]]
-Axes = str | Sequence[str]
 Rules = Sequence[meshes.MeshRule] | None
 
 
 def make_ddp_mesh_config(
     mesh_axis_names: Sequence[str] = ("data",),
-    batch_axis_names: Axes = "data",
+    batch_axis_names: str | Sequence[str] = "data",
     mesh_rules: Rules = None,
     mesh_selector: str | None = None,
 ) -> MeshConfig:
@@ -39,7 +38,7 @@ def make_ddp_mesh_config(
 
 def make_fsdp_mesh_config(
     mesh_axis_names: Sequence[str],
-    batch_axis_names: Axes = "data",
+    batch_axis_names: str | Sequence[str] = "data",
     mesh_rules: Rules = None,
     mesh_selector: str | None = None,
 ) -> MeshConfig:

@@ -14,7 +14,7 @@ import numpy as np
 from millstream._core.arguments import function, renamed
 from millstream._order.drawn import drawn_samples
 from millstream.loadax import _arguments as check
-from millstream.loadax._types import S, T
+from millstream.loadax._types import T, U
 from millstream.loadax.dataset.protocol import (
     Dataset,
     Indexed,
@@ -33,7 +33,7 @@ class MappedDataset(View[T]):
     """
 
     @renamed(transform="map_fn")
-    def __init__(self, dataset: Indexed[S], map_fn: Callable[[S], T]) -> None:
+    def __init__(self, dataset: Indexed[U], map_fn: Callable[[U], T]) -> None:
         super().__init__(dataset)
         self.map_fn: Callable[[Any], Any] = function("map_fn", map_fn)
 
@@ -41,7 +41,7 @@ class MappedDataset(View[T]):
         return cast(T, None) if item is None else self.map_fn(item)
 
     def _item(self, index: int) -> T:
-        return self._mapped(self.dataset._item(index))
+        return self._mapped(self.dataset._items([index])[0])
 
     def _items(self, indices: list[int]) -> list[T]:
         return [self._mapped(item) for item in self.dataset._items(indices)]
@@ -52,7 +52,7 @@ class MappedBatchDataset(View[T]):
 
     @renamed(transform="fn")
     def __init__(
-        self, dataset: Indexed[S], fn: Callable[[list[S]], T], batch_size: int = 32
+        self, dataset: Indexed[U], fn: Callable[[list[U]], T], batch_size: int = 32
     ) -> None:
         super().__init__(dataset)
         self.fn: Callable[[list[Any]], T] = function("fn", fn)
@@ -194,26 +194,25 @@ class CombinedDataset(Dataset[T]):
     """
 
     @overload
-    def __init__(self, datasets: Sequence[Indexed[T]], /) -> None: ...
+    def __init__(self, datasets: Sequence[Indexed[T]]) -> None: ...
 
     @overload
     def __init__(
         self, first: Indexed[T], second: Indexed[T], /, *more: Indexed[T]
     ) -> None: ...
 
-    def __init__(self, *datasets: Any) -> None:
-        if len(datasets) == 1 and not isinstance(datasets[0], Dataset):
-            datasets = tuple(datasets[0])
-        self.datasets = [dataset_of(dataset) for dataset in datasets]
-        self._ends = list(accumulate(len(dataset) for dataset in self.datasets))
+    def __init__(self, *given: Any, datasets: Any = ()) -> None:
+        if len(given) == 1 and not isinstance(given[0], Dataset):
+            (datasets,), given = given, ()
+        self.datasets = [dataset_of(dataset) for dataset in (*given, *datasets)]
+        self._firsts = [0, *accumulate(len(dataset) for dataset in self.datasets)]
 
     def __len__(self) -> int:
-        return self._ends[-1] if self._ends else 0
+        return self._firsts[-1]
 
     def _item(self, index: int) -> T:
-        number = bisect_right(self._ends, index)
-        first = self._ends[number - 1] if number else 0
-        item: T = self.datasets[number]._item(index - first)
+        number = bisect_right(self._firsts, index) - 1
+        item: T = self.datasets[number]._items([index - self._firsts[number]])[0]
         return item
 
     def at_epoch(self, epoch: int) -> CombinedDataset[T]:
@@ -265,14 +264,16 @@ class ShuffledDataset(_Drawn[T]):
         super().__init__(dataset, None, key)
 
 
-class SampledDatasetWithoutReplacement(_Drawn[T]):
-    """``sample_size`` different items, drawn at random with ``key``."""
-
+class _Sampled(_Drawn[T]):
     def __init__(self, dataset: Indexed[T], sample_size: int, key: Any = None) -> None:
         super().__init__(dataset, sample_size, key)
 
 
-class SampledDatasetWithReplacement(SampledDatasetWithoutReplacement[T]):
+class SampledDatasetWithoutReplacement(_Sampled[T]):
+    """``sample_size`` different items, drawn at random with ``key``."""
+
+
+class SampledDatasetWithReplacement(_Sampled[T]):
     """``sample_size`` items, drawn at random with ``key``. Items may repeat."""
 
     _replace = True
