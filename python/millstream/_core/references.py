@@ -37,7 +37,7 @@ class HeldBatches:
         self._advice = advice
         self._numbers = itertools.count()
         # The keys are (number of the batch, path of an array in it).
-        self._live: weakref.WeakValueDictionary[tuple[int, str], Any] = (
+        self._live: weakref.WeakValueDictionary[tuple[int, Any], Any] = (
             weakref.WeakValueDictionary()
         )
 
@@ -47,8 +47,10 @@ class HeldBatches:
 
         number = next(self._numbers)
         for path, leaf in jax.tree_util.tree_leaves_with_path(batch):
-            self._live[number, jax.tree_util.keystr(path)] = leaf
-        if self._warn_above is not None and len(self) > self._warn_above:
+            self._live[number, path] = leaf
+        limit = self._warn_above
+        # Counting arrays is faster than counting batches.
+        if limit is not None and len(self._live) > limit and len(self) > limit:
             self._warn_above = None
             warnings.warn(
                 f"{len(self)} batches are still held, and each occupies its memory. "
@@ -66,11 +68,14 @@ class HeldBatches:
         The text is empty if nothing is alive. The report visits all objects of the
         program, so it takes a while.
         """
+        import jax
+
         gc.collect()
         lines: list[str] = []
         seen: set[int] = set()
-        for (number, path), held in sorted(self._live.items(), key=lambda x: x[0]):
-            lines.append(f"batch {number}{path}: {_named(held)}")
+        for (number, path), held in list(self._live.items()):
+            name = jax.tree_util.keystr(path)
+            lines.append(f"batch {number}{name}: {_named(held)}")
             _add_referrers([held], lines, seen, 1)
         return "\n".join(lines)
 
@@ -99,7 +104,7 @@ def _is_ours(referrer: Any) -> bool:
     if not isinstance(referrer, tuple) or len(referrer) != 2:
         return False
     key = referrer[0]
-    return isinstance(key, tuple) and len(key) == 2 and isinstance(key[1], str)
+    return isinstance(key, tuple) and len(key) == 2 and isinstance(key[1], tuple)
 
 
 def _named(held: Any) -> str:

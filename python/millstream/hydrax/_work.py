@@ -119,10 +119,10 @@ def merged(host_values: list[Any], rows: int) -> tuple[Additional, list[str]]:
     additional: Additional = {}
     remarks: dict[str, None] = {}
     for row, returned in enumerate(host_values[:rows]):
-        values, texts = returned or (None, ())
-        for key, value in (values or {}).items():
-            additional.setdefault(key, [None] * rows)[row] = value
-        remarks.update(dict.fromkeys(texts))
+        if returned is not None:
+            for key, value in (returned[0] or {}).items():
+                additional.setdefault(key, [None] * rows)[row] = value
+            remarks.update(dict.fromkeys(returned[1]))
     return additional, list(remarks)
 
 
