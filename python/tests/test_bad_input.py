@@ -143,7 +143,7 @@ def test_a_missing_key(stage: Any, message: str, traced: bool) -> None:
 
 @pytest.mark.parametrize(("stage", "message"), KEYED)
 def test_samples_that_are_not_dicts(stage: Any, message: str) -> None:
-    with pytest.raises(TypeError, match=f"{type(stage).__name__} needs.*dicts"):
+    with pytest.raises(TypeError, match=f"{type(stage).__name__}: samples are tuples"):
         DataLoader([source((np.arange(3), np.arange(3))), stage])
 
 
