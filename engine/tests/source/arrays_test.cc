@@ -215,7 +215,8 @@ TEST(Arrays, ErrorsOfLargeIntegersNameTheValue) {
     EXPECT_EQ(refusal<DataError>([&] {
                 read_samples(source, indices, {&column, 1}, memory);
               }),
-              text("label: sample 613 holds a value of dtype int64 that int32 cannot "
+              text("label: sample 613 holds a value of dtype int64 at element 0 that "
+                   "int32 cannot "
                    "hold, ",
                    bad,
                    "; set jax_enable_x64 for 64-bit values, or store values that int32 "

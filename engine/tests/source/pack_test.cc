@@ -59,10 +59,8 @@ INSTANTIATE_TEST_SUITE_P(
                    [](const TemporaryFolder&) { return packed_source(true); }},
         SourceCase{"Unpacked", truth(),
                    [](const TemporaryFolder&) {
-                     std::vector<Array> arrays;
-                     for (const Array& array : packed(source_of(truth())).arrays()) {
-                       arrays.push_back(unpacked(array));
-                     }
+                     std::vector<Array> arrays = packed(source_of(truth())).arrays();
+                     for (Array& array : arrays) array = unpacked(array);
                      return std::make_shared<ArraysSource>(std::move(arrays));
                    }}),
     case_name);
