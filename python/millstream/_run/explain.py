@@ -149,7 +149,7 @@ def _summary(built: Built, stats: Stats) -> list[str]:
 
 
 # Packing was measured with these numbers of float32 columns and 10 M rows, shuffled.
-_PACKED_SPEEDUPS = {20: 5, 8: 3}
+_PACKED_SPEEDUPS = {20: 4, 8: 3}
 _FEWEST_BYTES = 64 << 20
 """Smaller tables fit into the caches of many CPUs."""
 
