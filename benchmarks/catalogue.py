@@ -43,6 +43,7 @@ class Workload:
     `rounds` are timed in each run, after one that is thrown away. `measure` is what
     contenders are ranked by, `wall` or `cpu`. `folder` names the workload whose
     contenders take part, if it is another one; `without` leaves some of them out.
+    `batch` is the batch size of workloads over Fashion-MNIST.
     """
 
     title: str
@@ -51,6 +52,7 @@ class Workload:
     measure: str = "wall"
     folder: str = ""
     without: tuple[str, ...] = ()
+    batch: int = 128
 
 
 WORKLOADS = {
@@ -62,9 +64,18 @@ WORKLOADS = {
         "`host_loop` with images converted to float32 and divided by 255",
         folder="host_loop",
     ),
+    "host_loop_32": Workload(
+        "`host_loop` with batches of 32", folder="host_loop", batch=32
+    ),
+    "host_loop_1024": Workload(
+        "`host_loop` with batches of 1,024", folder="host_loop", batch=1024
+    ),
     "in_jit": Workload(
         "Fashion-MNIST in memory, shuffled, batch 128: an epoch in which a jitted step "
         "sums each batch"
+    ),
+    "in_jit_1024": Workload(
+        "`in_jit` with batches of 1,024", folder="in_jit", batch=1024
     ),
     "in_jit_unit_axis": Workload(
         "`in_jit` with images of 28 x 28 x 1", folder="in_jit"

@@ -17,7 +17,7 @@ struct Column {
   std::int64_t stride = 0;
   std::byte** rows = nullptr;
   /// The rows belong to a batch that does not fit into the CPU's caches, so writers may
-  /// `stream` them.
+  /// write around them.
   bool large = false;
 
   std::byte* row(std::int64_t k) const noexcept {

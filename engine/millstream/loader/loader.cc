@@ -15,8 +15,9 @@
 namespace millstream {
 namespace {
 
-/// A large batch is split into ranges of about this many bytes, which several threads
-/// make.
+/// Several threads make a batch of at least `kSplitBytes`, in ranges of at most
+/// `kRangeBytes`. A smaller batch takes less time than waking a thread.
+constexpr std::int64_t kSplitBytes = std::int64_t{1} << 18;
 constexpr std::int64_t kRangeBytes = std::int64_t{1} << 19;
 
 /// How long errors are kept for shards that have not asked yet. XLA gives up on a
@@ -135,14 +136,15 @@ void Loader::make(const Position& position, const RowRange& rows,
   std::int64_t row_bytes = 1;
   for (const Column& column : output) row_bytes += column.row_bytes();
   if (plan_->traits().workers > 0 || threads_ == 1 ||
-      rows.count * row_bytes < 2 * kRangeBytes) {
+      rows.count * row_bytes < kSplitBytes) {
     plan_->row_range(position, rows.first, rows.count, output, mask, thread_memory(),
                      context);
     return;
   }
   ThreadPool& pool = shared_pool();
   pool.grow(threads_ - 1);
-  const std::int64_t most = std::max<std::int64_t>(1, kRangeBytes / row_bytes);
+  const std::int64_t half = (rows.count + 1) / 2;
+  const std::int64_t most = std::clamp<std::int64_t>(kRangeBytes / row_bytes, 1, half);
   pool.for_ranges(
       rows.count, most, threads_ - 1, [&](std::int64_t begin, std::int64_t end) {
         std::vector<Column> here(output.begin(), output.end());
