@@ -11,7 +11,7 @@ FOLDER = Path(os.environ.get("FASHION_MNIST", "/usr/share/datasets/fashion-mnist
 CACHE = Path(__file__).resolve().parent / ".cache"
 IMAGES, LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
 UNIT_AXIS = "train-images-idx4-ubyte"
-BATCH = 128
+BATCH = int(os.environ.get("BATCH", "128"))
 SCALE = np.float32(1 / 255)
 
 

@@ -47,7 +47,7 @@ class ContenderProcess:
         self.process = subprocess.Popen(
             [str(python), "worker.py", workload, contender],
             cwd=HERE,
-            env=os.environ | ENVIRONMENT,
+            env=os.environ | ENVIRONMENT | {"BATCH": f"{WORKLOADS[workload].batch}"},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.errors,

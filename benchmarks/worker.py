@@ -14,7 +14,6 @@ from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-import dataset
 from catalogue import WORKLOADS
 from harness import Task, WrongAnswer
 
@@ -43,7 +42,6 @@ def peak_mib() -> int:
 def prepared(workload: str, contender: str) -> Task:
     """The contender's task, after its batches have been checked."""
     folder = WORKLOADS[workload].folder or workload
-    dataset.BATCH = WORKLOADS[workload].batch  # before contenders import it
     question = importlib.import_module(f"workloads.{workload}.workload")
     answer = importlib.import_module(f"workloads.{folder}.{contender}")
     return question.prepare(answer)

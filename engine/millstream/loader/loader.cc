@@ -18,7 +18,7 @@ namespace {
 /// Several threads make a batch of at least `kSplitBytes`, in ranges of at most
 /// `kRangeBytes`. A smaller batch takes less time than waking a thread.
 constexpr std::int64_t kSplitBytes = std::int64_t{1} << 18;
-constexpr std::int64_t kRangeBytes = std::int64_t{1} << 19;
+constexpr std::int64_t kRangeBytes = std::int64_t{1} << 16;
 
 /// How long errors are kept for shards that have not asked yet. XLA gives up on a
 /// collective operation sooner. If the loader removed an error too early, a late shard

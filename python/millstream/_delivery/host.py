@@ -30,18 +30,22 @@ if TYPE_CHECKING:
     from millstream._run.built import BuiltPipeline
     from millstream._run.run import Run
 
-# Up to this size, a jitted call writes a batch into XLA's own buffer. A larger batch is
-# prefetched into a slot, which is memory of the engine that JAX aliases.
+# Up to this size, a jitted call writes a batch into XLA's own buffers. A larger batch is
+# prefetched into a slot, which is memory of the engine that JAX aliases. A slot takes
+# longer for each leaf, and malloc returns large buffers to the system after each batch.
 # See docs/performance.md.
-MAX_CALL_BYTES = 1 << 20
+CALL_BYTES = 128 << 10
+CALL_BYTES_PER_LEAF = 8 << 10
 
 # Shorter loops are not worth the time to compile the jitted call.
 BATCHES_BEFORE_COMPILING = 3
 
 # After this many calls for single batches, a call makes a group of batches, because a
-# call takes longer than making a small batch.
+# call takes longer than making a small batch. It gains nothing for larger batches.
 CALLS_BEFORE_GROUPS = 64
 GROUP = 8
+GROUP_BYTES = 64 << 10
+GROUP_LEAVES = 8
 
 # A loop may hold this many batches in addition to the prefetched ones. If it holds
 # more, it waits up to _WAIT_SECONDS for JAX to release some. With more than
@@ -91,6 +95,7 @@ class HostDelivery:
         self._alias = Aliasing()
         self.steps = recent_steps()
         """The times of the last steps of Python loops."""
+        leaves = len(self._specs)
         self._may_compile = (
             not built.traced
             and not built.later
@@ -98,12 +103,17 @@ class HostDelivery:
             and not built.skip
             and not (self._workers and built.engine.prefetch == 0)
             and built.split is None
-            and built.engine.batch_bytes <= MAX_CALL_BYTES
+            and built.engine.batch_bytes <= CALL_BYTES + leaves * CALL_BYTES_PER_LEAF
             and jax.default_backend() == "cpu"
         )
         # A group must not wait, and an error must come with its own batch.
         traits = built.engine.traits
-        self._may_group = traits.immediate and not traits.may_fail
+        self._may_group = (
+            traits.immediate
+            and not traits.may_fail
+            and built.engine.batch_bytes <= GROUP_BYTES
+            and leaves <= GROUP_LEAVES
+        )
 
     @functools.cached_property
     def _number(self) -> Any:
