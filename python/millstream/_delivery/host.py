@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from millstream._run.built import BuiltPipeline
     from millstream._run.run import Run
 
-# Up to this size, a jitted call writes a batch into XLA's own buffers. A larger batch is
-# prefetched into a slot, which is memory of the engine that JAX aliases. A slot takes
-# longer for each leaf, and malloc returns large buffers to the system after each batch.
-# See docs/performance.md.
+# Up to this size, a jitted call writes a batch into XLA's own buffers. A larger batch
+# is prefetched into a slot, which is memory of the engine that JAX aliases. A slot
+# takes longer for each leaf, and malloc returns large buffers to the system after each
+# batch.
 CALL_BYTES = 128 << 10
 CALL_BYTES_PER_LEAF = 8 << 10
 
