@@ -164,8 +164,9 @@ def test_changed_tensors_are_checked():
         ms.as_source(dataset)
     with pytest.raises(ValueError, match="TensorDataset has no samples"):
         ms.as_source(TensorDataset(FLOATS[:0]))
-    with pytest.raises(ValueError, match="4294967296"):
-        ms.as_source(TensorDataset(torch.tensor([1, 2**32])))
+    wide = TensorDataset(torch.tensor([1, 2**32]))
+    with pytest.raises(ms.DataError, match="4294967296"):
+        next(ms.DataLoader([wide, ms.BatchTransform(2)]).run(seed=0))
 
 
 # Subset
