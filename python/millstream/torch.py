@@ -124,7 +124,7 @@ class DataLoader:
             multiprocessing_context=multiprocessing_context,
             in_order=in_order,
         )
-        shuffle = flag("DataLoader: shuffle", bool(shuffle))
+        shuffle = flag("DataLoader: shuffle", False if shuffle is None else shuffle)
         drop_last = flag("DataLoader: drop_last", drop_last)
         flag("DataLoader: persistent_workers", persistent_workers)
         num_workers = whole("DataLoader: num_workers", num_workers, 0)

@@ -282,6 +282,9 @@ def test_arguments_that_are_refused_by_name(argument, value):
 
 def test_arguments_that_change_nothing_or_are_checked():
     DataLoader(Numbered(9), persistent_workers=True, pin_memory=False, timeout=5)
+    with pytest.raises(TypeError, match="shuffle must be True or False, not 'no'"):
+        DataLoader(Numbered(9), shuffle="no")
+    DataLoader(Numbered(9), shuffle=None)
     with pytest.raises(ValueError, match="output must be one of"):
         DataLoader(Numbered(9), output="torch")
     with pytest.raises(TypeError, match="collate_fn must be a function, not 3"):

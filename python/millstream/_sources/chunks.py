@@ -8,8 +8,6 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from millstream import _engine
-from millstream._core.errors import DataError
-from millstream._run.state import has_x64
 from millstream._sources.maps import FileMap, file_maps
 from millstream._sources.ordered import OrderedSource
 
@@ -89,9 +87,6 @@ def _chunked_source(
         sources.append(_file_source(on_disk, maps))
     if in_memory:
         sources.append(_memory_source(in_memory, maps))
-        wide = [column for column in in_memory if column.dtype in ("int64", "uint64")]
-        if wide and not has_x64():
-            _check_narrow(_memory_source(wide, maps), selected)
     native = sources[0] if len(sources) == 1 else _engine.zipped(sources)
     return native if selected is None else _engine.subset(native, selected)
 
@@ -160,32 +155,3 @@ def _memory_source(columns: list[ChunkedColumn], maps: _Maps) -> _engine.Source:
             )
         sources.append(_engine.arrays(specs, False))
     return sources[0] if len(sources) == 1 else _engine.concatenated(sources)
-
-
-_BLOCK = 1 << 16
-
-
-def _check_narrow(source: _engine.Source, selected: np.ndarray | None) -> None:
-    """Raises ``DataError`` for a 64-bit integer that does not fit into 32 bits.
-
-    It checks only the rows that are taken.
-    """
-    count = len(source) if selected is None else len(selected)
-    for begin in range(0, count, _BLOCK):
-        end = min(begin + _BLOCK, count)
-        rows = np.arange(begin, end) if selected is None else selected[begin:end]
-        for (name, dtype, _), values in zip(
-            source.schema, source.read(rows), strict=True
-        ):
-            limits = np.iinfo(dtype.replace("64", "32"))
-            wrong = (values < limits.min) | (values > limits.max)
-            if wrong.any():
-                where = np.argwhere(wrong)[0]
-                raise DataError(
-                    f"sample {begin + where[0]} of '{name}' holds a value of dtype "
-                    f"{dtype} that {limits.dtype} cannot hold, {values[tuple(where)]}; "
-                    "set jax_enable_x64 to use 64-bit types in JAX",
-                    kind="data",
-                    sample=int(begin + where[0]),
-                    field=name,
-                )
