@@ -113,33 +113,43 @@ std::unique_ptr<RegisteredLoader> loader(
       plan.shared, types, LoaderOptions{threads, prefetch, budget}, local));
 }
 
-std::shared_ptr<const Batch> take_batch(RegisteredLoader& loader,
-                                        const StateWords& state) {
-  Loader& running = *loader.shared;
-  const Position at = position(running.plan(), state);
+/// Calls `deliver` without the GIL, again and again until it returns true. Lets Python
+/// raise KeyboardInterrupt.
+template <typename Deliver>
+void until_delivered(const Deliver& deliver) {
   while (true) {
-    std::shared_ptr<const Batch> batch;
-    {
+    try {
       const GilRelease released;
-      batch = running.deliver({.position = at, .timeout = kPollInterval}).batch;
+      if (deliver()) return;
+    } catch (const Cancelled&) {
+      if (PyErr_CheckSignals() != 0) throw nb::python_error();
+      throw;
     }
-    if (batch != nullptr) return batch;
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
   }
 }
 
+std::shared_ptr<const Batch> take_batch(RegisteredLoader& loader,
+                                        const StateWords& state) {
+  Loader& running = *loader.shared;
+  const DeliveryRequest request{.position = position(running.plan(), state),
+                                .timeout = kPollInterval,
+                                .may_call = true};
+  std::shared_ptr<const Batch> batch;
+  until_delivered([&] {
+    batch = running.deliver(request).batch;
+    return batch != nullptr;
+  });
+  return batch;
+}
+
 void await_batch(RegisteredLoader& loader, const StateWords& state) {
   Loader& running = *loader.shared;
-  const Position at = position(running.plan(), state);
-  while (true) {
-    {
-      const GilRelease released;
-      if (running.deliver({.position = at, .timeout = kPollInterval, .keep = true})) {
-        return;
-      }
-    }
-    if (PyErr_CheckSignals() != 0) throw nb::python_error();
-  }
+  const DeliveryRequest request{.position = position(running.plan(), state),
+                                .timeout = kPollInterval,
+                                .keep = true,
+                                .may_call = true};
+  until_delivered([&] { return running.deliver(request).done; });
 }
 
 nb::list take(RegisteredLoader& loader, const StateWords& state) {

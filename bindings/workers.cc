@@ -166,6 +166,11 @@ void call(const std::shared_ptr<const void>& function, const WorkRequest& chunk,
       add_host_values(chunk, values);
     }
   } catch (nb::python_error& error) {
+    if (error.matches(PyExc_KeyboardInterrupt)) {
+      // Ctrl-C during a call by the main thread. `until_delivered` raises it again.
+      PyErr_SetInterrupt();
+      throw Cancelled("interrupted");
+    }
     throw failure(error, chunk, row.load());
   }
 }

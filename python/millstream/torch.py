@@ -71,9 +71,10 @@ class DataLoader:
       sampler: The indices of the samples of an epoch, or an order such as
         ``millstream.Weighted(weights)``.
       batch_sampler: Not possible; it must be None.
-      num_workers: 0 makes samples in one thread, ahead of the loop. n > 0 makes them
-        in n worker processes, or in n threads with ``worker_kind="thread"``. Data sets
-        that become arrays need no workers and ignore it.
+      num_workers: 0 makes samples in one thread ahead of the loop, or in the thread
+        of the loop, whichever is faster. n > 0 makes them in n worker processes, or in
+        n threads with ``worker_kind="thread"``. Data sets that become arrays need no
+        workers and ignore it.
       collate_fn: A function from the list of a batch's samples to a batch. A worker
         calls it. Arrays and tensors of the result become arrays of the kind
         ``output``. Other objects stay as they are.

@@ -22,6 +22,9 @@ struct Traits {
   std::int64_t blocks = 0;
   /// The number of workers that do the work; 0 if the calling thread does it.
   int workers = 0;
+  /// The workers cannot be replaced by the calling thread: there are several, they are
+  /// processes, or they have a time limit.
+  bool needs_workers = false;
   /// Only for sources: samples depend on the seed and the epoch.
   bool draws = false;
   /// Only for sources: how many stage numbers of `StageKind::kFunction` they use. Later
@@ -37,13 +40,10 @@ struct Traits {
 
 /// The traits of doing `a` and then `b`.
 inline Traits combined(const Traits& a, const Traits& b) noexcept {
-  return {a.waits || b.waits,
-          a.cheap && b.cheap,
-          a.may_fail || b.may_fail,
-          std::max(a.blocks, b.blocks),
-          a.workers + b.workers,
-          a.draws || b.draws,
-          std::max(a.function_numbers, b.function_numbers)};
+  return {a.waits || b.waits,       a.cheap && b.cheap,
+          a.may_fail || b.may_fail, std::max(a.blocks, b.blocks),
+          a.workers + b.workers,    a.needs_workers || b.needs_workers,
+          a.draws || b.draws,       std::max(a.function_numbers, b.function_numbers)};
 }
 
 }  // namespace millstream

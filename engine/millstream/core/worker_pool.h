@@ -77,6 +77,7 @@ struct CallContext {
   const std::atomic<bool>* dropped = nullptr;        // stop work that has not begun
   const std::function<void()>* on_queued = nullptr;  // called once rows are queued
   std::shared_ptr<const Block> memory = {};          // the memory of the batch
+  bool may_call = false;  // the calling thread may call functions outside the engine
 
   void queued() const {
     if (on_queued != nullptr) (*on_queued)();
@@ -119,6 +120,10 @@ class WorkerPool {
 
   /// How many workers make rows at the same time.
   virtual int workers() const noexcept = 0;
+
+  /// Whether a thread that calls `make` with `CallContext::may_call` can call the
+  /// function instead of the worker.
+  virtual bool lends_function() const noexcept = 0;
 };
 
 }  // namespace millstream

@@ -137,8 +137,10 @@ void Loader::make(const Position& position, const RowRange& rows,
   for (const Column& column : output) row_bytes += column.row_bytes();
   if (plan_->traits().workers > 0 || threads_ == 1 ||
       rows.count * row_bytes < kSplitBytes) {
-    plan_->row_range(position, rows.first, rows.count, output, mask, thread_memory(),
-                     context);
+    Memory own;  // a function that this thread calls may use another loader
+    const bool calls = context.may_call && plan_->traits().workers > 0;
+    plan_->row_range(position, rows.first, rows.count, output, mask,
+                     calls ? own : thread_memory(), context);
     return;
   }
   ThreadPool& pool = shared_pool();
@@ -181,7 +183,7 @@ std::shared_ptr<const Batch> Loader::prefetched(const DeliveryRequest& request,
           std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
       left = std::clamp(until, std::chrono::milliseconds(0), kPollInterval);
     }
-    auto batch = prefetcher_->get(request.position, keep, left);
+    auto batch = prefetcher_->get(request.position, keep, left, request.may_call);
     if (!stays_in_slot && cancelled()) throw Cancelled("interrupted");
     if (batch != nullptr || (!forever && Clock::now() >= deadline)) return batch;
   }
@@ -197,7 +199,10 @@ std::shared_ptr<const Batch> Loader::in_slot(const DeliveryRequest& request,
     const std::span<const RowRange> shards = layout().shards();
     for (std::size_t i = 0; i < shards.size(); ++i) {
       make(request.position, shards[i], made->columns(i), made->mask(i),
-           {&made->host_values(), &made->failures(), &cancelled_});
+           {.host_values = &made->host_values(),
+            .failures = &made->failures(),
+            .cancelled = &cancelled_,
+            .may_call = request.may_call});
     }
     batch = std::move(made);
   }

@@ -67,6 +67,9 @@ struct DeliveryRequest {
   bool keep = false;
   /// Does not count the batch as delivered until `Loader::hand_out`.
   bool held_back = false;
+  /// The calling thread may call functions outside the engine, instead of a worker. The
+  /// timeout does not limit such a call.
+  bool may_call = false;
 };
 
 /// The result of a request.

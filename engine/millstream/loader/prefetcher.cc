@@ -67,7 +67,8 @@ Prefetcher::Prefetcher(std::shared_ptr<const Plan> plan, std::shared_ptr<Slots> 
       threads_(plan_->traits().workers > 0 ? waiting_threads(*plan_, ahead) : threads),
       ahead_(ahead),
       generation_(fork_generation()),
-      typical_ns_(kSlowNs) {
+      typical_ns_(kSlowNs),
+      trial_(ahead) {
   if (plan_->traits().workers > 0) waiting_.emplace(0);
 }
 
@@ -80,7 +81,8 @@ Prefetcher::~Prefetcher() {
 }
 
 std::shared_ptr<const Batch> Prefetcher::get(const Position& position, bool keep,
-                                             std::chrono::milliseconds timeout) {
+                                             std::chrono::milliseconds timeout,
+                                             bool may_call) {
   if (generation_ != fork_generation()) {  // a forked process has no threads
     Entry alone{.position = position, .stage = Stage::kMaking, .asked = true};
     make(alone);
@@ -103,8 +105,12 @@ std::shared_ptr<const Batch> Prefetcher::get(const Position& position, bool keep
     entry->stage = Stage::kQueued;
     entry->error = nullptr;
   }
-  look_ahead(position);
-  const bool waits = waiting_ || !(plan_->traits().immediate() || is_quick());
+  // A second request for a batch comes after a timeout: then another thread makes it.
+  const Traits& traits = plan_->traits();
+  const bool calls = may_call && traits.workers > 0 && !traits.needs_workers &&
+                     !asked_before && trial_.caller_makes(Clock::now());
+  look_ahead(position, calls ? 0 : ahead_);
+  const bool waits = !calls && (waiting_ || !(traits.immediate() || is_quick()));
   bool begun = entry->stage != Stage::kQueued || (waits && asked_before);
   if (!begun) {
     std::erase(queue_, entry);  // the queue must not keep the batch alive
@@ -116,7 +122,7 @@ std::shared_ptr<const Batch> Prefetcher::get(const Position& position, bool keep
     lock.unlock();
     const auto start = Clock::now();
     hint(entry->hint_next);
-    make(*entry);
+    make(*entry, nullptr, calls);
     record_time(Clock::now() - start);
     lock.lock();
     entry->stage = Stage::kDone;
@@ -146,7 +152,7 @@ std::shared_ptr<const Batch> Prefetcher::ready(const Position& position) {
   found->second->asked = true;
   found->second->orphaned = false;
   const std::shared_ptr<const Batch> batch = found->second->batch;
-  look_ahead(position);
+  look_ahead(position, ahead_);
   evict();
   return batch;
 }
@@ -178,16 +184,19 @@ bool Prefetcher::is_quick() const noexcept {
 
 ThreadPool& Prefetcher::pool() { return waiting_ ? *waiting_ : shared_pool(); }
 
-void Prefetcher::make(Entry& entry, const std::function<void()>* on_queued) noexcept {
+void Prefetcher::make(Entry& entry, const std::function<void()>* on_queued,
+                      bool may_call) noexcept {
   try {
+    Memory own;  // a function that this thread calls may use another loader
     auto batch = slots_->take();
     if (entry.unhinted) hint(entry.position);
     const std::span<const RowRange> shards = slots_->layout().shards();
     for (std::size_t i = 0; i < shards.size(); ++i) {
       plan_->row_range(entry.position, shards[i].first, shards[i].count,
-                       batch->columns(i), batch->mask(i), thread_memory(),
+                       batch->columns(i), batch->mask(i),
+                       may_call ? own : thread_memory(),
                        {&batch->host_values(), &batch->failures(), &stopping_,
-                        &entry.dropped, on_queued, batch->block()});
+                        &entry.dropped, on_queued, batch->block(), may_call});
     }
     entry.batch = std::move(batch);
   } catch (...) {
@@ -265,7 +274,7 @@ Position Prefetcher::previous(const Position& position) const noexcept {
   return before;
 }
 
-void Prefetcher::look_ahead(const Position& position) {
+void Prefetcher::look_ahead(const Position& position, int ahead) {
   const std::uint64_t now = asked_ + 1;
   const std::uint64_t idle = kForgotten * (streams_.size() + 1);
   std::erase_if(streams_, [&](const Stream& stream) {
@@ -311,7 +320,7 @@ void Prefetcher::look_ahead(const Position& position) {
     return backwards ? previous(from) : plan_->schedule().next(from);
   };
   Position at = position;
-  for (int i = 0; i < ahead_; ++i) {
+  for (int i = 0; i < ahead; ++i) {
     if (backwards && at.step == 0 && at.epoch == 0) break;
     at = step(at);
     auto& entry = entries_[at];

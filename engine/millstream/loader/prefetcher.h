@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "millstream/loader/batch.h"
+#include "millstream/loader/caller_trial.h"
 #include "millstream/loader/plan.h"
 #include "millstream/parallel/thread_pool.h"
 
@@ -44,9 +45,11 @@ class Prefetcher {
 
   /// Returns the batch at `position`, or null if another thread does not finish it
   /// within `timeout`. Rethrows the error of the batch. With `keep` the batch stays in
-  /// the cache.
+  /// the cache. With `may_call` the calling thread may call functions outside the
+  /// engine, and then the timeout does not limit it.
   std::shared_ptr<const Batch> get(const Position& position, bool keep,
-                                   std::chrono::milliseconds timeout);
+                                   std::chrono::milliseconds timeout,
+                                   bool may_call = false);
 
   /// Returns the batch at `position` if it is done, or else null. Does not wait.
   std::shared_ptr<const Batch> ready(const Position& position);
@@ -90,14 +93,16 @@ class Prefetcher {
   using Clock = std::chrono::steady_clock;
 
   ThreadPool& pool();
-  void make(Entry& entry, const std::function<void()>* on_queued = nullptr) noexcept;
+  void make(Entry& entry, const std::function<void()>* on_queued = nullptr,
+            bool may_call = false) noexcept;
   void hint(const std::optional<Position>& position) noexcept;
   void run();
   /// Starts another thread that takes batches from the queue. Returns false if no
   /// thread does.
   bool start() noexcept;
   bool start_with(const std::shared_ptr<Entry>& entry);
-  void look_ahead(const Position& position);
+  /// Queues up to `ahead` batches after `position`.
+  void look_ahead(const Position& position, int ahead);
   /// Whether `position` is the stream's last batch or the one after it.
   bool continues(const Stream& stream, const Position& position) const;
   void end(const Stream& stream);
@@ -120,6 +125,7 @@ class Prefetcher {
   std::uint64_t clock_ = 0;
   std::uint64_t asked_ = 0;  // batches that all streams together asked for
   int running_ = 0;
+  CallerTrial trial_;
   std::atomic<bool> stopping_ = false;
   std::optional<ThreadPool> waiting_;  // last: its threads use the members above
 };

@@ -30,6 +30,7 @@ class FunctionSource : public Source {
             .cheap = false,
             .may_fail = true,
             .workers = worker_pool_->workers(),
+            .needs_workers = !worker_pool_->lends_function(),
             .draws = stage_.has_value(),
             .function_numbers = function_numbers_};
   }

@@ -28,7 +28,8 @@ class FunctionTransform : public Transform {
     return {.waits = true,
             .cheap = false,
             .may_fail = true,
-            .workers = worker_pool_->workers()};
+            .workers = worker_pool_->workers(),
+            .needs_workers = !worker_pool_->lends_function()};
   }
   void apply(const Flow& flow, const Request& request, const Rows& in,
              Rows& out) const override;

@@ -38,6 +38,7 @@ class ProcessWorkerPool final : public WorkerPool {
   Block block(std::int64_t bytes) override;
   void close() noexcept override;
   int workers() const noexcept override { return options_.workers; }
+  bool lends_function() const noexcept override { return false; }
 
   /// The pids of the running worker processes.
   std::vector<std::int64_t> pids() const;

@@ -120,6 +120,7 @@ struct ThreadWorkerPool::Shared {
   std::deque<std::shared_ptr<Chunk>> queue;
   std::list<std::shared_ptr<Chunk>> begun;
   int running = 0;
+  bool lent = false;                   // a caller of `make` calls the function
   std::string close_reason;            // empty while the pool is open
   bool stalled = false;                // closed because a function stalled
   std::atomic<bool> abandoned{false};  // callers stop waiting
@@ -173,14 +174,24 @@ void ThreadWorkerPool::make(const WorkRequest& request) {
     chunks[static_cast<std::size_t>(chunk)]->rows->host_values.push_back(
         std::move(value));
   }
-  {
-    const std::lock_guard lock(shared.mutex);
-    if (!shared.close_reason.empty()) std::rethrow_exception(shared.close_error());
+  std::unique_lock lock(shared.mutex);
+  if (!shared.close_reason.empty()) std::rethrow_exception(shared.close_error());
+  if (request.context.may_call && lends_function() && !shared.lent &&
+      shared.queue.empty() && shared.begun.empty()) {
+    shared.lent = true;
+    for (const auto& chunk : chunks) {
+      if (!run_chunk(shared, lock, chunk)) progress->cancel();
+    }
+    shared.lent = false;
+    if (!shared.queue.empty()) shared.wake.notify_one();
+    lock.unlock();
+  } else {
     start_threads();  // before queueing, because it may throw
     shared.queue.insert(shared.queue.end(), chunks.begin(), chunks.end());
     shared.wake.notify_all();
+    lock.unlock();
+    request.context.queued();
   }
-  request.context.queued();
   while (!progress->wait(kPollInterval)) {
     if (!request.context.wanted()) {
       progress->cancel();
@@ -254,45 +265,53 @@ void ThreadWorkerPool::check_timeouts(const RequestProgress& progress) {
   }
 }
 
+bool ThreadWorkerPool::run_chunk(Shared& shared, std::unique_lock<std::mutex>& lock,
+                                 std::shared_ptr<Chunk> chunk) {
+  const auto start = chunk->since = Clock::now();
+  chunk->thread = static_cast<std::uint64_t>(pthread_self());
+  const auto place = shared.begun.insert(shared.begun.end(), chunk);
+  lock.unlock();
+  ChunkRows& rows = *chunk->rows;
+  std::exception_ptr error;
+  try {
+    if (chunk->progress->cancelled()) throw Cancelled("the request was cancelled");
+    const CallContext context{&chunk->host_values, nullptr, nullptr};
+    shared.function.make({rows.indices, rows.seeds, rows.input, rows.output, context,
+                          chunk->first, rows.host_values},
+                         rows.row, chunk->rows);
+    shared.chunk_size.record(rows.count(), Clock::now() - start);
+  } catch (...) {
+    error = std::current_exception();
+  }
+  const bool made = error == nullptr;
+  const std::int64_t count = rows.count();
+  const std::int64_t row =
+      chunk->begin + std::clamp<std::int64_t>(rows.row, 0, count - 1);
+  const std::shared_ptr<RequestProgress> progress = chunk->progress;
+  lock.lock();
+  shared.begun.erase(place);
+  lock.unlock();
+  chunk.reset();  // the caller of `make` must hold the last reference
+  if (made) {
+    progress->finish(count);
+  } else {
+    progress->fail(count, row, std::move(error));
+  }
+  lock.lock();
+  return made;
+}
+
 void ThreadWorkerPool::run_thread(const std::shared_ptr<Shared>& shared) {
   pthread_setname_np(pthread_self(), "millstream-call");
   std::unique_lock lock(shared->mutex);
   while (true) {
-    shared->wake.wait(
-        lock, [&] { return !shared->queue.empty() || !shared->close_reason.empty(); });
+    shared->wake.wait(lock, [&] {
+      return !shared->close_reason.empty() || (!shared->queue.empty() && !shared->lent);
+    });
     if (shared->queue.empty()) break;
     std::shared_ptr<Chunk> chunk = std::move(shared->queue.front());
     shared->queue.pop_front();
-    const auto start = chunk->since = Clock::now();
-    chunk->thread = static_cast<std::uint64_t>(pthread_self());
-    const auto place = shared->begun.insert(shared->begun.end(), chunk);
-    lock.unlock();
-    ChunkRows& rows = *chunk->rows;
-    std::exception_ptr error;
-    try {
-      if (chunk->progress->cancelled()) throw Cancelled("the request was cancelled");
-      const CallContext context{&chunk->host_values, nullptr, nullptr};
-      shared->function.make({rows.indices, rows.seeds, rows.input, rows.output, context,
-                             chunk->first, rows.host_values},
-                            rows.row, chunk->rows);
-      shared->chunk_size.record(rows.count(), Clock::now() - start);
-    } catch (...) {
-      error = std::current_exception();
-    }
-    const std::int64_t count = rows.count();
-    const std::int64_t row =
-        chunk->begin + std::clamp<std::int64_t>(rows.row, 0, count - 1);
-    const std::shared_ptr<RequestProgress> progress = chunk->progress;
-    lock.lock();
-    shared->begun.erase(place);
-    lock.unlock();
-    chunk.reset();  // the caller must hold the last reference
-    if (error) {
-      progress->fail(count, row, std::move(error));
-    } else {
-      progress->finish(count);
-    }
-    lock.lock();
+    run_chunk(*shared, lock, std::move(chunk));
   }
   --shared->running;
   shared->ended.notify_all();

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "millstream/core/worker_pool.h"
@@ -34,13 +35,17 @@ class ThreadWorkerPool final : public WorkerPool {
                    bool whole = false);
   ~ThreadWorkerPool() override;
 
-  /// May return, after an error, while the function is still running. The function then
-  /// writes to memory that it keeps alive: that of the batch (`CallContext::memory`) or
-  /// a copy.
+  /// Calls the function itself if the context allows it, the pool lends its function
+  /// and nothing else is in progress. May return, after an error, while the function is
+  /// still running. The function then writes to memory that it keeps alive: that of the
+  /// batch (`CallContext::memory`) or a copy.
   void make(const WorkRequest& request) override;
   void close() noexcept override;
   Block block(std::int64_t bytes) override { return Block(bytes, "a batch"); }
   int workers() const noexcept override { return workers_; }
+  bool lends_function() const noexcept override {
+    return workers_ == 1 && timeout_.count() == 0;
+  }
 
  private:
   struct ChunkRows;
@@ -49,6 +54,10 @@ class ThreadWorkerPool final : public WorkerPool {
 
   void start_threads();  // the caller holds the mutex
   void check_timeouts(const class RequestProgress& progress);
+  /// Calls the function, on the calling thread. Unlocks the mutex meanwhile. Returns
+  /// false after an error, which the request gets.
+  static bool run_chunk(Shared& shared, std::unique_lock<std::mutex>& lock,
+                        std::shared_ptr<Chunk> chunk);
   static void run_thread(const std::shared_ptr<Shared>& shared);
 
   const std::shared_ptr<Shared> shared_;

@@ -7,6 +7,7 @@
 #include <latch>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -70,6 +71,43 @@ TEST(WorkerBatches, AFunctionIsCalledOncePerSample) {
     total += times;
   }
   EXPECT_LE(total, 2 * kSamples + kAhead * kRows);
+}
+
+TEST(WorkerBatches, TheLoopItselfMayCallTheFunctionOfOneWorker) {
+  const auto here = std::this_thread::get_id();
+  std::atomic<int> calls_here = 0;
+  std::atomic<int> calls = 0;
+  const auto pool = calling(
+      [&](std::int64_t) {
+        ++calls;
+        if (std::this_thread::get_id() == here) ++calls_here;
+      },
+      1);
+  const auto plan = sample_plan(std::make_shared<FunctionSource>(
+                                    kSamples, Schema{{"x", DType::kInt64, {}}}, pool),
+                                kRows);
+  for (const int ahead : {0, 2}) {
+    calls = calls_here = 0;
+    Loader loader(plan, dtypes_of(*plan), {2, ahead});
+    Position position{{1, 2}, 0, 0};
+    // Several changes between the worker and the caller.
+    const int steps = CallerTrial::kWindows * (ahead + 1 + CallerTrial::kMeasured) + 50;
+    for (int i = 0; i < steps; ++i) {
+      const auto batch = loader.deliver({.position = position, .may_call = true}).batch;
+      std::vector<std::int64_t> expected(kRows);
+      plan->schedule().run(position, 0, expected);
+      ASSERT_EQ(std::memcmp(batch->columns()[0].data, expected.data(), kRows * 8), 0);
+      position = plan->schedule().next(position);
+    }
+    const int most = (steps + ahead) * static_cast<int>(kRows);
+    EXPECT_LE(calls, most) << "a batch was made twice";
+    if (ahead == 0) {
+      EXPECT_EQ(calls_here, most);
+    } else {
+      EXPECT_GE(calls_here, 2 * CallerTrial::kMeasured * kRows);
+      EXPECT_LT(calls_here, calls);
+    }
+  }
 }
 
 TEST(WorkerBatches, ACallerMayStopWaitingForAFunction) {

@@ -197,6 +197,7 @@ class NoPool final : public WorkerPool {
   void close() noexcept override {}
   Block block(std::int64_t bytes) override { return Block(bytes); }
   int workers() const noexcept override { return 3; }
+  bool lends_function() const noexcept override { return false; }
 };
 
 /// Ten samples of one field whose value is the index. Records the requests.

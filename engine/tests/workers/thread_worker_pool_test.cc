@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstring>
@@ -401,6 +402,75 @@ TEST(ThreadWorkerPool, ACancelledRequestInTheQueueDoesNotStart) {
   EXPECT_EQ(made, 1);
   EXPECT_EQ(failing<Cancelled>(*pool, second, {nullptr, nullptr, &cancelled}),
             "the request was cancelled");
+}
+
+TEST(ThreadWorkerPool, OneWorkerLendsItsFunctionToTheCaller) {
+  std::mutex mutex;
+  std::vector<std::thread::id> threads;
+  const auto pool_with = [&](int workers, milliseconds timeout) {
+    return pool_of(
+        [&](const WorkRequest& chunk, std::int64_t row) {
+          make_row(chunk, row);
+          const std::lock_guard lock(mutex);
+          threads.push_back(std::this_thread::get_id());
+        },
+        workers, timeout);
+  };
+  for (const int workers : {1, 2}) {
+    for (const milliseconds timeout : {milliseconds(0), milliseconds(60'000)}) {
+      const auto pool = pool_with(workers, timeout);
+      const bool lends = workers == 1 && timeout.count() == 0;
+      EXPECT_EQ(pool->lends_function(), lends);
+      for (const bool may_call : {false, true}) {
+        threads.clear();
+        const Rows rows(5);
+        pool->make(rows.request({.may_call = may_call}));
+        EXPECT_TRUE(rows.right());
+        EXPECT_EQ(std::ranges::count(threads, std::this_thread::get_id()),
+                  lends && may_call ? 5 : 0);
+      }
+    }
+  }
+}
+
+TEST(ThreadWorkerPool, TheCallerAndTheWorkerNeverCallAtTheSameTime) {
+  std::atomic<int> running = 0;
+  std::atomic<int> most = 0;
+  const auto pool = pool_of(
+      [&](const WorkRequest& chunk, std::int64_t row) {
+        most = std::max(most.load(), ++running);
+        std::this_thread::sleep_for(milliseconds(10));
+        make_row(chunk, row);
+        --running;
+      },
+      1);
+  std::vector<std::thread> callers;
+  for (int i = 0; i < 4; ++i) {
+    callers.emplace_back([&, i] {
+      for (int turn = 0; turn < 4; ++turn) {
+        const Rows rows(5, i);  // two chunks
+        pool->make(rows.request({.may_call = (i + turn) % 2 == 0}));
+        EXPECT_TRUE(rows.right());
+      }
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+  EXPECT_EQ(most, 1);
+}
+
+TEST(ThreadWorkerPool, TheCallerGetsTheErrorOfItsOwnCall) {
+  const auto pool = pool_of(
+      [&](const WorkRequest& chunk, std::int64_t row) {
+        if (chunk.indices[static_cast<std::size_t>(row)] == 2) {
+          throw DataError("bad sample");
+        }
+        make_row(chunk, row);
+      },
+      1);
+  EXPECT_EQ(failing<DataError>(*pool, Rows(5), {.may_call = true}), "bad sample");
+  const Rows rows(5, 10);
+  pool->make(rows.request({.may_call = true}));
+  EXPECT_TRUE(rows.right());
 }
 
 TEST(ThreadWorkerPool, RejectsZeroWorkers) {

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pickle
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -294,11 +295,20 @@ def run(
     outputs: Rows,
     row: np.ndarray,
     host_values: Sequence[Encoded | None] = (),
+    *,
+    in_process: bool = False,
 ) -> list[Any] | None:
-    """Makes the rows of one chunk. Adds the sample to errors as a note."""
+    """Makes the rows of one chunk. Adds the sample to errors as a note.
+
+    ``in_process`` says whether this is a worker process. Otherwise, the main thread
+    calls this function only for a loop of its own, and Ctrl-C must end that loop.
+    """
     try:
         return task.make(Chunk(indices, seeds, inputs, outputs, row, host_values))
     except BaseException as error:
+        is_main = threading.current_thread() is threading.main_thread()
+        if isinstance(error, KeyboardInterrupt) and is_main and not in_process:
+            raise
         other = _with_sample(task, error, indices, row)
         if other is None:
             raise

@@ -88,7 +88,9 @@ def _answer(
         _copy(shared_inputs, inputs)
     if task.exposes_outputs:
         outputs = own_outputs.like(shared_outputs)
-    host_values = run(task, indices, seeds, inputs, outputs, row, host_inputs)
+    host_values = run(
+        task, indices, seeds, inputs, outputs, row, host_inputs, in_process=True
+    )
     if task.exposes_outputs:
         _copy(outputs, shared_outputs)
     return pickled_host_values(task, indices, host_values, row)
