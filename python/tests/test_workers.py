@@ -58,6 +58,7 @@ def test_a_worker_does_not_import_jax_or_run_the_main_program() -> None:
     assert batch["argv"] == [sys.argv] * 4
     assert [Path(name).name for name in batch["main"]] == ["worker.py"] * 4
     assert np.asarray(batch["pid"]).tolist() == source.pids * 4
+    assert np.asarray(batch["nice"]).tolist() == [min(os.nice(0) + 5, 19)] * 4
 
 
 UNGUARDED = """

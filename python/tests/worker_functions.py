@@ -448,6 +448,7 @@ def about_the_worker(i: int) -> dict[str, Any]:
         "platforms": os.environ.get("JAX_PLATFORMS", ""),
         "argv": list(sys.argv),
         "pid": os.getpid(),
+        "nice": os.nice(0),
     }
 
 

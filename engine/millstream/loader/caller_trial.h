@@ -16,7 +16,7 @@ class CallerTrial {
 
   static constexpr int kMeasured = 32;  // batches of a window
   static constexpr int kWindows = 4;    // of a trial; the even ones use the worker
-  static constexpr int kKept = 4096;    // batches between two trials
+  static constexpr int kKept = 2048;    // batches between two trials
   /// If batches take longer than this, the worker makes them.
   static constexpr std::chrono::milliseconds kSlow{20};
 

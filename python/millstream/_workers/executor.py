@@ -15,7 +15,7 @@ import numpy as np
 
 from millstream import _engine
 from millstream._workers.host_values import host_value_rows
-from millstream._workers.pools import worker_pool
+from millstream._workers.pools import NICENESS, worker_pool
 from millstream._workers.rows import FieldSpec
 from millstream._workers.tasks import Task
 
@@ -104,7 +104,7 @@ class Executor:
         worker_kind: str = "thread",
         timeout: float | None = None,
         restart_workers: int = 0,
-        nice: int = 0,
+        nice: int = NICENESS,
     ) -> None:
         self._columns = tuple(
             FieldSpec(name, np.dtype(dtype).name, tuple(shape))

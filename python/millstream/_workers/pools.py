@@ -26,6 +26,10 @@ KINDS = ("thread", "process")
 _MP_MAIN = "__mp_main__"
 
 _NO_LIMIT_SECONDS = 1e8
+
+# How much worker processes increase their niceness. XLA's threads wait for each other,
+# so a worker that delays one of them delays the whole training step.
+NICENESS = 5
 _MAX_COUNT = (1 << 31) - 1
 
 _pools: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -38,7 +42,7 @@ def worker_pool(
     *,
     timeout: float | None = None,
     restart_workers: int = 0,
-    nice: int = 0,
+    nice: int = NICENESS,
 ) -> WorkerPool:
     """Returns a pool whose workers start when the engine first requests rows.
 
@@ -191,7 +195,7 @@ def environment() -> list[bytes]:
     return [name + b"=" + value for name, value in variables.items()]
 
 
-def setup(task: Task, nice: int = 0) -> bytes:
+def setup(task: Task, nice: int) -> bytes:
     """Returns the first message to a worker process.
 
     Raises ``TypeError`` if the task cannot be pickled.
