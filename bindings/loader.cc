@@ -113,43 +113,23 @@ std::unique_ptr<RegisteredLoader> loader(
       plan.shared, types, LoaderOptions{threads, prefetch, budget}, local));
 }
 
-/// Calls `deliver` without the GIL, again and again until it returns true. Lets Python
-/// raise KeyboardInterrupt.
-template <typename Deliver>
-void until_delivered(const Deliver& deliver) {
-  while (true) {
-    try {
-      const GilRelease released;
-      if (deliver()) return;
-    } catch (const Cancelled&) {
-      if (PyErr_CheckSignals() != 0) throw nb::python_error();
-      throw;
-    }
-    if (PyErr_CheckSignals() != 0) throw nb::python_error();
-  }
-}
-
+/// Lets Python raise KeyboardInterrupt while it waits.
 std::shared_ptr<const Batch> take_batch(RegisteredLoader& loader,
                                         const StateWords& state) {
   Loader& running = *loader.shared;
   const DeliveryRequest request{.position = position(running.plan(), state),
                                 .timeout = kPollInterval,
                                 .may_call = true};
-  std::shared_ptr<const Batch> batch;
-  until_delivered([&] {
-    batch = running.deliver(request).batch;
-    return batch != nullptr;
-  });
-  return batch;
-}
-
-void await_batch(RegisteredLoader& loader, const StateWords& state) {
-  Loader& running = *loader.shared;
-  const DeliveryRequest request{.position = position(running.plan(), state),
-                                .timeout = kPollInterval,
-                                .keep = true,
-                                .may_call = true};
-  until_delivered([&] { return running.deliver(request).done; });
+  while (true) {
+    try {
+      const GilRelease released;
+      if (auto batch = running.deliver(request).batch) return batch;
+    } catch (const Cancelled&) {
+      if (PyErr_CheckSignals() != 0) throw nb::python_error();
+      throw;
+    }
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+  }
 }
 
 nb::list take(RegisteredLoader& loader, const StateWords& state) {
@@ -167,7 +147,8 @@ nb::object take_if_ready(RegisteredLoader& loader, const StateWords& state) {
   Loader& running = *loader.shared;
   auto batch = running
                    .deliver({.position = position(running.plan(), state),
-                             .timeout = std::chrono::milliseconds(0)})
+                             .timeout = std::chrono::milliseconds(0),
+                             .may_call = true})
                    .batch;
   if (batch == nullptr) return nb::none();
   return batch_arrays(std::move(batch), running.layout());
@@ -396,8 +377,6 @@ void bind_loader(nb::module_& module) {
       .def("take", take, "state"_a,
            "Returns the arrays of the batch: each field, then the mask, for one shard "
            "after the other. Waits until the batch is ready.")
-      .def("await_batch", await_batch, "state"_a,
-           "Waits until the batch is ready. Returns at once if prefetch is 0.")
       .def("take_with_host_values", take_with_host_values, "state"_a,
            "Returns what `take` returns, and the host values of the batch.")
       .def_prop_ro(

@@ -167,7 +167,7 @@ void call(const std::shared_ptr<const void>& function, const WorkRequest& chunk,
     }
   } catch (nb::python_error& error) {
     if (error.matches(PyExc_KeyboardInterrupt)) {
-      // Ctrl-C during a call by the main thread. `until_delivered` raises it again.
+      // Ctrl-C during a call by the main thread. `take_batch` raises it again.
       PyErr_SetInterrupt();
       throw Cancelled("interrupted");
     }

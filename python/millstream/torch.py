@@ -68,29 +68,31 @@ class DataLoader:
       dataset: Anything that ``millstream.as_source`` takes, or a list of samples.
       batch_size: The number of samples in a batch. None delivers single samples.
       shuffle: Whether each epoch has a new random order.
-      sampler: The indices of the samples of an epoch, or an order such as
-        ``millstream.Weighted(weights)``.
+      sampler: The indices of the samples of each epoch, in this order, or an order such
+        as ``millstream.Weighted(weights)``. Samplers of torch are refused.
       batch_sampler: Not possible; it must be None.
       num_workers: 0 makes samples in one thread ahead of the loop, or in the thread
         of the loop, whichever is faster. n > 0 makes them in n worker processes, or in
         n threads with ``worker_kind="thread"``. Data sets that become arrays need no
         workers and ignore it.
-      collate_fn: A function from the list of a batch's samples to a batch. A worker
-        calls it. Arrays and tensors of the result become arrays of the kind
-        ``output``. Other objects stay as they are.
+      collate_fn: A function from the list of a batch's samples to a batch. It runs
+        where the samples are made. Arrays and tensors of the result become arrays of
+        the kind ``output``. Other objects stay as they are.
       pin_memory: Not possible; it must be False.
       drop_last: Whether to leave out a shorter last batch.
-      timeout: The time limit for one sample in seconds. 0 means no limit.
+      timeout: The time limit in seconds for one sample, and not for a batch as in
+        torch. 0 means no limit.
       worker_init_fn: Not possible; it must be None.
       multiprocessing_context: Not possible; it must be None.
       generator: A ``torch.Generator``. Its ``initial_seed()`` is the seed.
-      prefetch_factor: How many batches to make ahead for each worker.
+      prefetch_factor: How many batches to make ahead for each worker. None means the
+        default of ``millstream.DataLoader``.
       persistent_workers: Accepted. Workers always live as long as the loader.
       pin_memory_device: Not possible; it must be "".
       in_order: Batches always come in order; it must be True.
       seed: The seed of the order: an int or a JAX key.
       output: "jax" for JAX arrays, or "numpy" for NumPy arrays.
-      worker_kind: "process" or "thread".
+      worker_kind: "process" or "thread". Ignored if ``num_workers`` is 0.
     """
 
     def __init__(

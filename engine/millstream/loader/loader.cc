@@ -172,7 +172,9 @@ bool Loader::fits(std::span<const Column> output) const {
 std::shared_ptr<const Batch> Loader::prefetched(const DeliveryRequest& request,
                                                 bool keep) {
   using Clock = std::chrono::steady_clock;
-  if (request.timeout.count() == 0) return prefetcher_->ready(request.position);
+  if (request.timeout.count() == 0) {
+    return prefetcher_->ready(request.position, request.may_call);
+  }
   const bool forever = request.timeout == DeliveryRequest::kNoTimeout;
   const bool stays_in_slot = request.output.empty() && !request.shard;
   const auto deadline = Clock::now() + request.timeout;

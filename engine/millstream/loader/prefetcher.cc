@@ -106,11 +106,11 @@ std::shared_ptr<const Batch> Prefetcher::get(const Position& position, bool keep
     entry->error = nullptr;
   }
   // A second request for a batch comes after a timeout: then another thread makes it.
-  const Traits& traits = plan_->traits();
-  const bool calls = may_call && traits.workers > 0 && !traits.needs_workers &&
-                     !asked_before && trial_.caller_makes(Clock::now());
+  const bool calls = may_call && lends_functions() && !asked_before &&
+                     trial_.caller_makes(Clock::now());
   look_ahead(position, calls ? 0 : ahead_);
-  const bool waits = !calls && (waiting_ || !(traits.immediate() || is_quick()));
+  const bool waits =
+      !calls && (waiting_ || !(plan_->traits().immediate() || is_quick()));
   bool begun = entry->stage != Stage::kQueued || (waits && asked_before);
   if (!begun) {
     std::erase(queue_, entry);  // the queue must not keep the batch alive
@@ -140,8 +140,10 @@ std::shared_ptr<const Batch> Prefetcher::get(const Position& position, bool keep
   return entry->batch;
 }
 
-std::shared_ptr<const Batch> Prefetcher::ready(const Position& position) {
+std::shared_ptr<const Batch> Prefetcher::ready(const Position& position,
+                                               bool may_call) {
   if (generation_ != fork_generation()) return nullptr;
+  if (may_call && lends_functions()) return nullptr;
   const Lock lock(mutex_);
   const auto found = entries_.find(position);
   if (found == entries_.end() || found->second->stage != Stage::kDone ||

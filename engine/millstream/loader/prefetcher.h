@@ -51,8 +51,9 @@ class Prefetcher {
                                    std::chrono::milliseconds timeout,
                                    bool may_call = false);
 
-  /// Returns the batch at `position` if it is done, or else null. Does not wait.
-  std::shared_ptr<const Batch> ready(const Position& position);
+  /// Returns the batch at `position` if it is done, or else null. Does not wait. Always
+  /// returns null if, because of `may_call`, `get` decides who makes the batch.
+  std::shared_ptr<const Batch> ready(const Position& position, bool may_call = false);
 
   /// Tells the prefetcher that no iterator continues at `position`. It drops the
   /// batches made ahead from there when a caller asks for a batch elsewhere.
@@ -92,6 +93,10 @@ class Prefetcher {
   using Lock = std::unique_lock<std::mutex>;
   using Clock = std::chrono::steady_clock;
 
+  /// Whether the calling thread can call the functions of the plan, if it may.
+  bool lends_functions() const noexcept {
+    return plan_->traits().workers > 0 && !plan_->traits().needs_workers;
+  }
   ThreadPool& pool();
   void make(Entry& entry, const std::function<void()>* on_queued = nullptr,
             bool may_call = false) noexcept;

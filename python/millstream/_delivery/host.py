@@ -48,11 +48,12 @@ GROUP_BYTES = 64 << 10
 GROUP_LEAVES = 8
 
 # A loop may hold this many batches in addition to the prefetched ones. If it holds
-# more, it waits up to _WAIT_SECONDS for JAX to release some. With more than
-# _HELD_FOR_WARNING it warns.
+# more, it waits up to _WAIT_SECONDS for JAX to release some. It warns if it holds more
+# than _HELD_FOR_WARNING batches and _BYTES_FOR_WARNING bytes.
 MAX_HELD = 8
 _WAIT_SECONDS = 0.02
 _HELD_FOR_WARNING = 64
+_BYTES_FOR_WARNING = 16 << 20
 
 _config: Any = jax.config
 
@@ -101,7 +102,7 @@ class HostDelivery:
             and not built.later
             and not built.host_fields
             and not built.skip
-            and not (self._workers and built.engine.prefetch == 0)
+            and not self._workers  # their batches are in slots already
             and built.split is None
             and built.engine.batch_bytes <= CALL_BYTES + leaves * CALL_BYTES_PER_LEAF
             and jax.default_backend() == "cpu"
@@ -198,8 +199,6 @@ class HostDelivery:
             return self._fetch_uncompiled(words, cursor)
         built = self.built
         try:
-            if self._workers:  # waiting inside the call would block a thread of XLA
-                built.engine.await_batch(words)
             if cursor is None:
                 built.forget_error()
                 on_device = built.on_device(words)
@@ -376,8 +375,10 @@ class HostDelivery:
         if engine.live <= self._max_live:
             return
         # The caller keeps these batches, so waiting for them again would not help.
-        self._max_live = engine.live + MAX_HELD
-        if engine.live > engine.prefetch + _HELD_FOR_WARNING and not self._warned:
+        self._max_live = 2 * engine.live
+        too_many = engine.live > engine.prefetch + _HELD_FOR_WARNING
+        too_large = engine.live * engine.batch_bytes > _BYTES_FOR_WARNING
+        if too_many and too_large and not self._warned:
             self._warned = True
             warnings.warn(
                 f"{engine.live} batches of {engine.batch_bytes} bytes each are still "
