@@ -1,4 +1,4 @@
-"""tf.data: a permutation for each epoch, 12 batches in each gather, and AUTOTUNE.
+"""tf.data: a permutation for each epoch, several batches in each gather, and AUTOTUNE.
 
 `range().shuffle().batch()` with a gather uses 1.8 times the CPU time, and
 `from_tensor_slices().shuffle()` uses 3 times. One iterator repeats, because ending an
@@ -14,7 +14,8 @@ import tensorflow as tf
 from dataset import BATCH, SCALE, Arrays
 from workloads.host_loop.workload import Loop
 
-TOGETHER = 12  # divides the 468 whole batches of an epoch
+# Batches in each gather. Divides the number of whole batches of an epoch.
+TOGETHER = {32: 15, 128: 12, 1024: 2}[BATCH]
 
 
 def views(item: Any) -> tuple[np.ndarray, np.ndarray, None]:

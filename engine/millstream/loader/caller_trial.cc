@@ -24,7 +24,7 @@ void CallerTrial::end_window(Clock::duration taken) noexcept {
   if (window_ == 0 && taken > kMeasured * kSlow) {
     keep(false);
   } else if (++window_ == kWindows) {
-    keep(best_[1] < best_[0]);
+    keep(best_[1] < best_[0] * kMargin);
   }
 }
 
