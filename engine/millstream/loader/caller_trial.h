@@ -18,7 +18,7 @@ class CallerTrial {
   static constexpr int kWindows = 4;    // of a trial; the even ones use the worker
   static constexpr int kKept = 2048;    // batches between two trials
   /// The caller must take less than this fraction of the worker's time.
-  static constexpr double kMargin = 0.93;
+  static constexpr double kMargin = 0.98;
   /// If batches take longer than this, the worker makes them.
   static constexpr std::chrono::milliseconds kSlow{20};
 
